@@ -21,13 +21,13 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.facts import ethtool, guests, irqs, reader
-from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
+from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
 _NODE: Final = "sys/devices/system/node"
 _NIC: Final = "sys/class/net/*"
 _PCI: Final = "sys/bus/pci/devices/*"
-#: Folder -> files in it that are recorded as they are; ``*`` is any name.
+#: Directory -> files in it that are recorded as they are; ``*`` is any name.
 _FILES: Final = {
     "sys/hypervisor": "type guest_type",
     "sys/class/dmi/id": "sys_vendor product_name",
@@ -56,7 +56,7 @@ _FILES: Final = {
     f"{_NIC}/queues/*": "rps_cpus xps_cpus",
     f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
 }
-#: Folder -> names in it of which only that they are there, or where they lead, is recorded.
+#: Directory -> names in it of which only that they are there, or where they lead, is recorded.
 _NAMES: Final = {
     f"{_CPU}/cpu[0-9]*": "node[0-9]*",
     _PCI: "driver physfn virtfn*",
@@ -110,46 +110,48 @@ _SPECS: Final = ("hw:", "perf:", "hw_", "os_type")
 
 
 class Tree:
-    """Files, links and folders of a recording: path -> content, target or None."""
+    """Files, links and directories of a recording: path -> content, target or None."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
         self.entries: dict[str, bytes | str | None] = {}
 
-    def find(self, pattern: str) -> Iterator[tuple[Folder, str]]:
-        """Yield folder and name of what may be there; links on the way are recorded."""
+    def find(self, pattern: str) -> Iterator[tuple[Directory, str]]:
+        """Yield directory and name of what may be there; links on the way are recorded."""
         first, *parts, last = pattern.split("/")
-        folders = [folder for folder in (self.root.folder(first),) if folder is not None]
+        directories = [directory for directory in (self.root.directory(first),) if directory is not None]
         for part in parts:
-            inner = (self.enter(folder, name) for folder in folders for name in self._names(folder, part))
-            folders = [folder for folder in inner if folder is not None]
-        for folder in folders:
-            for name in self._names(folder, last):
-                yield folder, name
+            inner = (
+                self.enter(directory, name) for directory in directories for name in self._names(directory, part)
+            )
+            directories = [directory for directory in inner if directory is not None]
+        for directory in directories:
+            for name in self._names(directory, last):
+                yield directory, name
 
-    def _names(self, folder: Folder, pattern: str) -> list[str]:
-        return fnmatch.filter(self.root.names(folder), pattern) if "*" in pattern else [pattern]
+    def _names(self, directory: Directory, pattern: str) -> list[str]:
+        return fnmatch.filter(self.root.names(directory), pattern) if "*" in pattern else [pattern]
 
-    def enter(self, folder: Folder, name: str) -> Folder | None:
-        """Return the folder ``name`` in ``folder``; a link to it is recorded, relative."""
-        target = self.root.canonical(folder, name)
-        if target is not None and target != f"{folder}/{name}":
-            self.entries[f"{folder}/{name}"] = os.path.relpath(target, folder)
+    def enter(self, directory: Directory, name: str) -> Directory | None:
+        """Return the directory ``name`` in ``directory``; a link to it is recorded, relative."""
+        target = self.root.canonical(directory, name)
+        if target is not None and target != f"{directory}/{name}":
+            self.entries[f"{directory}/{name}"] = os.path.relpath(target, directory)
         return target
 
     def copy(self, pattern: str, change: Callable[[str], str] | None = None, limit: int = 16 << 20) -> None:
         """Record the files of a pattern as they are, or what ``change`` makes of their text."""
-        for folder, name in list(self.find(pattern)):
-            data = self.root.read(folder, name, limit)
+        for directory, name in list(self.find(pattern)):
+            data = self.root.read(directory, name, limit)
             if data is not None:
                 text = data if change is None else change(data.decode("utf-8", "replace")).encode()
-                self.entries[f"{folder}/{name}"] = text
+                self.entries[f"{directory}/{name}"] = text
 
     def note(self, pattern: str) -> None:
-        """Record that files and folders of a pattern are there."""
-        for folder, name in list(self.find(pattern)):
-            if self.root.has(folder, name):
-                self.entries.setdefault(self.enter(folder, name) or f"{folder}/{name}", None)
+        """Record that files and directories of a pattern are there."""
+        for directory, name in list(self.find(pattern)):
+            if self.root.has(directory, name):
+                self.entries.setdefault(self.enter(directory, name) or f"{directory}/{name}", None)
 
     def write(self, file: tarfile.TarFile) -> None:
         """Add everything to ``file`` in the order of the paths, without times and owners."""
@@ -169,7 +171,7 @@ def record(path: str, sysroot: str = "/") -> int:
 
     The file appears whole or not at all.
 
-    :raises atomic_write.OutputError: something else than a file is there, or the folder is missing.
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
     :raises FactsError: it is there already, it cannot be written, or the host not read.
     """
     atomic_write.check(path)
@@ -189,22 +191,22 @@ def collect(root: Root) -> Tree:
     """Return everything that a recording of the host at ``root`` holds."""
     tree = Tree(root)
     facts = reader.read_root(root)
-    for folder, names in _FILES.items():
+    for directory, names in _FILES.items():
         for name in names.split():
-            tree.copy(f"{folder}/{name}")
+            tree.copy(f"{directory}/{name}")
     for key in reader.SYSCTLS:
         tree.copy(f"proc/sys/{key.replace('.', '/')}")
-    for folder, names in _NAMES.items():
+    for directory, names in _NAMES.items():
         for name in names.split():
-            tree.note(f"{folder}/{name}")
-    for folder, action in list(tree.find("proc/irq/[0-9]*/*")):
+            tree.note(f"{directory}/{name}")
+    for directory, action in list(tree.find("proc/irq/[0-9]*/*")):
         if action not in irqs.FILES:
-            tree.entries[f"{folder}/{action}"] = None
+            tree.entries[f"{directory}/{action}"] = None
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
     _add_texts(tree)
-    for folder in guests.XML_FOLDERS:
-        tree.copy(f"{folder}/*.xml", redacted, parsing.MAX_BYTES)
+    for directory in guests.XML_DIRECTORIES:
+        tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
     for guest in facts.guests:
         _add_threads(tree, guest)
     for nic in facts.nics:
@@ -215,7 +217,7 @@ def collect(root: Root) -> Tree:
 def _add_ethtool(tree: Tree, nic: model.Nic) -> None:
     link = ethtool.read(tree.root, nic.name) if nic.kind in ("physical", "vf") else None
     if link is not None:
-        tree.entries[f"{ethtool.FOLDER}/{nic.name}.json"] = ethtool.as_json(link)
+        tree.entries[f"{ethtool.DIRECTORY}/{nic.name}.json"] = ethtool.as_json(link)
 
 
 def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
@@ -239,10 +241,10 @@ def _add_texts(tree: Tree) -> None:
         tree.copy(path, _lines("CPUAffinity"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     programs = {name[:15] for name in audit_host.PROGRAMS}
-    for folder, name in list(tree.find("proc/[0-9]*/comm")):
-        program = tree.root.text(folder, name)
-        if program in programs or folder == "proc/1":  # the first says that programs were looked for
-            tree.entries[f"{folder}/{name}"] = f"{program if program in programs else 'init'}\n".encode()
+    for directory, name in list(tree.find("proc/[0-9]*/comm")):
+        program = tree.root.text(directory, name)
+        if program in programs or directory == "proc/1":  # the first says that programs were looked for
+            tree.entries[f"{directory}/{name}"] = f"{program if program in programs else 'init'}\n".encode()
 
 
 def _lines(starts: str) -> Callable[[str], str]:

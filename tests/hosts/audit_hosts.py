@@ -17,9 +17,9 @@ from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import archive, reader
 from tests.hosts import sysroots
 
-#: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`FOLDER` a folder; None in a change: gone.
+#: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`DIRECTORY` a directory; None in a change: gone.
 Tree = Mapping[str, str | None]
-FOLDER = "<folder>"
+DIRECTORY = "<directory>"
 
 DEDICATED = "2-3,6-7,10-11,14-15"
 SHARED = "0-1,4-5,8-9,12-13"
@@ -46,7 +46,7 @@ class TreeRoot(archive.ArchiveRoot):
 
 
 def _entry(text: str | None) -> archive.Entry:
-    if text is None or text == FOLDER:
+    if text is None or text == DIRECTORY:
         return set()
     return text[3:] if text.startswith("-> ") else text.encode()
 
@@ -59,34 +59,34 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
 
 
 def grow(test: testtools.TestCase, tree: Tree) -> str:
-    """Write a host into a folder that is removed after ``test``, and return its root."""
-    folder = tempfile.TemporaryDirectory(prefix="nova-perf-audit-", dir=sysroots.workplace())
-    test.addCleanup(folder.cleanup)
+    """Write a host into a directory that is removed after ``test``, and return its root."""
+    directory = tempfile.TemporaryDirectory(prefix="nova-perf-audit-", dir=sysroots.workplace())
+    test.addCleanup(directory.cleanup)
     for path, text in tree.items():
-        place = os.path.join(folder.name, path)
-        os.makedirs(place if text in (None, FOLDER) else os.path.dirname(place), exist_ok=True)
-        if text is None or text == FOLDER:
+        place = os.path.join(directory.name, path)
+        os.makedirs(place if text in (None, DIRECTORY) else os.path.dirname(place), exist_ok=True)
+        if text is None or text == DIRECTORY:
             continue
         if text.startswith("-> "):
             target = text[3:]
             os.symlink(os.path.relpath(target, "/" + os.path.dirname(path)) if target[0] == "/" else target, place)
         else:
             pathlib.Path(place).write_text(text)
-    return folder.name
+    return directory.name
 
 
 def content(root: str) -> dict[str, bytes | None]:
-    """Return every file below ``root`` but the journal's, and every empty folder."""
+    """Return every file below ``root`` but the journal's, and every empty directory."""
     found: dict[str, bytes | None] = {}
-    for folder, folders, names in os.walk(root):
-        where = os.path.relpath(folder, root)
+    for directory, directories, names in os.walk(root):
+        where = os.path.relpath(directory, root)
         if where == "var/lib":
-            folders.clear()
+            directories.clear()
             continue
-        if not folders and not names:
+        if not directories and not names:
             found[where] = None
         for name in names:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             if not os.path.islink(path):
                 found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
     return found
@@ -104,20 +104,20 @@ def nic(
     """Return a physical NIC with counters and features."""
     address = address or f"0000:{0x41 + node:02x}:00.0"
     device = f"sys/devices/pci{address[:7]}/{address}"
-    folder = f"{device}/net/{name}"
+    directory = f"{device}/net/{name}"
     tree: dict[str, str | None] = {
         f"{device}/numa_node": f"{node}\n",
         f"{device}/irq": "0\n",
-        f"{folder}/mtu": f"{mtu}\n",
-        f"{folder}/speed": f"{speed}\n",
-        f"{folder}/operstate": "up\n",
-        f"{folder}/type": "1\n",
-        f"{folder}/device": "-> ../../../" + address,
-        f"{folder}/queues/rx-0/rps_cpus": "0000\n",
-        f"{folder}/queues/rx-1/rps_cpus": "0000\n",
-        f"{folder}/queues/tx-0/xps_cpus": "0000\n",
-        f"{folder}/queues/tx-1/xps_cpus": "0000\n",
-        f"sys/class/net/{name}": f"-> ../../{folder[4:]}",
+        f"{directory}/mtu": f"{mtu}\n",
+        f"{directory}/speed": f"{speed}\n",
+        f"{directory}/operstate": "up\n",
+        f"{directory}/type": "1\n",
+        f"{directory}/device": "-> ../../../" + address,
+        f"{directory}/queues/rx-0/rps_cpus": "0000\n",
+        f"{directory}/queues/rx-1/rps_cpus": "0000\n",
+        f"{directory}/queues/tx-0/xps_cpus": "0000\n",
+        f"{directory}/queues/tx-1/xps_cpus": "0000\n",
+        f"sys/class/net/{name}": f"-> ../../{directory[4:]}",
         f"sys/bus/pci/devices/{address}": f"-> ../../../{device[4:]}",
         f"nova-perf/ethtool/{name}.json": ethtool(),
     }
@@ -127,9 +127,9 @@ def nic(
         ("rx_missed_errors", 0),
         ("rx_fifo_errors", 0),
     ):
-        tree[f"{folder}/statistics/{counter}"] = f"{count}\n"
+        tree[f"{directory}/statistics/{counter}"] = f"{count}\n"
     if master:
-        tree[f"{folder}/master"] = "-> /sys/devices/virtual/net/" + master
+        tree[f"{directory}/master"] = "-> /sys/devices/virtual/net/" + master
     return tree
 
 
@@ -151,28 +151,28 @@ def irq(number: int, name: str, cpu: int, device: str, *, allowed: str = "") -> 
         f"proc/irq/{number}/smp_affinity_list": f"{allowed or cpu}\n",
         f"proc/irq/{number}/effective_affinity_list": f"{cpu}\n",
         f"proc/irq/{number}/node": "0\n",
-        f"proc/irq/{number}/{name}": FOLDER,
+        f"proc/irq/{number}/{name}": DIRECTORY,
         f"{device}/msi_irqs/{number}": "msix\n",
     }
 
 
 def virtual(name: str, kind: str, mtu: int, *, master: str = "", drops: int = 0) -> dict[str, str | None]:
     """Return a bridge, bond or tap."""
-    folder = f"sys/devices/virtual/net/{name}"
+    directory = f"sys/devices/virtual/net/{name}"
     mark = {"bridge": "bridge/bridge_id", "bond": "bonding/mode", "tap": "tun_flags"}[kind]
     tree: dict[str, str | None] = {
-        f"{folder}/mtu": f"{mtu}\n",
-        f"{folder}/operstate": "up\n",
-        f"{folder}/type": "1\n",
-        f"{folder}/{mark}": "1\n",
-        f"{folder}/queues/rx-0/rps_cpus": "0000\n",
-        f"{folder}/queues/tx-0/xps_cpus": "0000\n",
-        f"{folder}/statistics/tx_packets": "1000000\n",
-        f"{folder}/statistics/tx_dropped": f"{drops}\n",
+        f"{directory}/mtu": f"{mtu}\n",
+        f"{directory}/operstate": "up\n",
+        f"{directory}/type": "1\n",
+        f"{directory}/{mark}": "1\n",
+        f"{directory}/queues/rx-0/rps_cpus": "0000\n",
+        f"{directory}/queues/tx-0/xps_cpus": "0000\n",
+        f"{directory}/statistics/tx_packets": "1000000\n",
+        f"{directory}/statistics/tx_dropped": f"{drops}\n",
         f"sys/class/net/{name}": f"-> ../../devices/virtual/net/{name}",
     }
     if master:
-        tree[f"{folder}/master"] = f"-> ../{master}"
+        tree[f"{directory}/master"] = f"-> ../{master}"
     return tree
 
 
@@ -227,11 +227,14 @@ def process(
     tree: dict[str, str | None] = {f"run/libvirt/qemu/{name}.pid": f"{pid}\n"}
     fields = " ".join(["0"] * 17)
     for index, (comm, cpus) in enumerate(threads):
-        for folder in {f"proc/{pid}/task/{pid + index}", f"proc/{pid}" if not index else f"proc/{pid}/task/{pid}"}:
-            if folder.endswith(str(pid)) and index:
+        for directory in {
+            f"proc/{pid}/task/{pid + index}",
+            f"proc/{pid}" if not index else f"proc/{pid}/task/{pid}",
+        }:
+            if directory.endswith(str(pid)) and index:
                 continue
-            tree[f"{folder}/stat"] = f"{pid + index} ({comm}) S 1 {fields} 777 {fields} 0 0\n"
-            tree[f"{folder}/status"] = (
+            tree[f"{directory}/stat"] = f"{pid + index} ({comm}) S 1 {fields} 777 {fields} 0 0\n"
+            tree[f"{directory}/status"] = (
                 ""
                 f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{pid + index}\nCpus_allowed_list:\t{cpus}\n"
                 "Mems_allowed_list:\t0\n"
@@ -252,11 +255,11 @@ def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: 
         core = cpu % half if smt else cpu // per_core
         package = core // (half // packages) if smt else cpu // (count // packages)
         siblings = f"{core},{core + half}" if smt else f"{core * per_core}-{core * per_core + per_core - 1}"
-        folder = f"{_CPU}/cpu{cpu}/topology"
+        directory = f"{_CPU}/cpu{cpu}/topology"
         tree |= {
-            f"{folder}/core_cpus_list": f"{siblings}\n",
-            f"{folder}/core_id": f"{core}\n",
-            f"{folder}/physical_package_id": f"{package}\n",
+            f"{directory}/core_cpus_list": f"{siblings}\n",
+            f"{directory}/core_id": f"{core}\n",
+            f"{directory}/physical_package_id": f"{package}\n",
         }
     return tree
 
@@ -332,8 +335,8 @@ def good() -> dict[str, str | None]:
         "physical_interface_mappings = physnet1:eth0\n",
         "var/cache/libvirt/qemu/capabilities/a.xml": "<qemuCaps><selfvers>10000000</selfvers>"
         "<version>9000000</version></qemuCaps>\n",
-        "sys/class/misc/kvm": FOLDER,
-        "sys/class/misc/vhost-net": FOLDER,
+        "sys/class/misc/kvm": DIRECTORY,
+        "sys/class/misc/vhost-net": DIRECTORY,
         "sys/kernel/mm/ksm/run": "0\n",
         "sys/kernel/mm/ksm/merge_across_nodes": "1\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
@@ -346,14 +349,14 @@ def good() -> dict[str, str | None]:
         "etc/sysctl.d/99-sysctl.conf": "# nothing\n",
         "etc/tmpfiles.d/README": "nothing\n",
         "etc/modprobe.d/README": "nothing\n",
-        "etc/udev/rules.d": FOLDER,
+        "etc/udev/rules.d": DIRECTORY,
         "proc/1/comm": "systemd\n",
     }  # fmt: skip
     for policy in range(16):
-        folder = f"{_CPU}/cpufreq/policy{policy}"
+        directory = f"{_CPU}/cpufreq/policy{policy}"
         tree |= {
-            f"{folder}/scaling_governor": "performance\n",
-            f"{folder}/scaling_available_governors": "performance powersave\n",
+            f"{directory}/scaling_governor": "performance\n",
+            f"{directory}/scaling_available_governors": "performance powersave\n",
         }
     return tree
 

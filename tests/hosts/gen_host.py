@@ -67,20 +67,20 @@ class Tree:
             os.makedirs(f"{self.root}/{path}", exist_ok=True)
             self.made.add(path)
 
-    def put(self, folder, values):
-        """Write {name: value} into `folder`; each value gets one newline at its end."""
-        self.mkdir(folder)
+    def put(self, directory, values):
+        """Write {name: value} into `directory`; each value gets one newline at its end."""
+        self.mkdir(directory)
         for name, value in values.items():
             data = f"{value}\n".encode()
-            fd = os.open(f"{self.root}/{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = os.open(f"{self.root}/{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             os.write(fd, data)
             os.close(fd)
 
     def link(self, path, target):
         """Symbolic link at `path` to `target`, both relative to the root."""
-        folder = os.path.dirname(path)
-        self.mkdir(folder)
-        os.symlink(os.path.relpath(target, folder), f"{self.root}/{path}")
+        directory = os.path.dirname(path)
+        self.mkdir(directory)
+        os.symlink(os.path.relpath(target, directory), f"{self.root}/{path}")
 
 
 class Host:
@@ -159,8 +159,8 @@ def write_cpus(tree, host):
     cpuinfo = f"processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: Synthetic CPU\nflags\t\t: {FLAGS}\n"
     meminfo = f"MemTotal:       {mem * host.cores} kB"
     tree.put("proc", {"cpuinfo": cpuinfo, "cmdline": "root=/dev/vda1 ro quiet", "meminfo": meminfo})
-    for folder, values in SYSCTL.items():
-        tree.put(f"proc/sys/{folder}", values)
+    for directory, values in SYSCTL.items():
+        tree.put(f"proc/sys/{directory}", values)
 
 
 def write_netdev(tree, host, path, index, speed, queues):
@@ -226,7 +226,7 @@ def write_irqs(tree, host, irqs):
     tree.put("proc", {"interrupts": "\n".join(out), "stat": "\n".join(lines)})
 
 
-def write_task(tree, host, folder, tid, tgid, comm, cpus, threads):
+def write_task(tree, host, directory, tid, tgid, comm, cpus, threads):
     """comm, stat (52 fields) and status of one task."""
     ticks, start = host.rng.randrange(1 << 20), 10000 + tgid
     stat = (
@@ -242,7 +242,7 @@ def write_task(tree, host, folder, tid, tgid, comm, cpus, threads):
         f"Threads:\t{threads}\nCpus_allowed:\t{host.mask(cpus)}\nCpus_allowed_list:\t{cpulist(cpus)}\n"
         f"Mems_allowed_list:\t0-{host.opt.nodes - 1}\nvoluntary_ctxt_switches:\t{ticks}"
     )
-    tree.put(folder, {"comm": comm, "stat": " ".join(map(str, stat)), "status": status})
+    tree.put(directory, {"comm": comm, "stat": " ".join(map(str, stat)), "status": status})
 
 
 def domain_xml(name, ident, vcpus, pins, emulator, node, queues, tap, specs):
@@ -308,7 +308,7 @@ def write_guests(tree, host):
 
 
 def write(out: str, preset: str = "small", guests: int | None = None) -> str:
-    """Write a host into a folder that does not exist yet, and return the folder."""
+    """Write a host into a directory that does not exist yet, and return the directory."""
     os.makedirs(out)
     opt = types.SimpleNamespace(**dict(zip(SIZES, PRESETS[preset], strict=True)))
     opt.guests = opt.guests if guests is None else guests

@@ -16,13 +16,13 @@ from tests.hosts import gen_host
 
 def make_host(test: testtools.TestCase, preset: str = "tiny") -> str:
     """Return the root of a generated host that is removed after ``test``."""
-    folder = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
-    test.addCleanup(folder.cleanup)
-    return gen_host.write(os.path.join(folder.name, "root"), preset)
+    directory = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
+    test.addCleanup(directory.cleanup)
+    return gen_host.write(os.path.join(directory.name, "root"), preset)
 
 
 def workplace() -> str | None:
-    """Return a folder in memory, None where there is none."""
+    """Return a directory in memory, None where there is none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -30,9 +30,9 @@ def content(root: str) -> dict[str, bytes]:
     """Return every file below proc and sys with its bytes."""
     found = {}
     for top in ("proc", "sys"):
-        for folder, _folders, names in os.walk(os.path.join(root, top)):
+        for directory, _directories, names in os.walk(os.path.join(root, top)):
             for name in names:
-                path = os.path.join(folder, name)
+                path = os.path.join(directory, name)
                 if not os.path.islink(path):
                     found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
     return found

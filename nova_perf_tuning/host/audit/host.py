@@ -78,7 +78,7 @@ class Host:
     def text(self, path: str) -> str | None:
         """Return a one-line file's text, None when it is not there or no text. ``path`` is below the root."""
         folder, _, name = path.rpartition("/")
-        return self.root.text(self.root.folder(folder), name)
+        return self.root.text(self.root.directory(folder), name)
 
     def number(self, path: str) -> int | None:
         """Return a file's whole number."""
@@ -87,21 +87,21 @@ class Host:
     def content(self, path: str, limit: int = _TEXT_LIMIT) -> str | None:
         """Return a file of several lines, with what is no UTF-8 replaced."""
         folder, _, name = path.rpartition("/")
-        data = self.root.read(self.root.folder(folder), name, limit)
+        data = self.root.read(self.root.directory(folder), name, limit)
         return None if data is None else data.decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
         """Return the printable names in a folder, sorted."""
-        return sorted(name for name in self.root.names(self.root.folder(path)) if name.isprintable())
+        return sorted(name for name in self.root.names(self.root.directory(path)) if name.isprintable())
 
     def numbered(self, path: str, prefix: str) -> list[int]:
         """Return N of the folders ``prefixN`` in a folder, ascending."""
-        return numbers(self.root.folders(self.root.folder(path)), 0, 65535, prefix)
+        return numbers(self.root.directories(self.root.directory(path)), 0, 65535, prefix)
 
     def has(self, path: str) -> bool:
         """Whether there is anything at ``path``."""
         folder, _, name = path.rpartition("/")
-        return self.root.has(self.root.folder(folder), name)
+        return self.root.has(self.root.directory(folder), name)
 
     # The host as a whole
 
@@ -131,8 +131,8 @@ class Host:
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
         """Those of :data:`PROGRAMS` that run: name -> process id."""
-        base = self.root.folder("proc")
-        pids = numbers(self.root.folders(base), 1, _MAX_PID)
+        base = self.root.directory("proc")
+        pids = numbers(self.root.directories(base), 1, _MAX_PID)
         wanted = {name.encode()[:15]: name for name in PROGRAMS}
         found: dict[str, int] = {}
         for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
@@ -241,8 +241,8 @@ class Host:
     def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if name in given:
             yield f"--domain {name}", given[name]
-        for folder in guests.XML_FOLDERS:
-            data = self.root.read(self.root.folder(folder), f"{name}.xml", parsing.MAX_BYTES)
+        for folder in guests.XML_DIRECTORIES:
+            data = self.root.read(self.root.directory(folder), f"{name}.xml", parsing.MAX_BYTES)
             if data is not None:
                 yield f"/{folder}/{name}.xml", data
 

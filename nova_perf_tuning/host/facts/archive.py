@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final, cast
 
-from nova_perf_tuning.host.facts.root import VALUE_LIMIT, FactsError, Folder, Root
+from nova_perf_tuning.host.facts.root import VALUE_LIMIT, Directory, FactsError, Root
 
 #: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a tar file.
 MAX_MEMBERS: Final = 300_000
@@ -36,14 +36,14 @@ _EMPTY: Final = (
 _PAX: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
 
-#: A file's content, a link's target, or the names in a folder.
+#: A file's content, a link's target, or the names in a directory.
 Entry = bytes | str | set[str]
 
 
 class ArchiveRoot(Root):
     """A recorded host in a tar file, plain or compressed by xz, bzip2 or gzip.
 
-    One folder around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are left out.
+    One directory around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are left out.
 
     :raises FactsError: not such a file, damaged, or beyond the bounds of this module.
     """
@@ -61,7 +61,7 @@ class ArchiveRoot(Root):
             raise FactsError(f"sysroot {path!r}: not a recording, or damaged ({_reason(error)})") from None
 
     def _hold(self, entries: dict[str, Entry]) -> None:
-        """Become the root of ``entries`` by their paths; the folders that they are in need not be among them."""
+        """Become the root of ``entries`` by their paths; directories around them need not be among them."""
         super().__init__("archive")
         self._entries: dict[str, Entry] = {"": set()}
         for path, entry in entries.items():
@@ -76,7 +76,7 @@ class ArchiveRoot(Root):
                     names = self._entries[path] = set()
                 names.add(name)
             if len(self._entries) > MAX_MEMBERS:
-                raise ValueError(f"more than {MAX_MEMBERS} files and folders")
+                raise ValueError(f"more than {MAX_MEMBERS} files and directories")
 
     def _kind(self, path: str) -> int:
         entry = self._entries.get(path)
@@ -90,23 +90,29 @@ class ArchiveRoot(Root):
         entry = self._entries.get(path)
         return entry if isinstance(entry, str) else ""
 
-    def names(self, folder: Folder | None) -> list[str]:
-        entry = None if folder is None else self._entries.get(folder)
+    def names(self, directory: Directory | None) -> list[str]:
+        entry = None if directory is None else self._entries.get(directory)
         return sorted(entry) if isinstance(entry, set) else []
 
-    def folders(self, folder: Folder | None) -> list[str]:
-        return [name for name in self.names(folder) if isinstance(self._entries.get(f"{folder}/{name}"), set)]
+    def directories(self, directory: Directory | None) -> list[str]:
+        return [
+            name for name in self.names(directory) if isinstance(self._entries.get(f"{directory}/{name}"), set)
+        ]
 
-    def each(self, folder: Folder | None, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
-        return [None if folder is None else self._value(None, folder, name, limit) for name in names]
+    def each(
+        self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
+    ) -> list[bytes | None]:
+        return [None if directory is None else self._value(None, directory, name, limit) for name in names]
 
-    def _value(self, base: int | None, folder: Folder, name: str, limit: int, whole: bool = True) -> bytes | None:
-        entry = self._entries.get(f"{folder}/{name}")
+    def _value(
+        self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
+    ) -> bytes | None:
+        entry = self._entries.get(f"{directory}/{name}")
         if isinstance(entry, str):
-            entry = self._entries.get(self._resolve(f"{folder}/{name}") or "")
+            entry = self._entries.get(self._resolve(f"{directory}/{name}") or "")
         if not isinstance(entry, bytes) or len(entry) <= limit:
             return entry if isinstance(entry, bytes) else None
-        return self._cut(entry, limit, whole, folder, name)
+        return self._cut(entry, limit, whole, directory, name)
 
 
 def _decompressed(path: str) -> BinaryIO:
@@ -120,7 +126,7 @@ def _decompressed(path: str) -> BinaryIO:
 
 
 def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
-    """Yield path and content of each file, link and folder, while what was read stays within the bounds."""
+    """Yield path and content of each file, link and directory, while what was read stays within the bounds."""
     left = MAX_BYTES
     long: dict[str, str] = {}
     while True:

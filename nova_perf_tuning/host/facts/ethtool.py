@@ -13,7 +13,7 @@ from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts.root import Root
 
 #: Below the root of a recording, one ``NAME.json`` for each NIC.
-FOLDER: Final = "nova-perf/ethtool"
+DIRECTORY: Final = "nova-perf/ethtool"
 _COUNTS: Final = {
     "type": "object",
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1 << 20},
@@ -65,7 +65,7 @@ def as_json(link: Link) -> bytes:
 
 
 def _recorded(root: Root, device: str) -> Link | None:
-    data = root.read(root.folder(FOLDER), f"{device}.json")
+    data = root.read(root.directory(DIRECTORY), f"{device}.json")
     if data is None:
         return None
     try:
@@ -73,7 +73,7 @@ def _recorded(root: Root, device: str) -> Link | None:
     except (ValueError, RecursionError):
         found = None
     if json_schema.find(found, _SCHEMA) is not None:
-        root.notes.add("no record of a NIC's features", f"{FOLDER}/{device}.json")
+        root.notes.add("no record of a NIC's features", f"{DIRECTORY}/{device}.json")
         return None
     return Link(found["features"], frozenset(found["fixed"]), found["rings"], found["channels"])
 

@@ -16,12 +16,12 @@ from typing import Final
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Folder, Root, numbers
+from nova_perf_tuning.host.facts.root import Directory, Root, numbers
 
 _RUNNING: Final = "run/libvirt/qemu"
 _DEFINED: Final = "etc/libvirt/qemu"
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
-XML_FOLDERS: Final = (_RUNNING, _DEFINED)
+XML_DIRECTORIES: Final = (_RUNNING, _DEFINED)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -32,12 +32,12 @@ _NAME_AT: Final = len(_NAME)
 
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
-    folder = root.folder(_RUNNING)
-    domains = _read_domains(root, folder, root.names(folder), {})
+    directory = root.directory(_RUNNING)
+    domains = _read_domains(root, directory, root.names(directory), {})
     pids = {name: one.pid for name, one in domains.items() if one.pid is not None}
     if not root.live:
-        pids |= _pids_beside(root, folder, pids)
-    defined = root.folder(_DEFINED)
+        pids |= _pids_beside(root, directory, pids)
+    defined = root.directory(_DEFINED)
     domains |= _read_domains(root, defined, root.names(defined), domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
@@ -52,32 +52,32 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
 
 
-def _pids_beside(root: Root, folder: Folder | None, known: Container[str]) -> dict[str, int]:
+def _pids_beside(root: Root, directory: Directory | None, known: Container[str]) -> dict[str, int]:
     """Return the process ids in QEMU's pid files: recordings of earlier versions have no <domstatus>."""
-    names = [name[:-4] for name in root.names(folder) if name.endswith(".pid") and name[:-4] not in known]
-    found = {name: root.number(folder, f"{name}.pid") for name in names if name.isprintable()}
+    names = [name[:-4] for name in root.names(directory) if name.endswith(".pid") and name[:-4] not in known]
+    found = {name: root.number(directory, f"{name}.pid") for name in names if name.isprintable()}
     return {name: pid for name, pid in found.items() if pid is not None and 0 < pid <= domain.MAX_PID}
 
 
 def _read_domains(
-    root: Root, folder: Folder | None, names: Iterable[str], known: Container[str]
+    root: Root, directory: Directory | None, names: Iterable[str], known: Container[str]
 ) -> dict[str, domain.Domain]:
     """Return the domains in ``*.xml`` of ``names`` but those ``known``; what cannot be used is noted."""
     files = [name for name in names if name.endswith(".xml") and name[:-4] not in known and name.isprintable()]
     domains = {}
-    for file, data in zip(files, root.each(folder, files, parsing.MAX_BYTES), strict=True):
+    for file, data in zip(files, root.each(directory, files, parsing.MAX_BYTES), strict=True):
         if data is not None:
             try:
                 domains[file[:-4]] = parsing.parse_domain(data)
             except parsing.DomainError as error:
-                root.notes.add(str(error), f"{folder}/{file}")
+                root.notes.add(str(error), f"{directory}/{file}")
     return domains
 
 
 def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[model.Thread, ...]]:
     """Return the threads of each guest whose process runs and is QEMU."""
-    base = root.folder("proc")
-    there = frozenset(root.folders(base))
+    base = root.directory("proc")
+    there = frozenset(root.directories(base))
     alive = {name: pid for name, pid in pids.items() if str(pid) in there}
     # Nobody can act on a recorded thread, so its process's start time, one file for all, does.
     stats = root.each(base, [f"{pid}/stat" for pid in ([] if root.live else alive.values())])
@@ -88,7 +88,7 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     }
     processes = {}
     for name, pid in pids.items():
-        tasks = Folder(f"{base}/{pid}/task") if name in alive else None
+        tasks = Directory(f"{base}/{pid}/task") if name in alive else None
         threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
         if not threads:
             root.notes.add("process does not run, guest left out", name)
@@ -102,13 +102,13 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
 _Task = tuple[int, bytes, int, str | None]  # id, name, start time, affinity
 
 
-def _files(root: Root, tasks: Folder | None, file: str) -> list[tuple[int, bytes | None]]:
+def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, bytes | None]]:
     """Return each thread's ``file`` by its id, ascending."""
-    tids = numbers(root.folders(tasks), 1, domain.MAX_PID)
+    tids = numbers(root.directories(tasks), 1, domain.MAX_PID)
     return list(zip(tids, root.each(tasks, [f"{tid}/{file}" for tid in tids]), strict=True))
 
 
-def _live(root: Root, tasks: Folder | None) -> list[_Task]:
+def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
     files = _files(root, tasks, "stat")
     return [
@@ -118,7 +118,7 @@ def _live(root: Root, tasks: Folder | None) -> list[_Task]:
     ]
 
 
-def _recorded(root: Root, tasks: Folder | None, start: int) -> list[_Task]:
+def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
     """Read one file a thread, ``status``."""
     found = []
     for tid, data in _files(root, tasks, "status"):
@@ -155,7 +155,7 @@ def _number(workers: list[model.Thread]) -> None:
         worker.index = index
 
 
-def _name_and_start(root: Root, data: bytes | None, place: Folder | None) -> tuple[bytes, int] | None:
+def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
     """Return name and start time (field 22, clock ticks after boot) out of a task's ``stat``.
 
     The name may hold spaces and parentheses, so it ends at the last one.
@@ -178,7 +178,7 @@ def _may_use(tid: int) -> str | None:
         return None
 
 
-def _allowed(root: Root, status: bytes, place: Folder | None) -> str | None:
+def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
     # From the end: it is one of the last lines, and the line before may be a mask of thousands of digits.
     start = status.rfind(_ALLOWED) + len(_ALLOWED)
     end = status.find(b"\n", start)
@@ -219,13 +219,15 @@ def _find_kernel_workers(root: Root, guests: list[model.GuestProcess]) -> None:
     if not wanted:
         return
     found: dict[int, list[model.Thread]] = {}
-    base = root.folder("proc")
-    pids = numbers(root.folders(base), 1, domain.MAX_PID)
+    base = root.directory("proc")
+    pids = numbers(root.directories(base), 1, domain.MAX_PID)
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
         known = _name_and_start(root, data, base)
         if known is not None and known[0] in wanted and _is_kernels(data):
-            folder = root.child(base, str(pid))
-            affinity = _may_use(pid) if root.live else _allowed(root, root.read(folder, "status") or b"", folder)
+            directory = root.child(base, str(pid))
+            affinity = (
+                _may_use(pid) if root.live else _allowed(root, root.read(directory, "status") or b"", directory)
+            )
             found.setdefault(wanted[known[0]].pid, []).append(
                 model.Thread(pid, "vhost", None, affinity, known[1], True)
             )

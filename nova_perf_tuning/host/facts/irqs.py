@@ -1,7 +1,7 @@
-"""Interrupts: /proc/irq/N, one folder each (Documentation/core-api/irq/irq-affinity.rst).
+"""Interrupts: /proc/irq/N, one directory each (Documentation/core-api/irq/irq-affinity.rst).
 
-/proc/interrupts is read only where no folder has an action's name in it (recordings made of files alone drop
-empty folders): on a large host the kernel must format millions of counters for it and takes every interrupt's
+/proc/interrupts is read only where no directory has an action's name in it (recordings made of files alone drop
+empty directories): on a large host the kernel must format millions of counters for it and takes every interrupt's
 lock while it does.
 """
 
@@ -14,10 +14,10 @@ from typing import Final
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import pci
 from nova_perf_tuning.host.facts.pci import MAX_IRQ, PciDevice
-from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
+from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 
-_FOLDER: Final = "proc/irq"
-#: What the kernel itself puts into an interrupt's folder; anything else is the name of a handler.
+_DIRECTORY: Final = "proc/irq"
+#: What the kernel itself puts into an interrupt's directory; anything else is the name of a handler.
 FILES: Final = frozenset(
     "smp_affinity smp_affinity_list effective_affinity effective_affinity_list affinity_hint node spurious".split()
 )
@@ -33,24 +33,24 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     The node of a device's interrupt is the device's own: the kernel allocates its descriptor there.
     """
     owners = {irq: device for device in devices.values() for irq in device.irqs}
-    base = root.folder(_FOLDER)
-    found = numbers(root.folders(base), 0, MAX_IRQ)
+    base = root.directory(_DIRECTORY)
+    found = numbers(root.directories(base), 0, MAX_IRQ)
     if not found:
-        root.notes.add(f"no interrupts in {_FOLDER}: they are unknown")
+        root.notes.add(f"no interrupts in {_DIRECTORY}: they are unknown")
     values = root.each(base, [f"{irq}/{file}" for irq in found for file in _AFFINITIES])
     irqs: dict[int, model.Irq] = {}
     for irq, affinity, effective in zip(found, values[::2], values[1::2], strict=True):
-        folder = Folder(f"{base}/{irq}")
+        directory = Directory(f"{base}/{irq}")
         owner = owners.get(irq)
         if affinity is None:
-            root.notes.add("affinity unreadable", folder)
+            root.notes.add("affinity unreadable", directory)
         irqs[irq] = model.Irq(
             irq,
-            _action(root, folder),
+            _action(root, directory),
             None if owner is None else owner.address,
-            root.cpu_list(affinity, folder),
-            root.cpu_list(effective, folder),
-            owner.node if owner is not None and owner.node is not None else pci.node_of(root, folder, "node"),
+            root.cpu_list(affinity, directory),
+            root.cpu_list(effective, directory),
+            owner.node if owner is not None and owner.node is not None else pci.node_of(root, directory, "node"),
         )
     if irqs and not any(irq.name for irq in irqs.values()):
         for number, name in read_names(root).items():
@@ -59,9 +59,9 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     return irqs
 
 
-def _action(root: Root, folder: Folder) -> str | None:
-    """Return the handlers' names: whatever is in the folder and is none of the kernel's files."""
-    names = [name for name in root.names(folder) if name not in FILES and name.isprintable()]
+def _action(root: Root, directory: Directory) -> str | None:
+    """Return the handlers' names: whatever is in the directory and is none of the kernel's files."""
+    names = [name for name in root.names(directory) if name not in FILES and name.isprintable()]
     if len(names) > 1:
         names.sort()
     return ",".join(names) or None
@@ -73,7 +73,7 @@ def read_names(root: Root) -> dict[int, str]:
     The columns after the counters differ between architectures and kernels: chip, hardware number and trigger
     may each be missing. The name is what follows the trigger, else the last column set off by two spaces.
     """
-    data = root.read(root.folder("proc"), "interrupts", _TABLE_LIMIT) or b""
+    data = root.read(root.directory("proc"), "interrupts", _TABLE_LIMIT) or b""
     header, _, rows = data.partition(b"\n")
     columns = header.count(b"CPU")
     names = {}

@@ -1,6 +1,6 @@
 """Network devices out of /sys/class/net (Documentation/ABI/testing/sysfs-class-net*).
 
-One listing of a device's folder tells its kind and memberships; only what is there is then read.
+One listing of a device's directory tells its kind and memberships; only what is there is then read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import pci
-from nova_perf_tuning.host.facts.root import Folder, Root, decimal
+from nova_perf_tuning.host.facts.root import Directory, Root, decimal
 
 _CLASS: Final = "sys/class/net"
 _VIRTUAL: Final = "sys/devices/virtual/net"
@@ -33,38 +33,38 @@ def read_nics(root: Root, devices: Mapping[str, pci.PciDevice]) -> tuple[model.N
     RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of guests' taps, of
     which a host can have thousands, the operational state is not read either.
     """
-    classes = root.folder(_CLASS)
-    virtual = root.folder(_VIRTUAL)
-    without_device = frozenset(root.folders(virtual))
+    classes = root.directory(_CLASS)
+    virtual = root.directory(_VIRTUAL)
+    without_device = frozenset(root.directories(virtual))
     names = _names(root, classes)
     taps = [name for name in names if name in without_device and _TAP.fullmatch(name)]
     nics = _read_taps(root, virtual, taps)
     for name in frozenset(names).difference(taps):
-        folder = Folder(f"{virtual}/{name}") if name in without_device else root.canonical(classes, name)
-        if folder is not None:
-            nics.append(_read_nic(root, name, folder, devices))
+        directory = Directory(f"{virtual}/{name}") if name in without_device else root.canonical(classes, name)
+        if directory is not None:
+            nics.append(_read_nic(root, name, directory, devices))
     if not nics:
         root.notes.add(f"no network devices in {_CLASS}")
     _resolve_masters(nics)
     return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
 
 
-def _read_taps(root: Root, virtual: Folder | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
+def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what can be told of them with few reads."""
     taps = []
     for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
-        folder = Folder(f"{virtual}/{name}")
-        mtu = None if data is None else decimal(root.line(data, folder))
-        rx, tx, rps, xps = _queues(root, folder, False)
+        directory = Directory(f"{virtual}/{name}")
+        mtu = None if data is None else decimal(root.line(data, directory))
+        rx, tx, rps, xps = _queues(root, directory, False)
         nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
-        taps.append((nic, root.link(folder, "master")))
+        taps.append((nic, root.link(directory, "master")))
     return taps
 
 
-def _names(root: Root, folder: Folder | None) -> list[str]:
+def _names(root: Root, directory: Directory | None) -> list[str]:
     """Return the names of network devices that follow the kernel's rule and that a shell takes as they are."""
     names = []
-    for name in root.names(folder):
+    for name in root.names(directory):
         if _NAME.fullmatch(name):
             names.append(name)
         elif name != "bonding_masters":
@@ -78,20 +78,20 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _read_nic(
-    root: Root, name: str, folder: Folder, devices: Mapping[str, pci.PciDevice]
+    root: Root, name: str, directory: Directory, devices: Mapping[str, pci.PciDevice]
 ) -> tuple[model.Nic, str | None]:
     """Return the device and the name of its master, if any; see :func:`_resolve_masters`."""
-    there = frozenset(root.names(folder))
-    device = root.canonical(folder, "device") if "device" in there else None
-    address, pci_folder = _pci_function(root, device)
-    kind = _kind(root, name, folder, there, device, pci_folder)
-    rx, tx, rps, xps = _queues(root, folder, kind in _HARDWARE)
+    there = frozenset(root.names(directory))
+    device = root.canonical(directory, "device") if "device" in there else None
+    address, pci_directory = _pci_function(root, device)
+    kind = _kind(root, name, directory, there, device, pci_directory)
+    rx, tx, rps, xps = _queues(root, directory, kind in _HARDWARE)
     known = devices.get(address) if address is not None else None
     if known is not None:
         node, irqs = known.node, known.irqs
     else:
-        node = pci.node_of(root, pci_folder or device)
-        irqs = _interrupts(root, pci_folder)
+        node = pci.node_of(root, pci_directory or device)
+        irqs = _interrupts(root, pci_directory)
     nic = model.Nic(
         name,
         kind,
@@ -100,41 +100,41 @@ def _read_nic(
         node,
         None,
         None,
-        root.number(folder, "mtu"),
-        _speed(root, folder) if kind in _HARDWARE or kind == "bond" else None,
-        root.text(folder, "operstate"),
+        root.number(directory, "mtu"),
+        _speed(root, directory) if kind in _HARDWARE or kind == "bond" else None,
+        root.text(directory, "operstate"),
         rx,
         tx,
         irqs,
         rps,
         xps,
     )
-    return nic, root.link(folder, "master") if "master" in there else None
+    return nic, root.link(directory, "master") if "master" in there else None
 
 
-def _pci_function(root: Root, device: Folder | None) -> tuple[str | None, Folder | None]:
-    """Return address and folder of the PCI function behind a device, virtio and auxiliary ones included."""
+def _pci_function(root: Root, device: Directory | None) -> tuple[str | None, Directory | None]:
+    """Return address and directory of the PCI function behind a device, virtio and auxiliary ones included."""
     if device is None:
         return None, None
     parts = device.split("/")
     for index in range(len(parts) - 1, -1, -1):
         if pci.ADDRESS.fullmatch(parts[index]):
-            return parts[index], root.folder("/".join(parts[: index + 1]))
+            return parts[index], root.directory("/".join(parts[: index + 1]))
     return None, None
 
 
 def _kind(
     root: Root,
     name: str,
-    folder: Folder,
+    directory: Directory,
     there: frozenset[str],
-    device: Folder | None,
-    pci_folder: Folder | None,
+    device: Directory | None,
+    pci_directory: Directory | None,
 ) -> str:
     if device is not None:
-        if pci_folder is not None and "physfn" in root.names(pci_folder):
+        if pci_directory is not None and "physfn" in root.names(pci_directory):
             return "vf"
-        if "phys_port_name" in there and _REPRESENTOR.fullmatch(root.text(folder, "phys_port_name") or ""):
+        if "phys_port_name" in there and _REPRESENTOR.fullmatch(root.text(directory, "phys_port_name") or ""):
             return "other"
         return "physical"
     for file, kind in (("tun_flags", "tap"), ("bridge", "bridge"), ("bonding", "bond")):
@@ -142,22 +142,22 @@ def _kind(
             return kind
     if name == "lo":
         return "loopback"
-    if "DEVTYPE=vlan" in (root.read(folder, "uevent") or b"").decode("ascii", "replace").split():
+    if "DEVTYPE=vlan" in (root.read(directory, "uevent") or b"").decode("ascii", "replace").split():
         return "vlan"
     # The other end of a veth pair is its iflink; a device on top of another one also has a lower_* link to it.
     if not any(one.startswith("lower_") for one in there):
-        peer = root.number(folder, "iflink")
-        if peer and root.number(folder, "type") == 1 and peer != root.number(folder, "ifindex"):
+        peer = root.number(directory, "iflink")
+        if peer and root.number(directory, "type") == 1 and peer != root.number(directory, "ifindex"):
             return "veth"
     return "other"
 
 
 def _queues(
-    root: Root, folder: Folder, with_masks: bool
+    root: Root, directory: Directory, with_masks: bool
 ) -> tuple[int, int, tuple[str | None, ...], tuple[str | None, ...]]:
     """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their order."""
-    queues = root.child(folder, "queues")
-    names = root.folders(queues) if with_masks else root.names(queues)
+    queues = root.child(directory, "queues")
+    names = root.directories(queues) if with_masks else root.names(queues)
     # The kernel numbers the queues of each direction from 0 without holes.
     rx = min(_MAX_QUEUES, len([name for name in names if name.startswith("rx-")]))
     tx = min(_MAX_QUEUES, len([name for name in names if name.startswith("tx-")]))
@@ -173,17 +173,17 @@ def _queues(
     )
 
 
-def _interrupts(root: Root, pci_folder: Folder | None) -> tuple[int, ...]:
+def _interrupts(root: Root, pci_directory: Directory | None) -> tuple[int, ...]:
     """Return the interrupts of a device without MSI, or that the PCI bus does not list."""
-    irqs = pci.vectors(root, pci_folder)
+    irqs = pci.vectors(root, pci_directory)
     if irqs:
         return irqs
-    legacy = root.number(pci_folder, "irq")
+    legacy = root.number(pci_directory, "irq")
     return (legacy,) if legacy and 0 < legacy <= pci.MAX_IRQ else ()
 
 
-def _speed(root: Root, folder: Folder) -> int | None:
-    speed = root.number(folder, "speed")
+def _speed(root: Root, directory: Directory) -> int | None:
+    speed = root.number(directory, "speed")
     return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
 
 

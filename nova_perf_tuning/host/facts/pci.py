@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Final
 
-from nova_perf_tuning.host.facts.root import Folder, Root, numbers
+from nova_perf_tuning.host.facts.root import Directory, Root, numbers
 
 #: Domain (16 or 32 bits), bus, device, function.
 ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -27,15 +27,15 @@ class PciDevice:
     irqs: tuple[int, ...]
 
 
-def node_of(root: Root, folder: Folder | None, file: str = "numa_node") -> int | None:
-    """Return the node that ``file`` of a device's or interrupt's folder names; the kernel's -1 is None."""
-    node = root.number(folder, file)
+def node_of(root: Root, directory: Directory | None, file: str = "numa_node") -> int | None:
+    """Return the node that ``file`` of a device's or interrupt's directory names; the kernel's -1 is None."""
+    node = root.number(directory, file)
     return node if node is not None and node >= 0 else None
 
 
-def vectors(root: Root, folder: Folder | None) -> tuple[int, ...]:
+def vectors(root: Root, directory: Directory | None) -> tuple[int, ...]:
     """Return the numbers of a device's MSI and MSI-X interrupts, ascending."""
-    return tuple(numbers(root.names(root.child(folder, "msi_irqs")), 0, MAX_IRQ))
+    return tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, MAX_IRQ))
 
 
 def read_devices(root: Root) -> dict[str, PciDevice]:
@@ -44,11 +44,11 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
     These are the ones whose affinity can be set one by one; a legacy line may be shared by several devices.
     """
     devices: dict[str, PciDevice] = {}
-    bus = root.folder(_BUS)
+    bus = root.directory(_BUS)
     for address in sorted(root.names(bus)):
         if ADDRESS.fullmatch(address):
-            folder = root.child(bus, address)
-            irqs = vectors(root, folder)
+            directory = root.child(bus, address)
+            irqs = vectors(root, directory)
             if irqs:
-                devices[address] = PciDevice(address, node_of(root, folder), irqs)
+                devices[address] = PciDevice(address, node_of(root, directory), irqs)
     return devices

@@ -54,7 +54,7 @@ def open_root(sysroot: str = "/") -> Root:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise FactsError(f"sysroot {sysroot!r}: {reason}; give a recorded host's directory or recording") from None
-    if root.folder("sys") is None and root.folder("proc") is None:
+    if root.directory("sys") is None and root.directory("proc") is None:
         raise FactsError(f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host")
     return root
 
@@ -78,7 +78,7 @@ def read_root(root: Root) -> model.HostFacts:
     devices = pci.read_devices(root)
     network = nics.read_nics(root, devices)
     interrupts = irqs.read_irqs(root, devices)
-    kernel = root.folder("proc/sys/kernel")
+    kernel = root.directory("proc/sys/kernel")
     return model.HostFacts(
         cpus=cpus.cpus,
         nodes=cpus.nodes,
@@ -92,7 +92,7 @@ def read_root(root: Root) -> model.HostFacts:
         arch=virtualization.read_arch(root, cpuinfo),
         kernel=root.text(kernel, "osrelease"),
         virtualization=told.kind if told is not None else None,
-        boot_id=root.text(root.folder("proc/sys/kernel/random"), "boot_id"),
+        boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=read_sysctls(root),
         warnings=root.notes.lines(),
     )
@@ -102,8 +102,8 @@ def read_sysctls(root: Root) -> dict[str, str]:
     """Return those of :data:`SYSCTLS` that the host has, as the kernel prints them."""
     values = {}
     for key in SYSCTLS:
-        folder, _, name = key.rpartition(".")
-        text = root.text(root.folder("proc/sys/" + folder.replace(".", "/")), name)
+        directory, _, name = key.rpartition(".")
+        text = root.text(root.directory("proc/sys/" + directory.replace(".", "/")), name)
         if text is not None:
             values[key] = text
     return values

@@ -18,9 +18,9 @@ from typing import Final, NewType
 
 from nova_perf_tuning import cpulist, errors
 
-#: A folder below the root, without leading slash: what the methods of a :class:`Root` return, or one of these and
-#: a name that :meth:`Root.folders` gave for it. So in a recorded host every part of it is a real directory there.
-Folder = NewType("Folder", str)
+#: A directory below the root, without leading slash: what the methods of a :class:`Root` return, or one of these
+#: and a name that :meth:`Root.directories` gave for it. In a recorded host every part of it is a real directory.
+Directory = NewType("Directory", str)
 
 #: No attribute of sysfs or /proc/irq that is read here is longer (a list of 8192 CPUs has up to 48 KB).
 VALUE_LIMIT: Final = 65536
@@ -61,9 +61,9 @@ class Notes:
 
 
 class Root:
-    """Reads folders and files below one root; nothing that is read can make it raise.
+    """Reads directories and files below one root; nothing that is read can make it raise.
 
-    A method that takes a folder also takes ``None`` (a folder that is not there) and then finds nothing.
+    A method that takes a directory also takes ``None`` (a directory that is not there) and then finds nothing.
 
     :param path: ``/`` is the live host; the kernel made its links, so they are followed as they are.
     :ivar live: True for the running host itself, where system calls may be asked instead of files.
@@ -96,56 +96,60 @@ class Root:
         except OSError:
             return ""
 
-    def names(self, folder: Folder | None) -> list[str]:
-        """Return the names in ``folder`` in no order; none when it is not there."""
-        if folder is None:
+    def names(self, directory: Directory | None) -> list[str]:
+        """Return the names in ``directory`` in no order; none when it is not there."""
+        if directory is None:
             return []
         try:
-            return os.listdir(self._prefix + folder)
+            return os.listdir(self._prefix + directory)
         except OSError as error:
-            self._refused(error, folder)
+            self._refused(error, directory)
             return []
 
-    def folders(self, folder: Folder | None) -> list[str]:
-        """Return the names in ``folder`` that are folders and no links; on the live host all names."""
-        if self.live or folder is None:
-            return self.names(folder)
+    def directories(self, directory: Directory | None) -> list[str]:
+        """Return the names in ``directory`` that are directories and no links; on the live host all names."""
+        if self.live or directory is None:
+            return self.names(directory)
         try:
-            with os.scandir(self._prefix + folder) as entries:
+            with os.scandir(self._prefix + directory) as entries:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError as error:
-            self._refused(error, folder)
+            self._refused(error, directory)
             return []
 
-    def each(self, folder: Folder | None, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
+    def each(
+        self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
+    ) -> list[bytes | None]:
         """Read many files, as :meth:`read` does one.
 
-        :param folder: may be a folder's ``topology`` or the like unseen: a link in its place is not followed.
-        :param names: files in ``folder``, or in what :meth:`folders` named there (``"24/smp_affinity_list"``).
+        :param directory: may be a CPU's ``topology`` or the like unseen: a link in its place is not followed.
+        :param names: files in it, or in what :meth:`directories` named there (``"24/smp_affinity_list"``).
         """
-        if folder is None or not names:
+        if directory is None or not names:
             return [None] * len(names)
         try:
-            base = os.open(self._prefix + folder, self._flags | os.O_DIRECTORY)
+            base = os.open(self._prefix + directory, self._flags | os.O_DIRECTORY)
         except OSError as error:
-            self._refused(error, folder)
+            self._refused(error, directory)
             return [None] * len(names)
         try:
-            return [self._value(base, folder, name, limit) for name in names]
+            return [self._value(base, directory, name, limit) for name in names]
         finally:
             os.close(base)
 
-    def _value(self, base: int | None, folder: Folder, name: str, limit: int, whole: bool = True) -> bytes | None:
-        path = f"{self._prefix}{folder}/{name}" if base is None else name
+    def _value(
+        self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
+    ) -> bytes | None:
+        path = f"{self._prefix}{directory}/{name}" if base is None else name
         try:
             descriptor = os.open(path, self._flags, dir_fd=base)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.ELOOP and not self.live:
-                real = self._resolve(f"{folder}/{name}")
+                real = self._resolve(f"{directory}/{name}")
                 if real is not None:
                     above, _, name = real.rpartition("/")
-                    return self._value(None, Folder(above), name, limit, whole)
-            self._refused(error, folder, name)
+                    return self._value(None, Directory(above), name, limit, whole)
+            self._refused(error, directory, name)
             return None
         try:
             # A value of sysfs and a record of /proc come in one piece; only a full chunk can have more behind it.
@@ -159,7 +163,7 @@ class Root:
             return None
         finally:
             os.close(descriptor)
-        return data if len(data) <= limit else self._cut(data, limit, whole, folder, name)
+        return data if len(data) <= limit else self._cut(data, limit, whole, directory, name)
 
     def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
         if whole:
@@ -201,61 +205,61 @@ class Root:
 
     # What is read through them
 
-    def folder(self, path: str) -> Folder | None:
-        """Return the folder at ``path`` (``"sys/class/net"``); None when it is not there, on a recorded host."""
+    def directory(self, path: str) -> Directory | None:
+        """Return the directory at ``path`` (``"sys/class/net"``); on a recorded host None when it is not there."""
         if self.live:
-            return Folder(path)
+            return Directory(path)
         real = self._resolve(path)
-        return Folder(real) if real in self._directories else None
+        return Directory(real) if real in self._directories else None
 
-    def child(self, folder: Folder | None, name: str) -> Folder | None:
-        """Return the folder ``name`` in ``folder``, through a link too; None like :meth:`folder`."""
-        return None if folder is None else self.folder(f"{folder}/{name}")
+    def child(self, directory: Directory | None, name: str) -> Directory | None:
+        """Return the directory ``name`` in ``directory``, through a link too; None like :meth:`directory`."""
+        return None if directory is None else self.directory(f"{directory}/{name}")
 
-    def canonical(self, folder: Folder | None, name: str) -> Folder | None:
-        """Like :meth:`child`, but the folder returned has no link in its path."""
-        if not self.live or folder is None:
-            return self.child(folder, name)
-        target = self._target(f"{folder}/{name}")
-        # The links of sysfs go straight to a device's folder, never over another link.
-        return Folder(os.path.normpath(os.path.join("/", folder, target or name)).lstrip("/"))
+    def canonical(self, directory: Directory | None, name: str) -> Directory | None:
+        """Like :meth:`child`, but the directory returned has no link in its path."""
+        if not self.live or directory is None:
+            return self.child(directory, name)
+        target = self._target(f"{directory}/{name}")
+        # The links of sysfs go straight to a device's directory, never over another link.
+        return Directory(os.path.normpath(os.path.join("/", directory, target or name)).lstrip("/"))
 
-    def has(self, folder: Folder | None, name: str) -> bool:
-        """Whether there is anything at ``name`` in ``folder``; a third of the cost of listing."""
-        return folder is not None and self._kind(f"{folder}/{name}") != 0
+    def has(self, directory: Directory | None, name: str) -> bool:
+        """Whether there is anything at ``name`` in ``directory``; a third of the cost of listing."""
+        return directory is not None and self._kind(f"{directory}/{name}") != 0
 
-    def link(self, folder: Folder | None, name: str) -> str | None:
+    def link(self, directory: Directory | None, name: str) -> str | None:
         """Return the last part of the link's target; None when there is no such link."""
-        target = "" if folder is None else self._target(f"{folder}/{name}")
+        target = "" if directory is None else self._target(f"{directory}/{name}")
         return target.rstrip("/").rpartition("/")[2] or None
 
-    def read(self, folder: Folder | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
-        """Return the content of the file ``name`` (no slash in it) of ``folder``.
+    def read(self, directory: Directory | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
+        """Return the content of the file ``name`` (no slash in it) of ``directory``.
 
         None when it cannot be read or is longer than ``limit`` bytes (which is noted).
         """
-        return None if folder is None else self._value(None, folder, name, limit)
+        return None if directory is None else self._value(None, directory, name, limit)
 
-    def head(self, folder: Folder | None, name: str, size: int) -> bytes:
+    def head(self, directory: Directory | None, name: str, size: int) -> bytes:
         """Return up to ``size`` bytes from the beginning; empty when it cannot be read."""
-        return b"" if folder is None else self._value(None, folder, name, size, whole=False) or b""
+        return b"" if directory is None else self._value(None, directory, name, size, whole=False) or b""
 
-    def text(self, folder: Folder | None, name: str) -> str | None:
+    def text(self, directory: Directory | None, name: str) -> str | None:
         """Return a one-line value without its newline; None when unreadable or not printable text."""
-        data = self.read(folder, name)
-        return None if data is None else self.line(data, folder or "", name)
+        data = self.read(directory, name)
+        return None if data is None else self.line(data, directory or "", name)
 
-    def number(self, folder: Folder | None, name: str) -> int | None:
+    def number(self, directory: Directory | None, name: str) -> int | None:
         """Return a decimal value, None when it is unreadable or no number of up to 18 digits."""
-        return decimal(self.text(folder, name))
+        return decimal(self.text(directory, name))
 
-    def cpus(self, folder: Folder | None, name: str) -> str | None:
+    def cpus(self, directory: Directory | None, name: str) -> str | None:
         """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
-        return self.cpu_list(self.read(folder, name), folder or "", name)
+        return self.cpu_list(self.read(directory, name), directory or "", name)
 
-    def mask(self, folder: Folder | None, name: str) -> str | None:
+    def mask(self, directory: Directory | None, name: str) -> str | None:
         """Return a CPU mask as the kernel printed it, None when it is unreadable or no mask."""
-        return self.cpu_mask(self.read(folder, name), folder or "", name)
+        return self.cpu_mask(self.read(directory, name), directory or "", name)
 
     def line(self, data: bytes, *place: str) -> str | None:
         """Return ``data`` as :meth:`text` does; ``place`` says in the notes where it was."""

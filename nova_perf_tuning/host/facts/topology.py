@@ -2,7 +2,7 @@
 
 Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware threads. Cores and
 packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels (s390 repeats core ids and gives
-no package id at all), and a node's CPUs come from the node, not from the CPU's folder.
+no package id at all), and a node's CPUs come from the node, not from the CPU's directory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
+from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 
 _CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
@@ -50,14 +50,14 @@ def read_topology(root: Root, cpuinfo: bytes) -> Topology:
 
     :param cpuinfo: the beginning of /proc/cpuinfo.
     """
-    base = root.folder(_CPUS)
-    folders = _numbered(root, base, "cpu", cpulist.MAX_CPU)
-    if not folders:
+    base = root.directory(_CPUS)
+    directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
+    if not directories:
         root.notes.add(f"no CPU found in {_CPUS}")
-    online = _online(root, base, folders)
-    nodes, node_of = _read_nodes(root, folders, online)
+    online = _online(root, base, directories)
+    nodes, node_of = _read_nodes(root, directories, online)
     return Topology(
-        _read_cpus(root, base, folders, online, node_of, bool(_AMD_15H.search(cpuinfo))),
+        _read_cpus(root, base, directories, online, node_of, bool(_AMD_15H.search(cpuinfo))),
         nodes,
         cpulist.format(online),
         root.cpus(base, "isolated") or "",
@@ -65,30 +65,35 @@ def read_topology(root: Root, cpuinfo: bytes) -> Topology:
     )
 
 
-def _numbered(root: Root, base: Folder | None, prefix: str, limit: int) -> dict[int, Folder]:
-    """Return the folders ``prefixN`` in ``base`` by their number, ascending."""
-    return {number: Folder(f"{base}/{prefix}{number}") for number in numbers(root.folders(base), 0, limit, prefix)}
+def _numbered(root: Root, base: Directory | None, prefix: str, limit: int) -> dict[int, Directory]:
+    """Return the directories ``prefixN`` in ``base`` by their number, ascending."""
+    return {
+        number: Directory(f"{base}/{prefix}{number}")
+        for number in numbers(root.directories(base), 0, limit, prefix)
+    }
 
 
-def _online(root: Root, base: Folder | None, folders: Mapping[int, Folder]) -> frozenset[int]:
+def _online(root: Root, base: Directory | None, directories: Mapping[int, Directory]) -> frozenset[int]:
     """CPUs that run: the kernel's list, on kernels before 2.6.26 each CPU's own file (CPU 0 has none)."""
-    online = _members(root, base, ("online",), folders)
+    online = _members(root, base, ("online",), directories)
     if online:
         return frozenset(online)
     if online is None and root.text(base, "online") is not None:
         root.notes.add(f"{_CPUS}/online: it is no list of CPUs; each CPU's own file is taken instead")
-    return frozenset(cpu for cpu, folder in folders.items() if root.text(folder, "online") != "0")
+    return frozenset(cpu for cpu, directory in directories.items() if root.text(directory, "online") != "0")
 
 
-def _members(root: Root, folder: Folder | None, names: Iterable[str], cpus: Collection[int]) -> set[int] | None:
+def _members(
+    root: Root, directory: Directory | None, names: Iterable[str], cpus: Collection[int]
+) -> set[int] | None:
     """Return those of ``cpus`` that are in the first of the files ``names`` that there is, else None."""
     for name in names:
         if name in _MASKS:
-            mask = root.mask(folder, name)
+            mask = root.mask(directory, name)
             if mask:
                 return set(cpulist.parse_mask(mask).intersection(cpus))
         else:
-            members = cpulist.find(root.text(folder, name))
+            members = cpulist.find(root.text(directory, name))
             if members is not None:
                 return set(members.intersection(cpus))
     return None
@@ -96,8 +101,8 @@ def _members(root: Root, folder: Folder | None, names: Iterable[str], cpus: Coll
 
 def _read_cpus(
     root: Root,
-    base: Folder | None,
-    folders: Mapping[int, Folder],
+    base: Directory | None,
+    directories: Mapping[int, Directory],
     online: frozenset[int],
     node_of: Mapping[int, int],
     modules: bool,
@@ -106,12 +111,12 @@ def _read_cpus(
 
     :param modules: the kernel's lists of threads name modules of two cores.
     """
-    cores = _read_cores(root, folders, online, modules)
-    rated = bool(cores) and "cpu_capacity" in root.names(folders[next(iter(cores))])
+    cores = _read_cores(root, directories, online, modules)
+    rated = bool(cores) and "cpu_capacity" in root.names(directories[next(iter(cores))])
     capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
     if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
         capacities = [None] * len(cores)
-    packages = _Packages(root, folders, online)
+    packages = _Packages(root, directories, online)
     cpus: dict[int, model.Cpu] = {}
     for (leader, (threads, core)), rating in zip(cores.items(), capacities, strict=True):
         capacity = _natural(root, rating)
@@ -119,7 +124,7 @@ def _read_cpus(
         text = cpulist.format(threads)
         for thread in threads:
             cpus[thread] = model.Cpu(thread, core, package, node_of.get(thread), True, text, capacity)
-    for cpu, place in folders.items():
+    for cpu, place in directories.items():
         if cpu not in cpus:
             node = node_of[cpu] if cpu in node_of else _linked_node(root, place)
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
@@ -134,7 +139,7 @@ def _natural(root: Root, data: bytes | None) -> int | None:
 
 
 def _read_cores(
-    root: Root, folders: Mapping[int, Folder], online: frozenset[int], modules: bool
+    root: Root, directories: Mapping[int, Directory], online: frozenset[int], modules: bool
 ) -> dict[int, tuple[set[int], int | None]]:
     """Return by the first CPU of each core the core's CPUs and its ``core_id``."""
     cores: dict[int, tuple[set[int], int | None]] = {}
@@ -142,11 +147,11 @@ def _read_cores(
     for cpu in sorted(online):
         if cpu in claimed:
             continue
-        data, core_id = root.each(Folder(f"{folders[cpu]}/topology"), (_CORE_SETS[0], "core_id"))
+        data, core_id = root.each(Directory(f"{directories[cpu]}/topology"), (_CORE_SETS[0], "core_id"))
         if data is None:
-            threads = _members(root, root.child(folders[cpu], "topology"), _CORE_SETS[1:], online)
+            threads = _members(root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online)
         else:
-            listed = cpulist.find(root.line(data, folders[cpu]))
+            listed = cpulist.find(root.line(data, directories[cpu]))
             threads = None if listed is None else set(listed & online)
         if modules:
             threads = {cpu}
@@ -170,9 +175,9 @@ class _Packages:
     Where it gives the list but no id (s390: -1), packages are numbered in the order of their first CPUs.
     """
 
-    def __init__(self, root: Root, folders: Mapping[int, Folder], online: frozenset[int]) -> None:
+    def __init__(self, root: Root, directories: Mapping[int, Directory], online: frozenset[int]) -> None:
         self._root = root
-        self._folders = folders
+        self._directories = directories
         self._online = online
         self._package_of: dict[int, int | None] = {}
         self._numbered = 0
@@ -180,9 +185,9 @@ class _Packages:
     def find(self, cpu: int) -> int | None:
         """Return the package of ``cpu``."""
         if cpu not in self._package_of:
-            folder = self._root.child(self._folders[cpu], "topology")
-            package = _natural(self._root, self._root.read(folder, "physical_package_id"))
-            members = _members(self._root, folder, _PACKAGE_SETS, self._online)
+            directory = self._root.child(self._directories[cpu], "topology")
+            package = _natural(self._root, self._root.read(directory, "physical_package_id"))
+            members = _members(self._root, directory, _PACKAGE_SETS, self._online)
             if members is None or cpu not in members:
                 members = {cpu}
             elif package is None:
@@ -199,23 +204,23 @@ class _Packages:
                 self._root.notes.add("package unknown", f"CPU {cpu}")
 
 
-def _linked_node(root: Root, folder: Folder) -> int | None:
+def _linked_node(root: Root, directory: Directory) -> int | None:
     """Return the node of an offline CPU: the kernel keeps its link while the node's list forgets it."""
-    return next(iter(numbers(root.names(folder), 0, _MAX_NODE, "node")), None)
+    return next(iter(numbers(root.names(directory), 0, _MAX_NODE, "node")), None)
 
 
 def _read_nodes(
-    root: Root, folders: Mapping[int, Folder], online: frozenset[int]
+    root: Root, directories: Mapping[int, Directory], online: frozenset[int]
 ) -> tuple[tuple[model.Node, ...], dict[int, int]]:
     """Return the nodes, and the node of each CPU that has one."""
-    base = root.folder(_NODES)
+    base = root.directory(_NODES)
     found = _numbered(root, base, "node", _MAX_NODE)
     if not found:
         root.notes.add(f"the kernel gives no NUMA data ({_NODES}): the node of CPUs and devices is unknown")
         return (), {}
     members: dict[int, set[int]] = {}
-    for node, folder in found.items():
-        cpus = _members(root, folder, _NODE_SETS, folders) or set()
+    for node, directory in found.items():
+        cpus = _members(root, directory, _NODE_SETS, directories) or set()
         if cpus and cpus in members.values():
             # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the firmware's tables.
             root.notes.add("same CPUs as an earlier node (broken NUMA tables), ignored", f"node {node}")
@@ -246,8 +251,8 @@ def _distance_order(online: frozenset[int] | None, found: Collection[int]) -> li
     return sorted(online if online is not None and online >= set(found) else found)
 
 
-def _memory(root: Root, folder: Folder, node: int) -> int | None:
-    data = root.read(folder, "meminfo", _MEMINFO_LIMIT) or b""
+def _memory(root: Root, directory: Directory, node: int) -> int | None:
+    data = root.read(directory, "meminfo", _MEMINFO_LIMIT) or b""
     label = b"MemTotal:"
     start = data.find(label)
     words = data[start + len(label) : start + 64].split(maxsplit=2) if start >= 0 else []
@@ -258,16 +263,16 @@ def _memory(root: Root, folder: Folder, node: int) -> int | None:
     return total
 
 
-def _distances(root: Root, folder: Folder, ids: list[int], found: Collection[int]) -> dict[int, int]:
-    text = root.text(folder, "distance")
+def _distances(root: Root, directory: Directory, ids: list[int], found: Collection[int]) -> dict[int, int]:
+    text = root.text(directory, "distance")
     if text is None:
         return {}
     values = [decimal(word) for word in text.split()]
     if len(values) != len(ids):
-        root.notes.add("distances do not fit the number of nodes, ignored", folder)
+        root.notes.add("distances do not fit the number of nodes, ignored", directory)
         return {}
     distances = {node: value for node, value in zip(ids, values, strict=True) if value and value <= _MAX_DISTANCE}
     if len(distances) != len(ids) or min(distances.values(), default=1) < 1:
-        root.notes.add("distances are not numbers of 1 to 255, ignored", folder)
+        root.notes.add("distances are not numbers of 1 to 255, ignored", directory)
         return {}
     return {node: distance for node, distance in distances.items() if node in found}

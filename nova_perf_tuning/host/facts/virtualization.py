@@ -35,7 +35,7 @@ _ARCHITECTURES: Final = (
 
 def cpuinfo_head(root: Root) -> bytes:
     """Return the beginning of /proc/cpuinfo, at least the first CPU's part."""
-    return root.head(root.folder("proc"), "cpuinfo", _CPUINFO_HEAD)
+    return root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
 
 
 class Told(NamedTuple):
@@ -55,12 +55,12 @@ def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
     xen = _xen(root)
     if xen is not None:
         return xen
-    folder = "sys/devices/system/clocksource/clocksource0"
-    clocks = root.text(root.folder(folder), "available_clocksource") or ""
+    directory = "sys/devices/system/clocksource/clocksource0"
+    clocks = root.text(root.directory(directory), "available_clocksource") or ""
     for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
         if any(clock.startswith(mark) for clock in clocks.split()):
-            return Told(kind, f"/{folder}/available_clocksource", clocks)
-    tree = root.text(root.folder("proc/device-tree/hypervisor"), "compatible") or ""
+            return Told(kind, f"/{directory}/available_clocksource", clocks)
+    tree = root.text(root.directory("proc/device-tree/hypervisor"), "compatible") or ""
     if tree.startswith("linux,kvm"):
         return Told("kvm", "/proc/device-tree/hypervisor/compatible", tree)
     if b"\nflags" in cpuinfo:  # x86
@@ -71,10 +71,10 @@ def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
 
 
 def _xen(root: Root) -> Told | None:
-    hypervisor = root.folder("sys/hypervisor")
+    hypervisor = root.directory("sys/hypervisor")
     if root.text(hypervisor, "type") != "xen":
         return None
-    capabilities = root.text(root.folder("proc/xen"), "capabilities") or ""
+    capabilities = root.text(root.directory("proc/xen"), "capabilities") or ""
     if "control_d" in capabilities:
         return Told("xen-dom0", "/proc/xen/capabilities", capabilities)
     guest = (root.text(hypervisor, "guest_type") or "").lower()
@@ -84,15 +84,15 @@ def _xen(root: Root) -> Told | None:
 
 
 def _dmi(root: Root) -> Told | None:
-    folder = root.folder("sys/class/dmi/id")
-    vendor = root.text(folder, "sys_vendor") or ""
+    directory = root.directory("sys/class/dmi/id")
+    vendor = root.text(directory, "sys_vendor") or ""
     kind = next((name for start, name in _DMI if vendor.startswith(start)), None)
-    if vendor.startswith("Microsoft") and (root.text(folder, "product_name") or "") == "Virtual Machine":
+    if vendor.startswith("Microsoft") and (root.text(directory, "product_name") or "") == "Virtual Machine":
         kind = "hyperv"
     return None if kind is None else Told(kind, "/sys/class/dmi/id/sys_vendor", vendor)
 
 
 def read_arch(root: Root, cpuinfo: bytes) -> str | None:
     """Return the machine name as ``uname -m`` has it: from the kernel since Linux 6.1, else by /proc/cpuinfo."""
-    text = root.text(root.folder("proc/sys/kernel"), "arch")
+    text = root.text(root.directory("proc/sys/kernel"), "arch")
     return text or next((name for mark, name in _ARCHITECTURES if mark in cpuinfo), None)

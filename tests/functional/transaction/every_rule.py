@@ -166,7 +166,7 @@ class Stage:
     def _put(path: str, text: str | None) -> None:
         place = pathlib.Path("/", path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        if text is None or text == hosts.FOLDER:
+        if text is None or text == hosts.DIRECTORY:
             place.mkdir(exist_ok=True)
         elif text.startswith("-> "):
             place.symlink_to(text[3:])

@@ -107,11 +107,11 @@ class MutationTest(testtools.TestCase):
     def test_recorded_hosts_of_hwloc(self) -> None:
         used = 0
         for name in recorded.HOSTS:
-            root = archive.ArchiveRoot(str(recorded.FOLDER / f"{name}.tar.bz2"))
+            root = archive.ArchiveRoot(str(recorded.DIRECTORY / f"{name}.tar.bz2"))
             judge(root, rtt_ms=1.0, bandwidth_mbps=10000)
             used += 1
         print(f"USED: {used} recorded hosts of hwloc for the audit", file=sys.stderr)
-        if recorded.FOLDER.is_dir():
+        if recorded.DIRECTORY.is_dir():
             self.assertGreater(used, 0)
 
     def test_own_recordings(self) -> None:

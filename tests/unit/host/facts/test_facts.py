@@ -9,30 +9,30 @@ import testtools
 from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, topology, virtualization
 from nova_perf_tuning.host.facts.root import Root
 from tests.unit.host.facts import trees
-from tests.unit.host.facts.trees import FOLDER, Tree, link
+from tests.unit.host.facts.trees import DIRECTORY, Tree, link
 
 _PCI = "sys/devices/pci0000:80"
 _NIC = f"{_PCI}/0000:80:01.0/0000:81:00.0"
 _VIRTUAL = "sys/devices/virtual/net"
 
 
-def _device(folder: str, node: int, vectors: str = "") -> dict[str, str | None]:
-    address = folder.rpartition("/")[2]
+def _device(directory: str, node: int, vectors: str = "") -> dict[str, str | None]:
+    address = directory.rpartition("/")[2]
     tree: dict[str, str | None] = {
-        f"{folder}/numa_node": str(node),
-        f"sys/bus/pci/devices/{address}": link("../../../" + folder.removeprefix("sys/").replace("sys/", "")),
+        f"{directory}/numa_node": str(node),
+        f"sys/bus/pci/devices/{address}": link("../../../" + directory.removeprefix("sys/").replace("sys/", "")),
     }
     for vector in vectors.split():
-        tree[f"{folder}/msi_irqs/{vector}"] = "msix"
+        tree[f"{directory}/msi_irqs/{vector}"] = "msix"
     return tree
 
 
-def _netdev(folder: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str, str | None]:
-    name = folder.rpartition("/")[2]
-    tree: dict[str, str | None] = {f"{folder}/{key}": value for key, value in {"mtu": "1500", **values}.items()}
-    tree |= {f"{folder}/queues/rx-{queue}/rps_cpus": "00" for queue in range(rx)}
-    tree |= {f"{folder}/queues/tx-{queue}": FOLDER for queue in range(tx)}
-    tree[f"sys/class/net/{name}"] = link("../../" + folder.removeprefix("sys/"))
+def _netdev(directory: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str, str | None]:
+    name = directory.rpartition("/")[2]
+    tree: dict[str, str | None] = {f"{directory}/{key}": value for key, value in {"mtu": "1500", **values}.items()}
+    tree |= {f"{directory}/queues/rx-{queue}/rps_cpus": "00" for queue in range(rx)}
+    tree |= {f"{directory}/queues/tx-{queue}": DIRECTORY for queue in range(tx)}
+    tree[f"sys/class/net/{name}"] = link("../../" + directory.removeprefix("sys/"))
     return tree
 
 
@@ -80,7 +80,7 @@ class TestNics(testtools.TestCase):
         self.assertEqual(["vf", "physical", "other"], [found[name].kind for name in ("eth0v0", "eth9", "eth9_0")])
 
     def test_kinds_and_memberships(self) -> None:
-        tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": FOLDER, f"{_VIRTUAL}/bond0/bonding": FOLDER}
+        tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": DIRECTORY, f"{_VIRTUAL}/bond0/bonding": DIRECTORY}
         for name in ("br0", "bond0", "ovs-system", "lo", "dummy0", "eth2"):
             tree |= _netdev(f"{_VIRTUAL}/{name}", ifindex="5", iflink="5", type="1")
         tree |= _netdev(f"{_VIRTUAL}/tun9", tun_flags="0x5102") | {f"{_VIRTUAL}/tun9/master": link("../br0")}
@@ -136,10 +136,10 @@ def _queues(nic: object) -> tuple[int, int]:
 def _irq(
     number: int, affinity: str = "0-3", effective: str = "1", node: int = -1, *names: str
 ) -> dict[str, str | None]:
-    folder = f"proc/irq/{number}"
-    tree: dict[str, str | None] = {f"{folder}/smp_affinity_list": affinity, f"{folder}/node": str(node)}
-    tree |= {f"{folder}/effective_affinity_list": effective, f"{folder}/spurious": "count 0"}
-    return tree | {f"{folder}/{name}": FOLDER for name in names}
+    directory = f"proc/irq/{number}"
+    tree: dict[str, str | None] = {f"{directory}/smp_affinity_list": affinity, f"{directory}/node": str(node)}
+    tree |= {f"{directory}/effective_affinity_list": effective, f"{directory}/spurious": "count 0"}
+    return tree | {f"{directory}/{name}": DIRECTORY for name in names}
 
 
 class TestIrqs(testtools.TestCase):
@@ -174,14 +174,14 @@ class TestIrqs(testtools.TestCase):
 
     def test_garbage_is_unknown(self) -> None:
         found = self.read(
-            _irq(5, "0-x", "") | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": FOLDER}
+            _irq(5, "0-x", "") | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": DIRECTORY}
         )
         self.assertEqual([5, 6, 7], list(found))
         self.assertEqual((None, ""), (found[5].affinity, found[5].effective))
         self.assertEqual((None, None), (found[6].affinity, found[6].effective))
         self.assertIn("not a CPU list: proc/irq/5", self.root.notes.lines())
 
-    def test_names_of_proc_interrupts_where_folders_have_none(self) -> None:
+    def test_names_of_proc_interrupts_where_directories_have_none(self) -> None:
         table = """\
            CPU0       CPU1
   0:         44          0  IO-APIC   2-edge      timer
@@ -211,11 +211,11 @@ def _stat(pid: int, name: str, start: int, parent: int = 1) -> str:
 
 
 def _thread(pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100) -> dict[str, str | None]:
-    folder = f"proc/{pid}/task/{tid}" if pid else f"proc/{tid}"
+    directory = f"proc/{pid}/task/{tid}" if pid else f"proc/{tid}"
     status = f"Name:\t{name}\nPid:\t{tid}\nCpus_allowed:\tf\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0"
     # A process of its own is the kernel's here: a child of kthreadd.
     stat = _stat(tid, name, start, 1 if pid else 2)
-    return {f"{folder}/stat": stat, f"{folder}/status": status}
+    return {f"{directory}/stat": stat, f"{directory}/status": status}
 
 
 def _guest(name: str, pid: int, *threads: tuple[str, str], driver: str = "") -> dict[str, str | None]:
@@ -331,7 +331,7 @@ class TestTopologyTraps(testtools.TestCase):
 
     def test_offline_cpu_keeps_its_link_to_the_node(self) -> None:
         base = "sys/devices/system"
-        tree = trees.cpus(2) | {f"{base}/cpu/online": "0", f"{base}/cpu/cpu1/node3": FOLDER}
+        tree = trees.cpus(2) | {f"{base}/cpu/online": "0", f"{base}/cpu/cpu1/node3": DIRECTORY}
         tree |= {f"{base}/node/node3/cpulist": "0", f"{base}/node/node3/meminfo": "Node 3 MemTotal: 1024 kB"}
         found = self.read(tree)
         self.assertEqual(
@@ -357,7 +357,7 @@ class TestTopologyTraps(testtools.TestCase):
 
 class TestVirtualization(testtools.TestCase):
     def read(self, tree: Tree) -> tuple[str | None, str | None]:
-        root = Root(trees.grow(self, {"sys": FOLDER, **tree}))
+        root = Root(trees.grow(self, {"sys": DIRECTORY, **tree}))
         head = virtualization.cpuinfo_head(root)
         told = virtualization.find_virtualization(root, head)
         return told and told.kind, virtualization.read_arch(root, head)

@@ -23,10 +23,10 @@ from nova_perf_tuning.cli import main
 from tests.unit.host.facts import hwloc
 
 _REPOSITORY = pathlib.Path(__file__).parents[4]
-FOLDER = pathlib.Path(
+DIRECTORY = pathlib.Path(
     os.environ.get("NOVA_PERF_TOPOLOGIES") or _REPOSITORY.parent / "shared" / "data" / "topologies"
 )
-HOSTS = sorted(path.name.removesuffix(".tar.bz2") for path in FOLDER.glob("*.tar.bz2"))
+HOSTS = sorted(path.name.removesuffix(".tar.bz2") for path in DIRECTORY.glob("*.tar.bz2"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +83,9 @@ class TestRecordedHosts(testtools.TestCase):
     """One test method for each recording is added below."""
 
     def check(self, name: str) -> None:
-        found = topology(str(FOLDER / f"{name}.tar.bz2"))
+        found = topology(str(DIRECTORY / f"{name}.tar.bz2"))
         expected = hwloc.read(
-            next(path for path in FOLDER.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
+            next(path for path in DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
         )
         known = DIFFERENCES.get(name, NONE)
         online = {cpu["id"] for cpu in found["cpus"] if cpu["online"]}
@@ -158,10 +158,10 @@ class TestRecordedHosts(testtools.TestCase):
         )
 
     def test_number_of_hosts(self) -> None:
-        where = FOLDER if FOLDER.is_dir() else f"{FOLDER} is not there; name it in NOVA_PERF_TOPOLOGIES"
+        where = DIRECTORY if DIRECTORY.is_dir() else f"{DIRECTORY} is not there; name it in NOVA_PERF_TOPOLOGIES"
         print(f"recorded hosts of hwloc used: {len(HOSTS)} ({where})", file=sys.stderr)
         self.addDetail("hosts", testtools.content.text_content(f"{len(HOSTS)}: {' '.join(HOSTS)}"))
-        if FOLDER.is_dir():
+        if DIRECTORY.is_dir():
             self.assertGreater(len(HOSTS), 0)
             self.assertLessEqual(DIFFERENCES.keys(), set(HOSTS), "a difference for a host that is not there")
 

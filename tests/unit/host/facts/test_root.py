@@ -10,14 +10,14 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.facts import archive, reader
-from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, Root
+from nova_perf_tuning.host.facts.root import Directory, FactsError, Notes, Root
 from tests.unit.host.facts import trees
 
 
 class TestDirectory(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        outside = trees.grow(self, {"secret": "outside", "folder/secret": "outside"})
+        outside = trees.grow(self, {"secret": "outside", "directory/secret": "outside"})
         self.outside = outside
         self.path = trees.grow(
             self,
@@ -33,16 +33,16 @@ class TestDirectory(testtools.TestCase):
                 "sys/absolute": trees.link("/sys/real"),
                 "sys/relative": trees.link("real"),
                 "sys/chain": trees.link("relative"),
-                "sys/out_folder": trees.link(f"{outside}/folder"),
+                "sys/out_directory": trees.link(f"{outside}/directory"),
                 "sys/out_file": trees.link(f"{outside}/secret"),
-                "sys/up": trees.link("../" * 30 + outside.lstrip("/") + "/folder"),
+                "sys/up": trees.link("../" * 30 + outside.lstrip("/") + "/directory"),
                 "sys/circle": trees.link("circle2"),
                 "sys/circle2": trees.link("circle"),
                 "sys/itself": trees.link("."),
             },
         )
         self.root = Root(self.path)
-        self.sys = self.root.folder("sys")
+        self.sys = self.root.directory("sys")
 
     def test_values(self) -> None:
         self.assertEqual(7, self.root.number(self.sys, "value"))
@@ -63,22 +63,22 @@ class TestDirectory(testtools.TestCase):
         self.assertEqual("real", self.root.link(self.sys, "relative"))
 
     def test_links_out_lead_nowhere(self) -> None:
-        for name in ("out_folder", "up", "circle"):
+        for name in ("out_directory", "up", "circle"):
             self.assertIsNone(self.root.child(self.sys, name), name)
         for name in ("out_file", "circle", "circle/file"):
             self.assertIsNone(self.root.read(self.sys, name), name)
             self.assertEqual([None], self.root.each(self.sys, [name]))
-        self.assertIsNone(self.root.folder(f"sys/../../../{self.outside}/folder"))
+        self.assertIsNone(self.root.directory(f"sys/../../../{self.outside}/directory"))
         self.assertEqual("sys", self.root.child(self.sys, "itself"))
-        self.assertNotIn("out_folder", self.root.folders(self.sys))
-        self.assertIn("real", self.root.folders(self.sys))
+        self.assertNotIn("out_directory", self.root.directories(self.sys))
+        self.assertIn("real", self.root.directories(self.sys))
 
     def test_files_that_block_or_flood(self) -> None:
         os.mkfifo(f"{self.path}/sys/fifo")
         with open(f"{self.path}/sys/huge", "wb") as file:
             file.truncate(1 << 40)
-        os.makedirs(f"{self.path}/sys/folder")
-        for name in ("fifo", "huge", "folder", "missing"):
+        os.makedirs(f"{self.path}/sys/directory")
+        for name in ("fifo", "huge", "directory", "missing"):
             self.assertFalse(self.root.read(self.sys, name), name)
             self.assertFalse(self.root.each(self.sys, [name])[0], name)
             self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
@@ -86,11 +86,11 @@ class TestDirectory(testtools.TestCase):
         self.assertIn("too long, not read: sys/huge, sys/huge", self.root.notes.lines())
 
     def test_nothing_below_nothing(self) -> None:
-        for nothing in (None, Folder("not/there")):
+        for nothing in (None, Directory("not/there")):
             self.assertIsNone(self.root.read(nothing, "file"))
             self.assertEqual([None, None], self.root.each(nothing, ["a", "b"]))
             self.assertEqual([], self.root.names(nothing))
-            self.assertEqual([], self.root.folders(nothing))
+            self.assertEqual([], self.root.directories(nothing))
             self.assertIsNone(self.root.child(nothing, "file"))
             self.assertIsNone(self.root.link(nothing, "file"))
             self.assertFalse(self.root.has(nothing, "file"))
@@ -103,7 +103,7 @@ class TestDirectory(testtools.TestCase):
 
 class TestArchive(testtools.TestCase):
     def make(self, members: list[tuple[str, bytes | str | None]], mode: str = "w:xz") -> str:
-        """Write an archive of files (bytes), links (str) and folders (None)."""
+        """Write an archive of files (bytes), links (str) and directories (None)."""
         descriptor, path = tempfile.mkstemp(suffix=".tar.xz")
         os.close(descriptor)
         self.addCleanup(os.unlink, path)
@@ -135,17 +135,19 @@ class TestArchive(testtools.TestCase):
         ]
         for mode in ("w", "w:xz", "w:bz2", "w:gz"):
             root = archive.ArchiveRoot(self.make(members, mode))
-            sys = root.folder("sys")
+            sys = root.directory("sys")
             self.assertEqual(7, root.number(sys, "value"))
             self.assertEqual(b"inside\n", root.read(root.child(sys, "link"), "file"))
             self.assertEqual(b"inside\n", root.read(root.child(sys, "absolute"), "file"))
             self.assertEqual([b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"]))
-            self.assertEqual(["empty", "real"], [n for n in root.folders(sys) if root.child(sys, n) == f"sys/{n}"])
+            self.assertEqual(
+                ["empty", "real"], [n for n in root.directories(sys) if root.child(sys, n) == f"sys/{n}"]
+            )
             for name in ("out", "up", "circle"):
                 self.assertIsNone(root.child(sys, name), name)
             self.assertIsNone(root.read(sys, "circle"))
-            self.assertIsNone(root.folder("etc"))
-            self.assertEqual(b"absolute\n", root.read(root.folder("proc"), "version"))
+            self.assertIsNone(root.directory("etc"))
+            self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
             self.assertTrue(root.has(sys, "value"))
             self.assertEqual(b"7", root.head(sys, "value", 1))
 

@@ -10,8 +10,8 @@ import testtools
 
 from tests.hosts.sysroots import workplace
 
-#: A tree's value for a folder of its own, and for a link: ``("-> ", target)``.
-FOLDER = None
+#: A tree's value for a directory of its own, and for a link: ``("-> ", target)``.
+DIRECTORY = None
 Tree = Mapping[str, str | None]
 
 
@@ -21,12 +21,12 @@ def link(target: str) -> str:
 
 
 def grow(test: testtools.TestCase, tree: Tree) -> str:
-    """Write ``tree`` (path -> text with a newline added, ``FOLDER`` or :func:`link`) and return its root."""
-    folder = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
-    test.addCleanup(folder.cleanup)
+    """Write ``tree`` (path -> text with a newline added, ``DIRECTORY`` or :func:`link`) and return its root."""
+    directory = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
+    test.addCleanup(directory.cleanup)
     for path, text in tree.items():
-        place = os.path.join(folder.name, path)
-        os.makedirs(place if text is FOLDER else os.path.dirname(place), exist_ok=True)
+        place = os.path.join(directory.name, path)
+        os.makedirs(place if text is DIRECTORY else os.path.dirname(place), exist_ok=True)
         if text is None:
             continue
         if text.startswith("-> "):
@@ -34,7 +34,7 @@ def grow(test: testtools.TestCase, tree: Tree) -> str:
         else:
             with open(place, "w") as file:
                 file.write(text + "\n")
-    return folder.name
+    return directory.name
 
 
 def cpus(count: int) -> dict[str, str | None]:

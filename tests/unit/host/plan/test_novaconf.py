@@ -12,14 +12,14 @@ from nova_perf_tuning.host.plan.model import CpuSets
 class NovaConfTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
 
     def files(self, *texts):
         paths = []
         for number, text in enumerate(texts):
-            paths.append(os.path.join(self.folder, f"{number}.conf"))
+            paths.append(os.path.join(self.directory, f"{number}.conf"))
             with open(paths[-1], "wb") as file:
                 file.write(text if isinstance(text, bytes) else text.encode())
         return paths

@@ -123,8 +123,8 @@ class GeneratedHostsTest(testtools.TestCase):
     )
 
     def check(self, preset):
-        with tempfile.TemporaryDirectory(prefix="nova-perf-plan-") as folder:
-            root = os.path.join(folder, "host")
+        with tempfile.TemporaryDirectory(prefix="nova-perf-plan-") as directory:
+            root = os.path.join(directory, "host")
             host = reader.read_host(gen_host.write(root, preset))
         for asks in self.ASKS:
             asked = request.Request(**asks) if asks else None
@@ -161,7 +161,9 @@ class RecordedHostsTest(testtools.TestCase):
             self.assertEqual([], again.changes(), path.name)
             self.assertNotEqual([], plan.settings, path.name)
             used += 1
-        self.assertGreater(used, 0, f"no recorded host in {TOPOLOGIES}; name their folder in NOVA_PERF_TOPOLOGIES")
+        self.assertGreater(
+            used, 0, f"no recorded host in {TOPOLOGIES}; name their directory in NOVA_PERF_TOPOLOGIES"
+        )
 
 
 def _with_work(host):
