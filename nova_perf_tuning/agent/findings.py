@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import enum
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import irqbalance
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import rivals
+from nova_perf_tuning.host.transaction import verify
 
 LOG = logging.getLogger(__name__)
 
-WRITTEN_BY_OTHERS: Final = "written by others"
-APPLIED_BY_A_PERSON: Final = "applied by a person"
-NOT_IN_FORCE: Final = "not in force"
-IRQBALANCE: Final = "irqbalance"
-RIVAL: Final = "rival"
-#: What findings are about.
-KINDS: Final = (WRITTEN_BY_OTHERS, APPLIED_BY_A_PERSON, NOT_IN_FORCE, IRQBALANCE, RIVAL)
-
-#: Findings of one sort that are listed; the others are counted.
+#: Findings of one code that are listed; the others are counted.
 NAMED: Final = 50
 #: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
 _LOOK_S: Final = 300.0
@@ -37,56 +30,93 @@ _NO_SCRIPT: Final = (
 )
 
 
-#: What people should look at: ``what`` (one of :data:`KINDS`), fields for programs, ``detail`` for people.
-Finding = dict[str, Any]
+class FindingCode(enum.Enum):
+    """What a finding is about."""
+
+    WRITTEN_BY_OTHERS = "written_by_others"
+    APPLIED_BY_PERSON = "applied_by_person"
+    NOT_IN_FORCE = "not_in_force"
+    IRQBALANCE_WITHOUT_SCRIPT = "irqbalance_without_script"
+    COMPETING_DAEMON = "competing_daemon"
 
 
-def named(found: Iterable[Finding]) -> list[Finding]:
-    """Return the first findings of each sort."""
-    sorts: dict[str, list[Finding]] = {}
-    for finding in found:
-        sorts.setdefault(finding["what"], []).append(finding)
-    return [finding for findings in sorts.values() for finding in findings[:NAMED]]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that people should look at; what does not belong to its code is None.
+
+    :ivar kind, target, wanted: the setting.
+    :ivar current: the value that others, or a person, have set.
+    :ivar cause: why it is not in force; the rule that a person applied; the likely writer; the daemon's name.
+    :ivar rewrites: how often it was found changed; :ivar next_try_s: seconds to the next attempt.
+    """
+
+    code: FindingCode
+    cause: str
+    kind: str | None = None
+    target: str | None = None
+    wanted: str | None = None
+    current: str | None = None
+    rewrites: int | None = None
+    next_try_s: float | None = None
+    pid: int | None = None
+
+    @property
+    def text(self) -> str:
+        """One clause for people."""
+        match self.code:
+            case FindingCode.WRITTEN_BY_OTHERS:
+                return f"may be written by {self.cause}"
+            case FindingCode.APPLIED_BY_PERSON:
+                rule = self.cause or "no rule"
+                return f"a person applied {self.current} ({rule}), left so until 'nova-perf restore'"
+            case FindingCode.NOT_IN_FORCE:
+                return self.cause
+            case FindingCode.IRQBALANCE_WITHOUT_SCRIPT:
+                return _NO_SCRIPT
+            case FindingCode.COMPETING_DAEMON:
+                return f"{self.cause} runs, which may write {', '.join(sorted(verify.DAEMONS[self.cause]))}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for the state file: its code and values for programs, its text for people."""
+        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return {**values, "code": self.code.value, "text": self.text}
 
 
-def applied_by_a_person(one: model.Setting, entry: journal_module.Entry) -> Finding:
-    """Return that a value is wanted otherwise than a person has applied it."""
-    detail = f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
-    return _about(APPLIED_BY_A_PERSON, one, detail)
+def first_of_each(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the first findings of each code."""
+    by_code = collections.defaultdict[FindingCode, list[Finding]](list)
+    for finding in findings:
+        by_code[finding.code].append(finding)
+    return [finding for members in by_code.values() for finding in members[:NAMED]]
 
 
-def not_in_force(unmet: Iterable[apply_module.Outcome]) -> list[Finding]:
-    """Return what could not be brought into force, with the cause."""
-    return [_about(NOT_IN_FORCE, outcome.setting, outcome.detail) for outcome in unmet]
-
-
-def _about(what: str, one: model.Setting, detail: str) -> Finding:
-    return {"what": what, "kind": one.kind, "target": one.target, "wanted": one.value, "detail": detail}
-
-
-class Neighbours:
+class CompetingDaemons:
     """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported."""
 
     def __init__(self, root: str = "/", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
         self._kind = irqbalance.IrqbalanceBan(root)
-        self._rivals: dict[str, int] = {}
+        self._pids: dict[str, int] = {}
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[rewrite_limit.Key] = frozenset()
 
     def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
-        numbers = [model.IrqTarget.parse(one.target).number for one in placed if one.kind == model.IrqTarget.kind]
-        if not numbers:
+        irqs = [
+            model.IrqTarget.parse(setting.target).number
+            for setting in placed
+            if setting.kind == model.IrqTarget.kind
+        ]
+        if not irqs:
             return []
         return [
             model.Setting(
                 self._kind.kind,
                 irqbalance.TARGET,
-                irqbalance.as_text(numbers),
+                irqbalance.as_text(irqs),
                 self._kind.read(irqbalance.TARGET),
-                f"irqbalance leaves alone the {len(numbers)} interrupts placed here",
+                f"irqbalance leaves alone the {len(irqs)} interrupts placed here",
                 "irqbalance-ban",
             )
         ]
@@ -100,36 +130,45 @@ class Neighbours:
                 irqbalance.rescan()
 
     def _look(self) -> None:
-        self._looked, self._rivals = self._clock(), rivals.running(self._root)
+        self._looked, self._pids = self._clock(), verify.running_daemons(self._root)
 
     def findings(self) -> Iterator[Finding]:
         """Yield programs that run and may place what is placed here."""
         if self._clock() - self._looked >= _LOOK_S:
             self._look()
-        for name, pid in self._rivals.items():
+        for name, pid in self._pids.items():
             if name != "irqbalance":
-                kinds = ", ".join(sorted(rivals.RIVALS[name]))
-                yield {"what": RIVAL, "pid": pid, "detail": f"{name} runs, which may write {kinds}"}
+                yield Finding(FindingCode.COMPETING_DAEMON, name, pid=pid)
             elif not irqbalance.uses_our_script(pid):
-                yield {"what": IRQBALANCE, "pid": pid, "detail": _NO_SCRIPT}
+                yield Finding(FindingCode.IRQBALANCE_WITHOUT_SCRIPT, name, pid=pid)
 
-    def contested(self, contests: Mapping[rewrite_limit.Key, rewrite_limit.Contest], now: float) -> list[Finding]:
+    def conflicts(
+        self, conflicts: Mapping[rewrite_limit.Key, rewrite_limit.Conflict], now: float
+    ) -> list[Finding]:
         """Return what others keep changing and is held back, with the likely writer; a new one is logged.
 
         :param now: monotonic clock.
         """
-        known, self._known = self._known, frozenset(contests)
+        known, self._known = self._known, frozenset(conflicts)
         if self._known - known:
             self._look()
-        found = []
-        for (kind, target, identity), contest in contests.items():
-            writer, wait = rivals.likely(kind, self._rivals), round(contest.until - now, 1)
+        findings = []
+        for (kind, target, identity), conflict in conflicts.items():
+            writer, wait = verify.likely_writer(kind, self._pids), round(conflict.until - now, 1)
             if (kind, target, identity) not in known:
                 LOG.warning(
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
-                    *(kind, target, contest.found, writer, wait),
+                    *(kind, target, conflict.current, writer, wait),
                 )
-            fields = {"kind": kind, "target": target, "found": contest.found, "rewrites": contest.rewrites}
-            detail = f"may be written by {writer}"
-            found.append({"what": WRITTEN_BY_OTHERS, **fields, "next_try_s": wait, "detail": detail})
-        return found
+            findings.append(
+                Finding(
+                    FindingCode.WRITTEN_BY_OTHERS,
+                    writer,
+                    kind,
+                    target,
+                    current=conflict.current,
+                    rewrites=conflict.rewrites,
+                    next_try_s=wait,
+                )
+            )
+        return findings

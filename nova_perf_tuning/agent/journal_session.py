@@ -13,7 +13,6 @@ from typing import Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import sources
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import lock
 
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
@@ -26,16 +25,16 @@ class SecondAgentError(errors.PerfTuningError):
 
 
 class JournalSession:
-    """The journal in ``folder`` of the host below ``root``.
+    """The journal in ``directory`` of the host below ``root``.
 
     :param ending: seconds that :meth:`ending` waits for a command.
     """
 
-    def __init__(self, folder: str, root: str, ending: float = _ENDING_S) -> None:
-        self.folder = os.path.abspath(folder)
+    def __init__(self, directory: str, root: str, ending: float = _ENDING_S) -> None:
+        self.directory = os.path.abspath(directory)
         self._root = root
         self._ending = ending
-        self._path = os.path.join(self.folder, journal_module.JOURNAL)
+        self._path = os.path.join(self.directory, journal_module.JOURNAL)
         self._stamp: tuple[int, int] | None = None
 
     @contextlib.contextmanager
@@ -43,16 +42,16 @@ class JournalSession:
         """Be this host's only agent within.
 
         :raises SecondAgentError: there is one already.
-        :raises JournalError: the folder or the journal cannot be used.
+        :raises JournalError: the directory or the journal cannot be used.
         """
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
-        path = os.path.join(self.folder, journal_module.AGENT_LOCK)
+        path = os.path.join(self.directory, journal_module.AGENT_LOCK)
         try:
-            fd = lock.take(path, _INSTANT_S)
-        except lock.HeldError as error:
+            fd = journal_module.take_lock(path, _INSTANT_S)
+        except journal_module.HeldError as error:
             raise SecondAgentError(
-                f"{self.folder}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
+                f"{self.directory}: process {error.holder}, another nova-perf-agent, keeps this host: stop it"
             ) from None
         except OSError as error:
             raise journal_module.JournalError(f"{path}: {error.strerror}") from None
@@ -69,7 +68,7 @@ class JournalSession:
         :raises JournalError: it cannot be used.
         """
         try:
-            with journal_module.Journal(self.folder, self._root, writer=True, patience=0.0) as journal:
+            with journal_module.Journal(self.directory, self._root, writer=True, patience=0.0) as journal:
                 yield journal
         finally:
             self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
@@ -79,7 +78,7 @@ class JournalSession:
 
         :raises BusyError: a command has been changing this host all the time: what the agent placed stays.
         """
-        return journal_module.Journal(self.folder, self._root, writer=True, patience=self._ending)
+        return journal_module.Journal(self.directory, self._root, writer=True, patience=self._ending)
 
     def changed(self) -> bool:
         """Whether somebody else has written to the journal since the last round."""

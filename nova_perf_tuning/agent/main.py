@@ -9,10 +9,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, host, journal_session, reconcile, rewrite_limit, service, sources
+from nova_perf_tuning.agent import findings, journal_session, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     notifier = state_module.Notifier()
     try:
-        return run(args, notifier)
+        return run(args.sysroot, args.config_file or (), notifier)
     except (errors.PerfTuningError, OSError) as error:
         if args.debug:
             raise
@@ -73,52 +73,34 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(args: argparse.Namespace, notifier: state_module.Notifier) -> int:
-    """Keep the host until asked to stop, and return the exit code.
+def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier) -> int:
+    """Keep the host below ``root`` until asked to stop, and return the exit code.
 
+    :param config_files: the configuration; none: the default file if it is there and this host is meant.
     :raises PerfTuningError: it cannot work.
     """
-    conf = opts.load(args.config_file or opts.default_files(args.sysroot))
-    privileged.require(args.sysroot)
-    live = os.path.realpath(args.sysroot) == "/"
-    run_dir, state_dir = conf.agent.run_dir, conf.nova_perf_tuning.state_dir
+    conf = opts.load(config_files or opts.default_files(root))
+    privileged.require(root)
+    live = os.path.realpath(root) == "/"
+    options, run_dir, state_dir = conf.agent, conf.agent.run_dir, conf.nova_perf_tuning.state_dir
     if not live:  # the defaults are of the live host
         if run_dir == state_module.RUN_DIR:
-            run_dir = os.path.join(os.path.realpath(args.sysroot), "run/nova-perf-tuning")
+            run_dir = os.path.join(os.path.realpath(root), "run/nova-perf-tuning")
         if state_dir == f"/{journal_module.STATE_DIR}":
-            state_dir = journal_module.default_state_dir(args.sysroot)
+            state_dir = journal_module.default_state_dir(root)
     os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
-    journal = journal_session.JournalSession(state_dir, args.sysroot)
-    with journal.agent():
-        return _serve(args, conf.agent, journal, run_dir, live, notifier)
-
-
-def _serve(
-    args: argparse.Namespace,
-    options: Any,
-    journal: journal_session.JournalSession,
-    run_dir: str,
-    live: bool,
-    notifier: state_module.Notifier,
-) -> int:
+    journal = journal_session.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
-    target = host.TunedHost(args.sysroot, options.nova_config, cpus, plan_model.Policy(rps=options.rps))
-    list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
-    neighbours = findings.Neighbours("/" if live else args.sysroot)
-    reconciler = reconcile.Reconciler(
-        target, journal, rewrite_limit.RewriteLimit(options.rewrite_limit), extra=neighbours.ban
-    )
-    with contextlib.ExitStack() as stack:
-        agent = service.Service(
-            reconciler,
-            sources.Watch(args.sysroot, options.nova_config),
-            options,
-            run_dir,
-            neighbours,
-            notifier,
-        )
+    host = reconcile.TunedHost(root, options.nova_config, cpus, plan_model.Policy(rps=options.rps))
+    host.kinds()  # finding the installed kinds takes long: not while a guest waits
+    daemons = findings.CompetingDaemons("/" if live else root)
+    limit = rewrite_limit.RewriteLimit(options.rewrite_limit)
+    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban)
+    with journal.agent(), contextlib.ExitStack() as stack:
+        poller = sources.Poller(root, options.nova_config)
+        agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)
         stack.callback(agent.close)
-        for source in _sources(args.sysroot, live):
+        for source in _sources(root, live):
             agent.add(source)
         agent.catch_signals()
         stack.callback(state_module.remove, run_dir)
@@ -159,7 +141,9 @@ def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
     kept = [one for one in done if one.result in restore_module.KEPT]
     for one in kept:
         LOG.warning("%s %s: %s: %s", one.entry.kind, one.entry.target, one.result.value, one.detail)
-    LOG.info("stopped; %d originals put back", sum(one.result is restore_module.Undone.RESTORED for one in done))
+    LOG.info(
+        "stopped; %d originals put back", sum(one.result is restore_module.RestoreResult.RESTORED for one in done)
+    )
     return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 

@@ -56,13 +56,13 @@ class Collector:
         yield CounterMetricFamily(
             f"{_PREFIX}_withdrawn", "Values put back that nobody asked for any more", value=counted.withdrawn
         )
-        yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state["settings"])
-        yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state["guests"] or 0)
-        found = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["what"])
-        for what in findings.KINDS:
-            found.add_metric([what], state["findings_total"].get(what, 0))
-        yield found
-        yield _up(not state["error"])
+        yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state.settings)
+        yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state.guests or 0)
+        family = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["code"])
+        for code in findings.FindingCode:
+            family.add_metric([code.value], state.findings_total.get(code.value, 0))
+        yield family
+        yield _up(not state.error)
         yield CounterMetricFamily(
             f"{_PREFIX}_agent_cpu_seconds", "CPU time of the agent itself", value=time.process_time()
         )

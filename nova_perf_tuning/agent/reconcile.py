@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.agent import journal_session, rewrite_limit
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -48,6 +50,59 @@ class Pass:
     faults: list[apply_module.Outcome]
 
 
+class TunedHost:
+    """The running host, or a generated one below ``root``.
+
+    :param nova_config: files of nova-compute; those that do not exist are passed over.
+    :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        nova_config: Sequence[str] = (),
+        housekeeping: str | None = None,
+        policy: plan_model.Policy | None = None,
+    ) -> None:
+        self.root = root
+        self._nova_config = tuple(nova_config)
+        self._housekeeping = housekeeping
+        self._policy = policy or plan_model.Policy()
+
+    def facts(self) -> model.HostFacts:
+        """Read the host.
+
+        :raises FactsError: it cannot be read at all.
+        """
+        return reader.read_host(self.root)
+
+    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
+        """Return what should hold.
+
+        :raises PlanError: the CPU sets contradict each other or the host.
+        :raises NovaConfigError: a nova.conf cannot be used.
+        """
+        # agent.json is for everybody's eyes, and a title is what a tenant calls an instance: libvirt's name alone.
+        guests = tuple(
+            dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
+            for guest in facts.guests
+        )
+        return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), self._policy)
+
+    def sets(self) -> plan_model.CpuSets:
+        """Return the CPU sets, those of nova.conf as it is now."""
+        nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
+        return dataclasses.replace(nova, housekeeping=self._housekeeping)
+
+    def kinds(self) -> Mapping[str, base.SettingKind]:
+        """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
+        return registry.kinds(self.root)
+
+    def boot(self) -> str:
+        """Return what names this boot of the host."""
+        return apply_module.boot_id(self.root)
+
+
 class Reconciler:
     """Keeps one host as planned; used by one thread.
 
@@ -57,7 +112,7 @@ class Reconciler:
 
     def __init__(
         self,
-        host: host_module.TunedHost,
+        host: TunedHost,
         journal: journal_session.JournalSession,
         limit: rewrite_limit.RewriteLimit,
         *,
@@ -154,7 +209,7 @@ class Reconciler:
             if changed and not self.limit.is_known(key, now, current or ""):
                 drifted.append(one)
             if not (changed or failed is not None) or self.limit.allow(
-                key, now, excused=excused, held=failed is None, found=current or ""
+                key, now, excused=excused, held=failed is None, current=current or ""
             ):
                 todo.append(one)
         return todo, drifted
@@ -190,11 +245,11 @@ class Reconciler:
         every = [*list(self._unmet.values()), *list(self._stuck.values())]
         return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
 
-    def contested(self) -> dict[rewrite_limit.Key, rewrite_limit.Contest]:
+    def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
         """Return what is held back because others keep changing it; may be asked from another thread."""
-        found = self.limit.held_back(self._clock())
-        ours = set(map(_key, self.wanted)) if found else set()
-        return {key: one for key, one in found.items() if key in ours and one.others}
+        waiting = self.limit.held_back(self._clock())
+        ours = set(map(_key, self.wanted)) if waiting else set()
+        return {key: conflict for key, conflict in waiting.items() if key in ours and conflict.others}
 
     def _withdraw(
         self,
@@ -217,10 +272,10 @@ class Reconciler:
             self._stuck.pop(key, None)
             if one.result in restore_module.KEPT:
                 original = dataclasses.replace(one.entry.setting(), value=one.entry.original)
-                failed = one.result is restore_module.Undone.FAILED
+                failed = one.result is restore_module.RestoreResult.FAILED
                 detail = f"it {'cannot be' if failed else 'is not'} put back: {one.detail}"
                 self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
-        return [one for one in done if one.result is restore_module.Undone.RESTORED]
+        return [one for one in done if one.result is restore_module.RestoreResult.RESTORED]
 
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""

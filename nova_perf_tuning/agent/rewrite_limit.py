@@ -18,17 +18,17 @@ LONGEST_PAUSE_S: Final = 600.0
 #: What a write costs whose cause is known.
 EXCUSED: Final = 0.2
 
-Key = tuple[str, str, str]  # kind, target, identity: a number that another object gets is no part of the contest
+Key = tuple[str, str, str]  # kind, target, identity: a number that another object gets is no part of the conflict
 
 
 @dataclasses.dataclass(slots=True)
-class Contest:
+class Conflict:
     """One object that keeps being changed by others, or does not take what is written.
 
     :ivar last: when it was found changed last, on the monotonic clock; :ivar rewrites: how often that was.
     :ivar budget: writes left.
     :ivar pause: seconds of the present pause, 0 while there is none; :ivar until: its end.
-    :ivar found: the value that it had last.
+    :ivar current: the value that it had last.
     :ivar spare: an event that explains a change may have one attempt within the pause.
     :ivar others: others changed it, when it was looked at last; False: it held, or had not taken what was written.
     """
@@ -38,7 +38,7 @@ class Contest:
     rewrites: int = 0
     pause: float = 0.0
     until: float = 0.0
-    found: str = ""
+    current: str = ""
     spare: bool = False
     others: bool = True
 
@@ -51,69 +51,69 @@ class RewriteLimit:
 
     def __init__(self, limit: int = 5) -> None:
         self._limit = float(limit)
-        self._contests: dict[Key, Contest] = {}
+        self._conflicts: dict[Key, Conflict] = {}
 
-    def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, found: str = "") -> bool:
-        """Return whether ``key``, found changed to ``found``, is to be written now; it counts as written then.
+    def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, current: str = "") -> bool:
+        """Return whether ``key``, found changed to ``current``, is to be written now; it counts as written then.
 
         :param now: monotonic clock.
         :param excused: an event explains the change. One such attempt is made within each pause: what a guest that
             was rebooted needs does not wait for its end.
         :param held: the last write took effect; without that the time since earns nothing.
         """
-        contest = self._contests.setdefault(key, Contest(now, self._limit))
-        contest.others, contest.found = held, found
-        if now < contest.until:
-            allowed = excused and contest.spare
+        conflict = self._conflicts.setdefault(key, Conflict(now, self._limit))
+        conflict.others, conflict.current = held, current
+        if now < conflict.until:
+            allowed = excused and conflict.spare
             if allowed:
-                contest.spare = False
-                contest.rewrites += 1
+                conflict.spare = False
+                conflict.rewrites += 1
             return allowed
         if held:
-            quiet = now - max(contest.last, contest.until)
-            contest.budget = min(self._limit, contest.budget + quiet / EARNED_S)
-            if quiet > 2 * contest.pause:
-                contest.pause = 0.0
-        contest.rewrites += 1
-        contest.last = now
-        if contest.pause:  # it is over: one attempt, and a longer pause when it does not hold
-            self._hold_back(contest, now, min(LONGEST_PAUSE_S, contest.pause * 2))
+            quiet = now - max(conflict.last, conflict.until)
+            conflict.budget = min(self._limit, conflict.budget + quiet / EARNED_S)
+            if quiet > 2 * conflict.pause:
+                conflict.pause = 0.0
+        conflict.rewrites += 1
+        conflict.last = now
+        if conflict.pause:  # it is over: one attempt, and a longer pause when it does not hold
+            self._hold_back(conflict, now, min(LONGEST_PAUSE_S, conflict.pause * 2))
             return True
         cost = EXCUSED if excused and held else 1.0
-        if contest.budget < cost:
-            self._hold_back(contest, now, FIRST_PAUSE_S)
+        if conflict.budget < cost:
+            self._hold_back(conflict, now, FIRST_PAUSE_S)
             return False
-        contest.budget -= cost
+        conflict.budget -= cost
         return True
 
     @staticmethod
-    def _hold_back(contest: Contest, now: float, pause: float) -> None:
-        contest.pause, contest.until, contest.spare = pause, now + pause, True
+    def _hold_back(conflict: Conflict, now: float, pause: float) -> None:
+        conflict.pause, conflict.until, conflict.spare = pause, now + pause, True
 
-    def is_known(self, key: Key, now: float, found: str) -> bool:
+    def is_known(self, key: Key, now: float, current: str) -> bool:
         """Whether ``key`` is in a pause and was seen with this value already: it is no news."""
-        contest = self._contests.get(key)
-        return contest is not None and now < contest.until and contest.found == found
+        conflict = self._conflicts.get(key)
+        return conflict is not None and now < conflict.until and conflict.current == current
 
     def holds(self, key: Key) -> None:
         """Note that ``key`` was found as wanted."""
-        if key in self._contests:
-            self._contests[key].others = False
+        if key in self._conflicts:
+            self._conflicts[key].others = False
 
     def forget(self, now: float) -> None:
         """Drop what has not been found changed for so long that its budget is full again.
 
         What is gone stays till then: a link that goes down and up all the time gives no new budget.
         """
-        for key, contest in list(self._contests.items()):
-            earned = max(EARNED_S * (self._limit - contest.budget), 2 * contest.pause)
-            if now - max(contest.last, contest.until) > earned:
-                del self._contests[key]
+        for key, conflict in list(self._conflicts.items()):
+            earned = max(EARNED_S * (self._limit - conflict.budget), 2 * conflict.pause)
+            if now - max(conflict.last, conflict.until) > earned:
+                del self._conflicts[key]
 
     def due(self, now: float) -> float | None:
         """Return when the next attempt is due; None while nothing is held back."""
-        return min((contest.until for contest in self.held_back(now).values()), default=None)
+        return min((conflict.until for conflict in self.held_back(now).values()), default=None)
 
-    def held_back(self, now: float) -> dict[Key, Contest]:
+    def held_back(self, now: float) -> dict[Key, Conflict]:
         """Return what is in a pause now; may be asked from another thread."""
-        return {key: contest for key, contest in list(self._contests.items()) if now < contest.until}
+        return {key: conflict for key, conflict in list(self._conflicts.items()) if now < conflict.until}

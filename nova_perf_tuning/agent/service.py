@@ -5,14 +5,13 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import itertools
 import logging
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from types import FrameType
-from typing import Any, Final
+from typing import Final, Protocol
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
@@ -52,18 +51,6 @@ class Stats:
     skipped: int = 0
     verifies: int = 0
 
-    def as_state(self) -> dict[str, Any]:
-        """Return what ``nova-perf status`` shows."""
-        return {
-            "passes": self.passes.total(),
-            "verifies": self.verifies,
-            "skipped": self.skipped,
-            "errors": self.errors,
-            "withdrawn": self.withdrawn,
-            "written": dict(self.written),
-            "drifted": dict(self.drifted),
-        }
-
     def count(self, causes: Collection[str], done: reconcile.Pass) -> None:
         """Count a pass."""
         self.passes[min(causes)] += 1
@@ -79,34 +66,41 @@ class Snapshot:
     :ivar state: as ``nova-perf status`` gets it.
     """
 
-    state: dict[str, Any]
+    state: state_module.AgentState
     stats: Stats
     facts: model.HostFacts | None
+
+
+class Timing(Protocol):
+    """Seconds between two looks, readings and looks at passed-through devices; group ``[agent]`` has them."""
+
+    interval: float
+    verify_interval: float
+    passthrough_interval: float
 
 
 class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
-    :param timing: group ``[agent]``: seconds between two looks, readings and looks at passed-through devices.
-    :param neighbours: other programs on this host.
+    :param daemons: other programs on this host.
     """
 
     def __init__(
         self,
         reconciler: reconcile.Reconciler,
-        look: sources.Watch,
-        timing: Any,
+        poller: sources.Poller,
+        timing: Timing,
         run_dir: str,
-        neighbours: findings.Neighbours,
+        daemons: findings.CompetingDaemons,
         notifier: state_module.Notifier | None = None,
     ) -> None:
         self._reconciler = reconciler
-        self._watch = look
+        self._poller = poller
         self._timing = timing
         self._run_dir = run_dir
         self._notifier = notifier or state_module.Notifier({})
-        self._neighbours = neighbours
-        self._inbox = sources.Inbox()
+        self._daemons = daemons
+        self._events = sources.EventQueue()
         self.waker = sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)
@@ -130,11 +124,11 @@ class Service:
         #: Interrupts of passed-through devices that are placed; whether there may come more.
         self._passed: frozenset[str] = frozenset()
         self._passed_through = False
-        self._line_told = ""
+        self._last_line = ""
 
     def add(self, source: sources.Source) -> None:
         """Listen to one more source of events."""
-        self._inbox.add(source)
+        self._events.add(source)
         if isinstance(source, sources.GuestFiles):
             self._files = source
 
@@ -166,13 +160,13 @@ class Service:
 
     def close(self) -> None:
         """Give back what :meth:`add` was given."""
-        self._inbox.close()
+        self._events.close()
 
     def turn(self) -> None:
         """Wait for the next event or timer and answer it."""
         # In a storm of events those are collected that come while the host gets on with its work.
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        causes = self._inbox.take(max(0.0, self._next_deadline() - time.monotonic()))
+        causes = self._events.take(max(0.0, self._next_deadline() - time.monotonic()))
         if self._notifier.watchdog:
             self._notifier.send(WATCHDOG=1)
         if causes and not self._stopping:
@@ -235,7 +229,7 @@ class Service:
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""
-        return self._watch.changed() or self._reconciler.journal.changed()
+        return self._poller.changed() or self._reconciler.journal.changed()
 
     def _is_amiss(self) -> bool:
         """Whether there is a reason for a pass without an event."""
@@ -257,7 +251,7 @@ class Service:
         One that is made anew may have its old number, so those that are placed are read back too.
         """
         self._next_passthrough = now + self._timing.passthrough_interval
-        if self._watch.changed() or self._reconciler.drifting(self._passed):
+        if self._poller.changed() or self._reconciler.drifting(self._passed):
             self._excuse()
             self.make_pass({"look"})
 
@@ -277,7 +271,7 @@ class Service:
         self._owed |= causes
         excused = begin < self._excused_until or bool(self._owed & (sources.EXCUSES | {"start"}))
         # Before the facts are read: what changes while they are is found at the next look.
-        self._watch.changed()
+        self._poller.changed()
         try:
             done = self._reconciler.reconcile(excused=excused)
         except journal_module.BusyError as error:
@@ -314,7 +308,7 @@ class Service:
         self._next_look = now + self._timing.interval
         self._next_passthrough = now + self._timing.passthrough_interval
         if any(setting.kind == model.IrqTarget.kind for setting in done.drifted):
-            self._neighbours.moved()
+            self._daemons.moved()
         self.stats.count(causes, done)
         if done.written or done.withdrawn:
             LOG.info(
@@ -349,42 +343,63 @@ class Service:
             return self._fault
         if self._last is None:
             return "waiting for a command that is changing this host"
-        held = len(self._reconciler.contested())
+        held = len(self._reconciler.conflicts())
         guests = len(self.facts.guests) if self.facts is not None else 0
         more = f", {held} held back: others keep changing them" if held else ""
         return f"{len(self._reconciler.wanted)} settings kept, {guests} guests{more}"
 
     def _tell(self) -> None:
         line = self._line()
-        if line != self._line_told:
-            self._line_told = line
+        if line != self._last_line:
+            self._last_line = line
             self._notifier.send(STATUS=line)
-        state = self.as_state()
+        state = self.state()
         self.snapshot = Snapshot(state, copy.deepcopy(self.stats), self.facts)
         try:
             state_module.write(self._run_dir, state)
         except (errors.PerfTuningError, OSError) as error:
             LOG.warning("state for 'nova-perf status': %s", error)
 
-    def as_state(self) -> dict[str, Any]:
+    def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
-        now = time.monotonic()
-        found = [*self._neighbours.findings(), *self._neighbours.contested(self._reconciler.contested(), now)]
-        if self._last is not None:
-            found += itertools.starmap(findings.applied_by_a_person, self._last.foreign)
-        found += findings.not_in_force(self._reconciler.not_in_force())
-        return {
-            "pid": os.getpid(),
-            "pid_start": state_module.process_start(os.getpid()),
-            "started": self._began,
-            "updated": time.time(),
-            "updated_monotonic": now,
-            "settings": len(self._reconciler.wanted),
-            "guests": len(self.facts.guests) if self.facts is not None else None,
-            "cpu_s": round(time.process_time(), 3),
-            **self.stats.as_state(),
-            "error": self._fault,
-            "findings": findings.named(found),
-            "findings_total": dict(collections.Counter(finding["what"] for finding in found)),
-            "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
-        }
+        now, stats = time.monotonic(), self.stats
+        found = list(self._findings(now))
+        return state_module.AgentState(
+            pid=os.getpid(),
+            pid_start=state_module.process_start(os.getpid()),
+            started=self._began,
+            updated=time.time(),
+            updated_monotonic=now,
+            settings=len(self._reconciler.wanted),
+            guests=len(self.facts.guests) if self.facts is not None else None,
+            cpu_s=round(time.process_time(), 3),
+            passes=stats.passes.total(),
+            verifies=stats.verifies,
+            skipped=stats.skipped,
+            errors=stats.errors,
+            withdrawn=stats.withdrawn,
+            written=dict(stats.written),
+            drifted=dict(stats.drifted),
+            error=self._fault,
+            findings=[finding.as_json() for finding in findings.first_of_each(found)],
+            findings_total=dict(collections.Counter(finding.code.value for finding in found)),
+            warnings=list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
+        )
+
+    def _findings(self, now: float) -> Iterator[findings.Finding]:
+        yield from self._daemons.findings()
+        yield from self._daemons.conflicts(self._reconciler.conflicts(), now)
+        for setting, entry in self._last.foreign if self._last is not None else ():
+            yield findings.Finding(
+                findings.FindingCode.APPLIED_BY_PERSON,
+                entry.rule,
+                setting.kind,
+                setting.target,
+                setting.value,
+                current=entry.wanted,
+            )
+        for outcome in self._reconciler.not_in_force():
+            setting = outcome.setting
+            yield findings.Finding(
+                findings.FindingCode.NOT_IN_FORCE, outcome.detail, setting.kind, setting.target, setting.value
+            )

@@ -147,7 +147,7 @@ class GuestFiles:
         self._inotify.close()
 
 
-class Inbox:
+class EventQueue:
     """Waits on sources; used by one thread."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Inbox:
         return set().union(*found)
 
 
-class Watch:
+class Poller:
     """Compares the host below a root with what it was at the last look, which opens no file of an interrupt.
 
     A vector that went and came again under its old number between two looks is not seen, but its affinity is lost

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning import atomic_write, errors
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 FILE: Final = "agent.json"
 RUN_DIR: Final = "/run/nova-perf-tuning"
 #: Seconds that a full socket is waited for: whoever should read it hangs, and we go on.
@@ -23,41 +24,74 @@ class UnreadableError(errors.PerfTuningError):
     """What is there is not what an agent of this version writes."""
 
 
-def write(folder: str, content: dict[str, Any]) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentState:
+    """What the agent says of itself; text in it may come from guests.
+
+    :ivar pid_start: see :func:`process_start`; :ivar started, updated: seconds since the epoch.
+    :ivar passes, verifies, skipped, errors, withdrawn, written, drifted: see
+        :class:`nova_perf_tuning.agent.service.Stats`.
+    :ivar error: why the last pass could not be made; empty when it could.
+    :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
+    :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
+    """
+
+    pid: int
+    pid_start: str
+    started: float
+    updated: float
+    updated_monotonic: float
+    settings: int
+    guests: int | None
+    cpu_s: float
+    passes: int
+    verifies: int
+    skipped: int
+    errors: int
+    withdrawn: int
+    written: dict[str, int]
+    drifted: dict[str, int]
+    error: str
+    findings: list[dict[str, object]]
+    findings_total: dict[str, int]
+    warnings: list[str]
+    running: bool = True
+    age_s: float | None = None
+
+
+def write(directory: str, state: AgentState) -> None:
     """Write the state whole."""
-    with atomic_write.writing(os.path.join(folder, FILE)) as file:
-        file.write(json.dumps({"schema": SCHEMA, **content}).encode())
+    with atomic_write.writing(os.path.join(directory, FILE)) as file:
+        file.write(json.dumps({"schema": SCHEMA, **dataclasses.asdict(state)}).encode())
 
 
-def remove(folder: str) -> None:
+def remove(directory: str) -> None:
     """Forget the state: the agent has ended."""
     with contextlib.suppress(OSError):
-        os.unlink(os.path.join(folder, FILE))
+        os.unlink(os.path.join(directory, FILE))
 
 
-def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
-    """Return what an agent wrote, with two fields added; None where none ever ran or it has ended.
-
-    ``running`` is False for what an agent that was killed left behind; ``age_s`` says how old it is while one
-    runs. Text in it may come from guests.
+def read(directory: str = RUN_DIR) -> AgentState | None:
+    """Return what an agent wrote; None where none ever ran or it has ended.
 
     :raises UnreadableError: it cannot be read, or another version wrote it.
     """
-    path = os.path.join(folder, FILE)
+    path = os.path.join(directory, FILE)
     try:
         with open(path, "rb") as file:
-            found: dict[str, Any] = json.load(file)
-        if found["schema"] != SCHEMA:
+            content = json.load(file)
+        if content.pop("schema") != SCHEMA:
             raise ValueError
-        running = process_start(found["pid"]) == found["pid_start"]
-        age = round(time.monotonic() - found["updated_monotonic"], 1) if running else None
+        state = AgentState(**content)
+        running = process_start(state.pid) == state.pid_start
+        age = round(time.monotonic() - state.updated_monotonic, 1) if running else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (AttributeError, ValueError, KeyError, TypeError):
         raise UnreadableError(f"{path}: restart nova-perf-agent; where none runs remove the file") from None
-    return {**found, "running": running, "age_s": age}
+    return dataclasses.replace(state, running=running, age_s=age)
 
 
 def process_start(pid: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from typing import Any
 
 from oslo_config import cfg
 
@@ -27,7 +26,7 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
-        help=f"folder of the journal of original values (default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
+        help=f"directory of the journal (default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
         "with --sysroot var/lib/nova-perf-tuning below it)",
     )
 
@@ -61,7 +60,7 @@ def _configuration() -> cfg.ConfigOpts:
     return opts.load(opts.default_files("/"))
 
 
-def agent_state(args: argparse.Namespace) -> dict[str, Any] | None:
+def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
     """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
     if args.sysroot == "/":
         return agent_module.read(_configuration().agent.run_dir)

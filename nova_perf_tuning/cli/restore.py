@@ -12,6 +12,7 @@ from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction.restore import RestoreResult
 
 
 class Restore(command.PerfCommand):
@@ -61,10 +62,14 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
         kept = {"pid": agent, "left": left} if agent else None
         command.print_json({"settings": rows, "counts": counts, "agent": kept})
         return
-    plain = (restore_module.Undone.RESTORED, restore_module.Undone.ALREADY, restore_module.Undone.STALE)
+    plain = (
+        RestoreResult.RESTORED,
+        RestoreResult.ALREADY,
+        RestoreResult.STALE,
+    )
     head = ("result", "kind", "target", "original", "current", "detail")
     command.print_rows(head, (row for row, one in zip(rows, done, strict=True) if one.result not in plain))
-    if restore_module.Undone.STALE.value in counts:
+    if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"
     print(command.summary(counts, "setting") if done else nothing)

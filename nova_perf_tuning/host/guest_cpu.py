@@ -10,8 +10,6 @@ from nova_perf_tuning.host import model
 
 _PROC: Final = "/proc"
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost")
-#: All that there are of a guest; worker: all that no other class has.
-KINDS: Final = (*_CLASSES, "worker")
 
 
 def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
@@ -58,9 +56,9 @@ def _start(pid: int) -> int:
     return int(_stat(f"{_PROC}/{pid}")[19])
 
 
-def _stat(folder: str) -> list[bytes]:
+def _stat(directory: str) -> list[bytes]:
     """Return the fields of a process or thread after its name: the first is the third of proc(5)."""
-    with open(f"{folder}/stat", "rb") as file:
+    with open(f"{directory}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
@@ -73,11 +71,11 @@ def _times_s(pid: int, thread: model.Thread) -> tuple[float, float]:
 
     A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
     """
-    folder = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
+    directory = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
     try:
-        if thread.kernel and int(_stat(folder)[19]) != thread.start:
+        if thread.kernel and int(_stat(directory)[19]) != thread.start:
             return 0.0, 0.0
-        with open(f"{folder}/schedstat", "rb") as file:
+        with open(f"{directory}/schedstat", "rb") as file:
             ran, waited, _slices = file.read().split()
         return int(ran) / 1e9, int(waited) / 1e9
     except (OSError, IndexError, ValueError):

@@ -77,11 +77,11 @@ class PlacementTest(rig.LabCase):
             return [
                 one
                 for one in self.status()["findings"]
-                if one["what"] == "written by others" and one["target"] == f"irq:{irq}"
+                if one["code"] == "written_by_others" and one["target"] == f"irq:{irq}"
             ]
 
         self.until(reported, "a rival writer is reported")
-        self.assertEqual([f"may be written by tuned (pid {pid})"], [one["detail"] for one in reported()])
+        self.assertEqual([f"may be written by tuned (pid {pid})"], [one["text"] for one in reported()])
         written = sum(self.status()["written"].values())
         self.lab.run("sleep 10")
         self.assertLessEqual(sum(self.status()["written"].values()) - written, 2)

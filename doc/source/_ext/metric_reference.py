@@ -23,7 +23,7 @@ class Metrics(Generated):
 def agent_rows() -> list[list[str]]:
     """Return a row for each metric of an agent that has counted each kind of thing once."""
     counted = service.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
-    state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
+    state = types.SimpleNamespace(settings=0, guests=0, findings_total={}, error="")
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
     agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(stats=counted, state=state, facts=facts))
     rows = []

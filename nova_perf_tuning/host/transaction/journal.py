@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import operator
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.transaction import lock as lock_module
 
 #: Below the root of the host that is tuned.
 STATE_DIR = "var/lib/nova-perf-tuning"
@@ -139,7 +140,7 @@ def default_state_dir(root: str) -> str:
 
 def running_agent(state_dir: str) -> str | None:
     """Return the number of the agent that keeps the host of the journal in ``state_dir``, None where none runs."""
-    return lock_module.holder(os.path.join(state_dir, AGENT_LOCK))
+    return lock_holder(os.path.join(state_dir, AGENT_LOCK))
 
 
 class Journal:
@@ -205,8 +206,8 @@ class Journal:
                 "name a directory of your own with --state-dir"
             )
         try:
-            self._lock = lock_module.take(os.path.join(self.state_dir, LOCK), patience)
-        except lock_module.HeldError as error:
+            self._lock = take_lock(os.path.join(self.state_dir, LOCK), patience)
+        except HeldError as error:
             raise BusyError(
                 f"{self.state_dir}: process {error.holder} is changing this host; try again when it has ended"
             ) from None
@@ -310,3 +311,62 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+class HeldError(errors.PerfTuningError):
+    """Another process holds it.
+
+    :ivar holder: its number as text, ``unknown`` where it has not written it yet.
+    """
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path}: process {holder} holds it")
+        self.holder = holder
+
+
+def take_lock(path: str, patience: float) -> int:
+    """Take the lock file at ``path``, made if need be, and return its descriptor: closing it gives it back.
+
+    :param patience: seconds to wait for its holder.
+    :raises HeldError: somebody else holds it.
+    :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would be written to.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + patience
+        while not _try(fd, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline:
+                raise HeldError(path, _holder(fd))
+            time.sleep(0.05)
+        os.pwrite(fd, f"{os.getpid():<19d}\n".encode(), 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def lock_holder(path: str) -> str | None:
+    """Return who holds the lock file at ``path``, None where nobody does or it is not there.
+
+    It takes a shared lock for a moment, so that two who ask do not see each other.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return None if _try(fd, fcntl.LOCK_SH) else _holder(fd)
+    finally:
+        os.close(fd)
+
+
+def _try(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(fd: int) -> str:
+    return os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"

@@ -11,7 +11,7 @@ from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 
-class Undone(enum.Enum):
+class RestoreResult(enum.Enum):
     """What became of one journal entry; all but FOREIGN and FAILED end it."""
 
     RESTORED = "restored"
@@ -26,7 +26,7 @@ class Undone(enum.Enum):
 
 
 #: The entry stays in the journal.
-KEPT = frozenset((Undone.FOREIGN, Undone.FAILED))
+KEPT = frozenset((RestoreResult.FOREIGN, RestoreResult.FAILED))
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,7 +39,7 @@ class Restoration:
     """
 
     entry: journal_module.Entry
-    result: Undone
+    result: RestoreResult
     current: str | None = None
     detail: str = ""
 
@@ -81,35 +81,35 @@ def _restore(
 ) -> Restoration:
     if not entry.is_current(boot):
         return Restoration(
-            entry, Undone.STALE, None, "the host has booted since; its originals are back by themselves"
+            entry, RestoreResult.STALE, None, "the host has booted since; its originals are back by themselves"
         )
     if entry.state == "held":
-        return Restoration(entry, Undone.ALREADY)
+        return Restoration(entry, RestoreResult.ALREADY)
     if entry.kind not in kinds:
-        return Restoration(entry, Undone.FAILED, None, f"kind {entry.kind} is not installed any more")
+        return Restoration(entry, RestoreResult.FAILED, None, f"kind {entry.kind} is not installed any more")
     kind = kinds[entry.kind]
     try:
         if not kind.is_same(entry.setting()):
-            return Restoration(entry, Undone.GONE, None, "another object has this number now")
+            return Restoration(entry, RestoreResult.GONE, None, "another object has this number now")
         current = kind.read(entry.target)
         if kind.holds(entry.target, entry.original, current):
-            return Restoration(entry, Undone.ALREADY, current)
+            return Restoration(entry, RestoreResult.ALREADY, current)
         if not (force or _is_ours(entry, kind, current)):
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
-            return Restoration(entry, Undone.FOREIGN, current, detail)
+            return Restoration(entry, RestoreResult.FOREIGN, current, detail)
         kind.write(entry.target, entry.original)
         now = kind.read(entry.target)
     except OSError as error:
         if base.is_gone(error):
-            return Restoration(entry, Undone.GONE, None, "it does not exist any more")
-        return Restoration(entry, Undone.FAILED, None, error.strerror or str(error))
+            return Restoration(entry, RestoreResult.GONE, None, "it does not exist any more")
+        return Restoration(entry, RestoreResult.FAILED, None, error.strerror or str(error))
     except errors.PerfTuningError as error:
-        return Restoration(entry, Undone.FAILED, None, str(error))
+        return Restoration(entry, RestoreResult.FAILED, None, str(error))
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, Undone.FAILED, current, detail)
-    return Restoration(entry, Undone.RESTORED, current)
+        return Restoration(entry, RestoreResult.FAILED, current, detail)
+    return Restoration(entry, RestoreResult.RESTORED, current)
 
 
 def _is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:

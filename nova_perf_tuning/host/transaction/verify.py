@@ -1,11 +1,24 @@
-"""Reads back what holds of what was applied, or of a plan."""
+"""Reads back what holds of what was applied, or of a plan, and who may have changed it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+
+#: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
+#: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
+DAEMONS: Final = {
+    "irqbalance": frozenset(("irq_affinity",)),
+    "tuned": frozenset("irq_affinity thread_affinity sysctl offload ring channels rps memory governor".split()),
+    "ksmtuned": frozenset(("memory",)),
+    "numad": frozenset(("thread_affinity",)),
+    "bpftune": frozenset(("sysctl",)),
+}
 
 
 def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:
@@ -40,3 +53,30 @@ def is_drift(setting: model.Setting, found: base.Observation, kinds: Mapping[str
     if found.state is base.State.DRIFTED:
         return True
     return found.state is base.State.GONE and not kinds[setting.kind].ephemeral
+
+
+def running_daemons(root: str = "/") -> dict[str, int]:
+    """Return which of :data:`DAEMONS` run on the host below ``root``: name -> process id, the lowest of two.
+
+    Anybody may give a process such a name: on the running host only those of root and of our own user count.
+    """
+    found: dict[str, int] = {}
+    prefix = root.rstrip("/")
+    try:
+        pids = sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit())
+    except OSError:
+        return {}
+    for pid in pids:
+        try:
+            name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
+            if name in DAEMONS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
+                found.setdefault(name, pid)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def likely_writer(kind: str, daemons: Mapping[str, int]) -> str:
+    """Return who may have written settings of ``kind``, for people, as ``irqbalance (pid 812)``."""
+    suspects = [f"{name} (pid {pid})" for name, pid in sorted(daemons.items()) if kind in DAEMONS[name]]
+    return " or ".join(suspects) or "a program that is not known"

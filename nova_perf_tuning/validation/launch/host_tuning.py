@@ -74,7 +74,7 @@ class HostTuning:
         with journal_module.Journal(self._folder, writer=True) as journal:
             done = restore_module.restore(journal, self._kinds, apply_module.boot_id())
         for one in done:
-            if one.result is restore_module.Undone.FAILED:
+            if one.result is restore_module.RestoreResult.FAILED:
                 raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")
 
 

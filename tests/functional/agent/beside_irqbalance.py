@@ -32,16 +32,16 @@ NUMBERS = (*sorted(OURS | THEIRS), BANNED)
 
 def main() -> None:
     words = [sys.argv[1], "--foreground", "--interval=1", f"--banirq={BANNED}", f"--policyscript={SCRIPT}"]
-    neighbours = findings.Neighbours()
+    daemons = findings.CompetingDaemons()
     placed = [Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y") for number in OURS]
     process = start(words)
     try:
         patience.until(lambda: moved(process) >= OURS, "irqbalance moves all")
         tell("started", moved(process))
         with tempfile.TemporaryDirectory() as folder, journal.Journal(folder, "/", writer=True) as book:
-            apply.apply(neighbours.ban(placed), registry.kinds("/"), book, "boot")
+            apply.apply(daemons.ban(placed), registry.kinds("/"), book, "boot")
             # As the agent does when it finds them moved.
-            patience.until(lambda: neighbours.moved() or not moved(process) & OURS, "it lets go of ours")
+            patience.until(lambda: daemons.moved() or not moved(process) & OURS, "it lets go of ours")
             tell("placed", moved(process))
             tell("banned", asked(process, "setup"))
             process.terminate()

@@ -40,12 +40,12 @@ class AgentTest(agent_case.AgentCase):
 
         def told():
             self.file("proc/irq/24/smp_affinity_list").write_text("0-7\n")
-            return [one for one in self.status()["findings"] if one["what"] == "written by others"]
+            return [one for one in self.status()["findings"] if one["code"] == "written_by_others"]
 
         self.until(told, "it holds back")
         (finding,) = told()
         self.assertEqual(
-            ("irq:24", "may be written by irqbalance (pid 4242)"), (finding["target"], finding["detail"])
+            ("irq:24", "may be written by irqbalance (pid 4242)"), (finding["target"], finding["text"])
         )
         self.end(process)
 

@@ -128,8 +128,8 @@ class BesideTest(BesideCase):
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertEqual("2", self.irq())
         (finding,) = self.status()["findings"]
-        self.assertEqual(("applied by a person", "irq:24"), (finding["what"], finding["target"]))
-        self.assertIn("nova-perf restore", finding["detail"])
+        self.assertEqual(("applied_by_person", "irq:24"), (finding["code"], finding["target"]))
+        self.assertIn("nova-perf restore", finding["text"])
         self.command("restore")
         self.until(lambda: self.irq() == "4", "the agent takes over what was given back")
         self.until(lambda: not self.status()["findings"], "nothing is told any more")
@@ -141,7 +141,7 @@ class BesideTest(BesideCase):
         self.command("apply", "--from", self.plan(("irq_affinity", "irq:24", "2", "nic-irq-local")))
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         (finding,) = self.status()["findings"]
-        self.assertEqual(("applied by a person", "irq:24"), (finding["what"], finding["target"]))
+        self.assertEqual(("applied_by_person", "irq:24"), (finding["code"], finding["target"]))
         self.assertEqual(0, self.end(process)[0])
         self.assertEqual("2", self.irq())
         self.restored()

@@ -227,7 +227,7 @@ class ConvergenceTest(testtools.TestCase):
     def _check_originals(self, bench):
         """After a restore nothing has a value of the agent but what the kernel does not let be put back."""
         done = bench.agent.restore()
-        left = {(one.entry.kind, one.entry.target) for one in done if one.result is restore.Undone.FAILED}
+        left = {(one.entry.kind, one.entry.target) for one in done if one.result is restore.RestoreResult.FAILED}
         self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in left})
 
     def _check_places(self, bench):
@@ -249,7 +249,7 @@ class RivalTest(testtools.TestCase):
         self.number = min(self.bench.host.numbers("eth0"))
         self.ours = self.bench.host.vectors[self.number].affinity
 
-    def _contest(self, seconds, excused=False, every=1.0):
+    def _conflict(self, seconds, excused=False, every=1.0):
         begin = len(self.bench.host.writes)
         for _ in range(int(seconds / every)):
             self.bench.now += every
@@ -258,7 +258,7 @@ class RivalTest(testtools.TestCase):
         return len(self.bench.host.writes) - begin
 
     def test_an_hour_of_war_costs_few_writes(self):
-        self.assertLess(self._contest(3600, every=5.0), 20)
+        self.assertLess(self._conflict(3600, every=5.0), 20)
 
     def test_who_writes_by_the_clock_is_a_rival_too(self):
         """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
@@ -271,7 +271,7 @@ class RivalTest(testtools.TestCase):
                 self.bench.now += interval
                 self.bench.host.vectors[self.number].affinity = "0-7"
                 self.bench.agent.reconcile(excused=event)
-                told = told or bool(self.bench.agent.contested())
+                told = told or bool(self.bench.agent.conflicts())
             self.assertTrue(told, interval)
             # five, those that time has earned, and both the end of each long pause and an event within it
             allowed = 5 + hours * 12 * (6 if event else 2) + 10
@@ -283,34 +283,34 @@ class RivalTest(testtools.TestCase):
             self.bench.host.vectors[self.number].affinity = "0-7"
             self.bench.agent.reconcile()
             self.assertEqual(self.ours, self.bench.host.vectors[self.number].affinity)
-        self.assertEqual({}, self.bench.agent.contested())
+        self.assertEqual({}, self.bench.agent.conflicts())
 
     def test_nor_does_a_storm_of_events_excuse_everything(self):
-        self.assertLess(self._contest(3600, excused=True, every=5.0), 60)
+        self.assertLess(self._conflict(3600, excused=True, every=5.0), 60)
 
     def test_what_is_held_back_is_told_and_not_taken_for_new_drift(self):
-        self._contest(30)
+        self._conflict(30)
         held = self.bench.agent.limit.held_back(self.bench.now)
         self.assertEqual([("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held))
-        self.assertEqual(held, self.bench.agent.contested())
+        self.assertEqual(held, self.bench.agent.conflicts())
         self.assertEqual([], self.bench.agent.drifting())
 
     def test_what_is_held_back_is_counted_once(self):
-        self._contest(30)
+        self._conflict(30)
         counted = [len(self.bench.agent.reconcile().drifted) for _ in range(5)]
         self.assertEqual([0] * 5, counted)
         self.bench.host.vectors[self.number].affinity = "0-3"
         self.assertEqual([1, 0], [len(self.bench.agent.reconcile().drifted) for _ in range(2)])
 
     def test_when_the_rival_leaves_the_value_comes_back(self):
-        self._contest(100)
+        self._conflict(100)
         self.bench.now += 1300.0
         self.bench.agent.reconcile()
         self.assertEqual(self.ours, self.bench.host.vectors[self.number].affinity)
 
     def test_another_device_with_the_number_has_no_part_in_it(self):
         host = self.bench.host
-        self._contest(100)
+        self._conflict(100)
         host.unbind("eth0")
         host.start("guest1", {"irq_placement": "numa"}, 0, True)
         self.bench.agent.reconcile()
@@ -324,14 +324,14 @@ class RivalTest(testtools.TestCase):
         host.start("guest1", {"irq_placement": "numa"}, 0, True)
         self.bench.agent.reconcile()
         self.number = max(host.vectors)
-        self._contest(100)
+        self._conflict(100)
         host.guest_driver("guest1", False)
         self.bench.agent.reconcile(excused=True)
         host.guest_driver("guest1", True)
         host.vectors[self.number].give("0-7")
         self.bench.agent.reconcile(excused=True)
         self.assertNotEqual("0-7", host.vectors[self.number].affinity)
-        self.assertLess(self._contest(5, excused=True), 2)
+        self.assertLess(self._conflict(5, excused=True), 2)
 
     def test_links_that_go_down_and_up_give_no_new_budget(self):
         begin = len(self.bench.host.writes)
@@ -344,7 +344,7 @@ class RivalTest(testtools.TestCase):
         self.assertLess(len(self.bench.host.writes) - begin, 70)
 
     def test_others_are_repaired_meanwhile(self):
-        self._contest(100)
+        self._conflict(100)
         other = max(self.bench.host.vectors)
         right = self.bench.host.vectors[other].affinity
         self.bench.host.vectors[other].affinity = "0-7"

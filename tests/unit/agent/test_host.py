@@ -4,7 +4,7 @@ import dataclasses
 
 import testtools
 
-from nova_perf_tuning.agent import host
+from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.specs import request
 from tests.hosts import sysroots
@@ -13,7 +13,7 @@ from tests.hosts import sysroots
 class TunedHostTest(testtools.TestCase):
     def test_no_plan_tells_what_tenants_call_their_instances(self):
         """Its reasons and warnings are in agent.json, which everybody may read."""
-        target = host.TunedHost(sysroots.make_host(self))
+        target = reconcile.TunedHost(sysroots.make_host(self))
         facts = target.facts()
         guests = []
         for number, guest in enumerate(facts.guests):

@@ -13,7 +13,7 @@ import testtools
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
-from nova_perf_tuning.host.transaction import apply, restore, rivals
+from nova_perf_tuning.host.transaction import apply, restore, verify
 from tests.functional import patience
 from tests.hosts import sysroots
 
@@ -31,11 +31,11 @@ class ListTest(testtools.TestCase):
         super().setUp()
         self.root = sysroots.make_host(self)
         self.path = pathlib.Path(self.root, irqbalance.LIST)
-        self.neighbours = findings.Neighbours(self.root)
+        self.daemons = findings.CompetingDaemons(self.root)
         self.journal = self.enterContext(sysroots.open_journal(self.root, writer=True))
 
     def apply(self, *numbers):
-        settings = self.neighbours.ban([placed(number) for number in numbers])
+        settings = self.daemons.ban([placed(number) for number in numbers])
         return [one.result for one in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")]
 
     def test_it_holds_any_number_and_goes_with_the_restore(self):
@@ -49,7 +49,7 @@ class ListTest(testtools.TestCase):
         self.assertFalse(self.path.exists())
 
     def test_without_interrupts_there_is_none(self):
-        self.assertEqual([], self.neighbours.ban([]))
+        self.assertEqual([], self.daemons.ban([]))
 
     def test_a_damaged_one_is_one_error_that_says_what_to_remove(self):
         self.path.parent.mkdir(parents=True)
@@ -112,17 +112,19 @@ class ProgramsTest(testtools.TestCase):
         for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
             with self.subTest(argument=argument):
                 process, _told = self.start(argument)
-                with mock.patch.object(rivals, "running", return_value={"irqbalance": process.pid}):
-                    found = [(finding["what"], finding["pid"]) for finding in findings.Neighbours().findings()]
-                self.assertEqual([(findings.IRQBALANCE, process.pid)] if reported else [], found)
+                with mock.patch.object(verify, "running_daemons", return_value={"irqbalance": process.pid}):
+                    found = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
+                self.assertEqual(
+                    [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else [], found
+                )
 
 
 class MovedTest(testtools.TestCase):
     def test_it_is_told_again_when_interrupts_are_moved_but_not_all_the_time(self):
         now, told = [100.0], []
-        neighbours = findings.Neighbours(clock=lambda: now[0])
+        daemons = findings.CompetingDaemons(clock=lambda: now[0])
         with mock.patch.object(irqbalance, "rescan", side_effect=lambda: told.append(now[0])):
             for seconds in (0.0, 1.0, 10.0, 30.0, 31.0):
                 now[0] = 100.0 + seconds
-                neighbours.moved()
+                daemons.moved()
         self.assertEqual([100.0, 130.0], told)

@@ -86,7 +86,7 @@ class LoopTest(testtools.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        self.neighbours = findings.Neighbours(str(self.root))
+        self.daemons = findings.CompetingDaemons(str(self.root))
         for number in range(24, 64):
             (self.root / f"proc/irq/{number}").mkdir(parents=True)
 
@@ -98,7 +98,7 @@ class LoopTest(testtools.TestCase):
             passthrough_interval=options.pop("passthrough_interval", 3600.0),
         )
         agent = service.Service(
-            self.reconciler, sources.Watch(str(self.root)), timing, str(self.root), self.neighbours, **options
+            self.reconciler, sources.Poller(str(self.root)), timing, str(self.root), self.daemons, **options
         )
         self.addCleanup(agent.close)
         agent.add(sources.GuestFiles(str(self.root)))
@@ -245,25 +245,25 @@ class ToldTest(LoopTest):
         self.host.set_channels("eth0", 60)
         agent = self.serve()
         self.hold_back(agent, self.nic_vectors())
-        self.assertEqual(60, self.figures(agent)["nova_perf_findings", "written by others"])
+        self.assertEqual(60, self.figures(agent)["nova_perf_findings", "written_by_others"])
         state = agent.snapshot.state
-        self.assertEqual(50, len(state["findings"]))
-        lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
+        self.assertEqual(50, len(state.findings))
+        lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: 10 more findings", lines)
 
     def test_nothing_more_is_told_where_all_are_named(self):
         agent = self.serve()
         self.hold_back(agent, self.nic_vectors()[:3])
-        self.assertEqual(3, len(agent.snapshot.state["findings"]))
-        lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
+        self.assertEqual(3, len(agent.snapshot.state.findings))
+        lines = status._agent_lines(dataclasses.replace(agent.snapshot.state, age_s=0.0))
         self.assertEqual([], [line for line in lines if line.endswith("more findings")])
 
     def test_a_person_is_told_what_the_plan_cannot_give(self):
         plan = self.host.plan
         self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=("guest g1: no CPU of node 1",))
-        state = self.serve().as_state()
-        self.assertEqual(["guest g1: no CPU of node 1"], state["warnings"])
-        lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
+        state = self.serve().state()
+        self.assertEqual(["guest g1: no CPU of node 1"], state.warnings)
+        lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: warning: guest g1: no CPU of node 1", lines)
 
     def test_status_has_what_prometheus_gets(self):
@@ -272,7 +272,7 @@ class ToldTest(LoopTest):
         agent._tell()
         state, figures = agent.snapshot.state, self.figures(agent)
         for name, family in (("written", "writes"), ("drifted", "drift")):
-            for kind, number in state[name].items():
+            for kind, number in getattr(state, name).items():
                 self.assertEqual(number, figures[f"nova_perf_{family}_total", kind])
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
@@ -288,10 +288,10 @@ class ToldTest(LoopTest):
     def test_before_the_first_pass_it_is_not_up(self):
         agent = service.Service(
             self.reconciler,
-            sources.Watch(str(self.root)),
+            sources.Poller(str(self.root)),
             types.SimpleNamespace(),
             str(self.root),
-            self.neighbours,
+            self.daemons,
         )
         self.addCleanup(agent.close)
         self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))
@@ -304,6 +304,6 @@ class ToldTest(LoopTest):
         (number, *_others) = self.nic_vectors()
         self.hold_back(agent, [number])
         self.hold_back(agent, [number])
-        irqbalance, finding = sorted(agent.snapshot.state["findings"], key=lambda one: "kind" in one)
-        self.assertEqual("may be written by irqbalance (pid 4242)", finding["detail"])
-        self.assertEqual(("irqbalance", 4242), (irqbalance["what"], irqbalance["pid"]))
+        irqbalance, finding = sorted(agent.snapshot.state.findings, key=lambda one: "kind" in one)
+        self.assertEqual("may be written by irqbalance (pid 4242)", finding["text"])
+        self.assertEqual(("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"]))

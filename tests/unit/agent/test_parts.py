@@ -22,6 +22,7 @@ import testtools
 from nova_perf_tuning.agent import sources, state
 from nova_perf_tuning.host.kinds import irqbalance
 from tests.hosts import sysroots
+from tests.unit.agent import samples
 
 TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
@@ -69,9 +70,7 @@ class NotifierTest(FolderTest):
 
 class StateTest(FolderTest):
     def write(self, **content):
-        own = {"pid": os.getpid(), "pid_start": state.process_start(os.getpid())}
-        own["updated_monotonic"] = time.monotonic() - 5
-        state.write(str(self.folder), own | content)
+        state.write(str(self.folder), samples.agent_state(updated_monotonic=time.monotonic() - 5, **content))
 
     def read(self, **content):
         self.write(**content)
@@ -79,26 +78,26 @@ class StateTest(FolderTest):
 
     def test_a_running_agent(self):
         found = self.read()
-        self.assertTrue(found["running"])
-        self.assertGreaterEqual(found["age_s"], 5.0)
+        self.assertTrue(found.running)
+        self.assertGreaterEqual(found.age_s, 5.0)
 
     def test_one_whose_number_another_process_has_now(self):
-        self.assertFalse(self.read(pid_start="1")["running"])
+        self.assertFalse(self.read(pid_start="1").running)
 
     def test_one_that_was_killed_is_dead_before_its_parent_takes_note(self):
         child = subprocess.Popen(["sleep", "100"])
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
         start = state.process_start(child.pid)
-        self.assertTrue(self.read(pid=child.pid, pid_start=start)["running"])
+        self.assertTrue(self.read(pid=child.pid, pid_start=start).running)
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         self.assertTrue(os.path.exists(f"/proc/{child.pid}"), "it is to be a zombie")
-        self.assertFalse(self.read(pid=child.pid, pid_start=start)["running"])
+        self.assertFalse(self.read(pid=child.pid, pid_start=start).running)
 
     def test_what_cannot_be_read_is_one_error_that_says_what_to_remove(self):
         path = self.folder / state.FILE
-        for text in ("", "[]", "{", '{"schema": 2}', '{"schema": 1}', "\xff"):
+        for text in ("", "[]", "{", f'{{"schema": {state.SCHEMA + 1}}}', f'{{"schema": {state.SCHEMA}}}', "\xff"):
             with self.subTest(text=text):
                 path.write_bytes(text.encode("latin1"))
                 error = self.assertRaises(state.UnreadableError, state.read, str(self.folder))
@@ -112,7 +111,7 @@ class WatchTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
-        self.watch = sources.Watch(self.root)
+        self.watch = sources.Poller(self.root)
         self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 

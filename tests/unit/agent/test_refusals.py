@@ -67,7 +67,7 @@ class RefusalTest(testtools.TestCase):
                 self._pass(10.0)
             self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
             self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._told())
-            self.assertEqual({}, self.agent.contested())
+            self.assertEqual({}, self.agent.conflicts())
             self.host.refuses.clear()
             self._pass(700.0)
             self.assertEqual([], self._told())

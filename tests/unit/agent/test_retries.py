@@ -72,7 +72,7 @@ class PaceTest(test_loop.LoopTest):
             self.host, book, rewrite_limit.RewriteLimit(), clock=self.clock.monotonic
         )
         self.agent = self.serve()
-        self.agent._inbox._selector = Waits(self.agent._inbox._selector, self.clock)
+        self.agent._events._selector = Waits(self.agent._events._selector, self.clock)
         self.number = min(self.host.numbers("eth0"))
         self.placed = self.host.vectors[self.number].affinity
 
@@ -131,7 +131,7 @@ class FailuresTest(PaceTest):
         self.link.tell()
         self.assertLess(self.right_after(), 2.1)
         # However long ago it failed first, the event explains what has changed.
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_an_event_explains_what_has_changed_until_a_pass_answers_it(self):
@@ -141,7 +141,7 @@ class FailuresTest(PaceTest):
         self.go_on(20.0)
         self.mend()
         self.right_after()
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_events_without_end_have_an_attempt_in_two_seconds(self):
@@ -169,5 +169,5 @@ class FailuresTest(PaceTest):
         self.assertEqual([begin], self.tried)
         self.assertNotEqual(self.placed, self.host.vectors[self.number].affinity)
         self.assertLess(self.right_after(), 2.0)
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)

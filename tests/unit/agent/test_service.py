@@ -22,7 +22,7 @@ class FindingsTest(testtools.TestCase):
         )
         timing = opts.load([]).agent
         self.service = service.Service(
-            self.agent, sources.Watch(bench.folder), timing, bench.folder, findings.Neighbours(bench.folder)
+            self.agent, sources.Poller(bench.folder), timing, bench.folder, findings.CompetingDaemons(bench.folder)
         )
         self.addCleanup(self.service.close)
         self.number = min(self.host.numbers("eth0"))
@@ -30,7 +30,7 @@ class FindingsTest(testtools.TestCase):
     def findings(self, passes=1):
         for _ in range(passes):
             self.service.make_pass({"look"})
-        return [(one["what"], one["target"]) for one in self.service.as_state()["findings"]]
+        return [(finding["code"], finding["target"]) for finding in self.service.state().findings]
 
     def test_what_happened_before_its_start_is_excused(self):
         """As the help of [agent] rewrite_limit says: a fifth of a write each, of the five in a row."""
@@ -46,7 +46,7 @@ class FindingsTest(testtools.TestCase):
         for _ in range(7):
             self.host.vectors[self.number].give("0-7")
             found = self.findings()
-        self.assertEqual([("written by others", f"irq:{self.number}")], found)
+        self.assertEqual([("written_by_others", f"irq:{self.number}")], found)
         self.assertIn("1 held back", self.service._line())
         self.host.vectors[self.number].give(next(one.value for one in self.agent.wanted))
         self.assertEqual([], self.findings())

@@ -3,9 +3,9 @@
 import os
 import pathlib
 import sqlite3
-import time
 
 from nova_perf_tuning.agent import state as agent_state
+from tests.unit.agent import samples
 from tests.unit.cli import transaction_case
 
 _RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
@@ -21,10 +21,7 @@ class StateCase(transaction_case.TransactionCase):
     def agent(self, **content):
         """Let this process be the agent of the host."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        pid = os.getpid()
-        own = {"pid": pid, "pid_start": agent_state.process_start(pid), "settings": 3}
-        own |= {"updated_monotonic": time.monotonic()}
-        agent_state.write(str(self.run_dir), own | content)
+        agent_state.write(str(self.run_dir), samples.agent_state(settings=3, **content))
 
     def line(self):
         """Return what is said first of the agent."""
@@ -62,7 +59,7 @@ class StatusTest(StateCase):
         pathlib.Path(self.root, "proc/4242").mkdir()
         self.put("proc/4242/comm", "irqbalance")
         result = self.run_json("status")
-        self.assertEqual({"irqbalance": 4242}, result["rivals"])
+        self.assertEqual({"irqbalance": 4242}, result["competing_daemons"])
         details = {one["target"]: one["detail"] for one in result["settings"]}
         self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
         self.assertEqual("holds 3c; may have been written by a program that is not known", details["eth0/rx-0"])
@@ -107,9 +104,10 @@ class AgentTest(StateCase):
 
     def test_a_state_that_no_agent_wrote(self):
         self.run_json("apply", "--from", self.some_plan())
-        for content in ({"updated_monotonic": None}, {"schema": 2}):
-            self.agent(**content)
+        for schema, updated in ((agent_state.SCHEMA, "null"), (agent_state.SCHEMA + 1, "0")):
+            self.agent()
             path = f"{self.run_dir}/agent.json"
+            pathlib.Path(path).write_text(f'{{"schema": {schema}, "updated_monotonic": {updated}}}')
             code, out, err = self.run_command("status")
             self.assertEqual((0, ""), (code, err))
             self.assertIn("irq:24", out)

@@ -11,7 +11,7 @@ from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.unit.host.transaction import boxes
 
-Result, Undone = apply.Result, restore.Undone
+Result, RestoreResult = apply.Result, restore.RestoreResult
 
 
 class TransactionCase(testtools.TestCase):
@@ -49,7 +49,7 @@ class ApplyTest(TransactionCase):
         entry = self.entries()["a"]
         self.assertEqual(("1", "2", "2", "applied"), (entry.original, entry.wanted, entry.written, entry.state))
         self.assertEqual(("because", "rule"), (entry.reason, entry.rule))
-        self.assertEqual({"a": Undone.RESTORED, "b": Undone.ALREADY}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
         self.assertEqual({}, self.restore())
 
@@ -105,7 +105,7 @@ class ApplyTest(TransactionCase):
         self.box.refuse = {"a": [errno.EIO]}
         self.assertEqual({"a": Result.FAILED}, self.apply(boxes.setting("a", "3")))
         self.assertEqual(("1", "2", "2"), self._shape("a"))
-        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
     def _shape(self, target):
         entry = self.entries()[target]
@@ -115,7 +115,7 @@ class ApplyTest(TransactionCase):
         self.box.round = {"1000": "1024"}
         self.assertEqual({"a": Result.DIFFERS}, self.apply(boxes.setting("a", "1000")))
         self.assertEqual(("1", "1000", "1024"), self._shape("a"))
-        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
     def test_pending(self):
         self.box.in_use = {"a": "1"}
@@ -178,7 +178,7 @@ class InterruptedTest(TransactionCase):
         wanted = [boxes.setting(name, "2") for name in "abc"]
         self.assertRaises(KeyboardInterrupt, self.apply, *wanted)
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
-        self.assertEqual({Undone.ALREADY}, set(self.restore().values()))
+        self.assertEqual({RestoreResult.ALREADY}, set(self.restore().values()))
 
     def test_what_cannot_be_undone_is_named(self):
         def interrupt(target, value):
@@ -190,24 +190,24 @@ class InterruptedTest(TransactionCase):
         error = self.assertRaises(apply.ApplyError, self.apply, boxes.setting("a", "2"), boxes.setting("b", "2"))
         self.assertIn("KeyboardInterrupt", str(error))
         self.assertIn("box a", str(error))
-        self.assertEqual({"a": Undone.RESTORED, "b": Undone.ALREADY}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
 
 
 class RestoreTest(TransactionCase):
     def test_what_somebody_else_changed_is_left_alone(self):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
         self.box.values["a"] = "9"
-        self.assertEqual({"a": Undone.FOREIGN, "b": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.FOREIGN, "b": RestoreResult.RESTORED}, self.restore())
         self.assertEqual("9", self.box.values["a"])
-        self.assertEqual({"a": Undone.FOREIGN}, self.restore())
-        self.assertEqual({"a": Undone.RESTORED}, self.restore(force=True))
+        self.assertEqual({"a": RestoreResult.FOREIGN}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore(force=True))
         self.assertEqual("1", self.box.values["a"])
         self.assertEqual({}, self.entries())
 
     def test_after_a_reboot_originals_are_stale(self):
         self.apply(boxes.setting("a", "2"), boot="first")
         self.box.values["a"] = "7"
-        self.assertEqual({"a": Undone.STALE}, self.restore(boot="second"))
+        self.assertEqual({"a": RestoreResult.STALE}, self.restore(boot="second"))
         self.assertEqual("7", self.box.values["a"])
         self.assertEqual({}, self.entries())
 
@@ -216,7 +216,7 @@ class RestoreTest(TransactionCase):
         self.box.values.update(a="7", b="1")
         self.apply(boxes.setting("a", "2"), boot="second")
         self.assertEqual({("a", "7")}, {(one.target, one.original) for one in self.entries().values()})
-        self.assertEqual({"a": Undone.RESTORED}, self.restore(boot="second"))
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore(boot="second"))
         self.assertEqual("7", self.box.values["a"])
 
     def test_gone_and_replaced(self):
@@ -224,30 +224,30 @@ class RestoreTest(TransactionCase):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
         self.box.owners["a"] = "y"
         del self.box.values["b"]
-        self.assertEqual({"a": Undone.GONE, "b": Undone.GONE}, self.restore())
+        self.assertEqual({"a": RestoreResult.GONE, "b": RestoreResult.GONE}, self.restore())
         self.assertEqual("2", self.box.values["a"])
         self.assertEqual({}, self.entries())
 
     def test_a_failure_keeps_its_entry(self):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
         self.box.refuse = {"a": [errno.EIO]}
-        self.assertEqual({"a": Undone.FAILED, "b": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.FAILED, "b": RestoreResult.RESTORED}, self.restore())
         self.assertEqual({"a"}, set(self.entries()))
-        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
     def test_a_kind_that_is_no_longer_installed(self):
         self.apply(boxes.setting("a", "2"))
         kinds, self.kinds = self.kinds, {}
-        self.assertEqual({"a": Undone.FAILED}, self.restore())
+        self.assertEqual({"a": RestoreResult.FAILED}, self.restore())
         seen = verify.verify([boxes.setting("a", "2")], self.kinds)
         self.assertEqual([base.State.UNREADABLE], [one.state for one in seen])
         self.kinds = kinds
-        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
     def test_a_value_set_before_us_and_never_written_is_not_ours(self):
         self.apply(boxes.setting("a", "1"))
         self.box.values["a"] = "5"
-        self.assertEqual({"a": Undone.ALREADY}, self.restore())
+        self.assertEqual({"a": RestoreResult.ALREADY}, self.restore())
         self.assertEqual([], self.box.writes)
 
 

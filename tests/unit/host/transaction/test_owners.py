@@ -11,7 +11,7 @@ import threading
 import testtools
 
 from nova_perf_tuning.agent import journal_session
-from nova_perf_tuning.host.transaction import journal, lock
+from nova_perf_tuning.host.transaction import journal
 
 
 class FolderTest(testtools.TestCase):
@@ -25,21 +25,21 @@ class FolderTest(testtools.TestCase):
 class LockTest(FolderTest):
     def test_it_names_its_holder_until_it_is_closed(self):
         path = os.path.join(self.folder, "lock")
-        self.assertIsNone(lock.holder(path))
-        fd = lock.take(path, 0.0)
-        self.assertEqual(str(os.getpid()), lock.holder(path))
-        error = self.assertRaises(lock.HeldError, lock.take, path, 0.0)
+        self.assertIsNone(journal.lock_holder(path))
+        fd = journal.take_lock(path, 0.0)
+        self.assertEqual(str(os.getpid()), journal.lock_holder(path))
+        error = self.assertRaises(journal.HeldError, journal.take_lock, path, 0.0)
         self.assertEqual(str(os.getpid()), error.holder)
         os.close(fd)
-        self.assertIsNone(lock.holder(path))
-        os.close(lock.take(path, 0.0))
+        self.assertIsNone(journal.lock_holder(path))
+        os.close(journal.take_lock(path, 0.0))
 
     def test_no_link_is_followed(self):
         path, victim = os.path.join(self.folder, "lock"), pathlib.Path(self.folder, "victim")
         victim.write_text("untouched\n")
         os.symlink(victim, path)
-        self.assertRaises(OSError, lock.take, path, 0.0)
-        self.assertIsNone(lock.holder(path))
+        self.assertRaises(OSError, journal.take_lock, path, 0.0)
+        self.assertIsNone(journal.lock_holder(path))
         self.assertEqual("untouched\n", victim.read_text())
 
 

@@ -6,10 +6,10 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.host.transaction import rivals
+from nova_perf_tuning.host.transaction import verify
 
 
-class RivalsTest(testtools.TestCase):
+class DaemonsTest(testtools.TestCase):
     def program(self, **options):
         """Start a process that is named irqbalance."""
         code = "echo irqbalance >/proc/$$/comm; echo ready; read -r line"
@@ -21,14 +21,14 @@ class RivalsTest(testtools.TestCase):
         self.assertEqual("ready\n", process.stdout.readline())
         return process.pid
 
-    def test_a_name_that_anybody_may_take_is_no_rival(self):
+    def test_a_name_that_anybody_may_take_counts_for_root_and_ourselves_alone(self):
         if os.geteuid() == 0:
             stranger = self.program(user=65534)
         else:
             stranger = self.program()
             self.enterContext(mock.patch.object(os, "geteuid", lambda: 65534))
-        self.assertNotIn(stranger, rivals.running().values())
+        self.assertNotIn(stranger, verify.running_daemons().values())
 
     def test_the_likely_one(self):
-        self.assertEqual("tuned (pid 77)", rivals.likely("irq_affinity", {"tuned": 77, "numad": 78}))
-        self.assertEqual("a program that is not known", rivals.likely("vhost", {"tuned": 77}))
+        self.assertEqual("tuned (pid 77)", verify.likely_writer("irq_affinity", {"tuned": 77, "numad": 78}))
+        self.assertEqual("a program that is not known", verify.likely_writer("vhost", {"tuned": 77}))
