@@ -253,11 +253,11 @@ class SimulatedLauncher:
             ran_on = [(pair.client, pair.server)]
             if not job.benchmark.paired:
                 ran_on = [(pair.client,), (pair.server,)]
-            for group, hosts in enumerate(ran_on):
+            for boot, hosts in enumerate(ran_on):
                 gain = 1.1 if arm.name == "tuned" else 1.0
                 share = min(self.cloud.bad.get(name, 1.0) for name in hosts)
                 metric, unit, better = job.benchmark.primary
-                common = {"benchmark": job.label, "arm": arm.name, "group": group, "block": block}
+                common = {"benchmark": job.label, "arm": arm.name, "boot": boot, "block": block}
                 cpu = {"host_cpu_s": {"vcpu": 4.0}, "guest_cpu_s": 3.5, "window_s": 5.0, "order": next(order)}
                 value = 1000.0 * gain * share * rng.lognormvariate(0, self.cloud.noise)
                 yield results.Trial(metric=metric, unit=unit, better=better, value=value, **common, **cpu)

@@ -96,7 +96,7 @@ YAML
 # 1 and 2 are verdicts too, FAIL and INCONCLUSIVE.
 nova-perf validate --launcher libvirt --profile "$profile" \
     --benchmark iperf3:streams=2 --benchmark fio --budget "$output/budget.yaml" \
-    --groups 3 --blocks 1 --seconds 2 --time-limit "$limit" --output "$output" || (($? < 3))
+    --boots 3 --blocks 1 --seconds 2 --time-limit "$limit" --output "$output" || (($? < 3))
 
 # validate restores what it applied; a journal that still holds something would be a defect worth seeing.
 nova-perf status

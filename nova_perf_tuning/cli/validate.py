@@ -28,7 +28,7 @@ class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
     Boots two pairs of guests, runs the benchmarks in all arms in turn (order random and mirrored, seed
-    recorded), boots anew between groups, counts the host's CPU while they measured, and writes results.json
+    recorded), boots anew several times, counts the host's CPU while they measured, and writes results.json
     and report.html. Everything it made or changed is removed or restored at the end, also on Ctrl-C and when
     terminated; neither file is written when nothing was measured.
 

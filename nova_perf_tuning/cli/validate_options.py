@@ -18,7 +18,7 @@ LAST_SEED: Final = 2**32 - 1
 BLOCKS, BLOCKS_JUDGED = 5, 7
 #: Boots, and the seconds they may take, without a budget and with one. Twelve boots of seven blocks find a loss of
 #: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
-GROUPS, GROUPS_JUDGED = 4, 12
+BOOTS, BOOTS_JUDGED = 4, 12
 TIME_LIMIT_S, TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
 NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 
@@ -54,10 +54,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
     )
     parser.add_argument(
-        "--groups",
+        "--boots",
         metavar="N",
         type=option_types.whole(1, 1000),
-        help=f"number of boots (default: {GROUPS}; with --budget {GROUPS_JUDGED}, or half if that is clear)",
+        help=f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
     )
     parser.add_argument(
         "--blocks",

@@ -41,7 +41,7 @@ def local(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
         jobs=wanted,
-        groups=args.groups or (options.GROUPS_JUDGED if judged else options.GROUPS),
+        boots=args.boots or (options.BOOTS_JUDGED if judged else options.BOOTS),
         blocks=args.blocks or (options.BLOCKS_JUDGED if judged else options.BLOCKS),
         seed=seed(args),
         time_limit_s=args.time_limit or (options.TIME_LIMIT_JUDGED_S if judged else options.TIME_LIMIT_S),

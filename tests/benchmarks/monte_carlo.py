@@ -123,7 +123,7 @@ class Plan:
     """
 
     blocks: int = validate_options.BLOCKS_JUDGED
-    boots: int = validate_options.GROUPS_JUDGED
+    boots: int = validate_options.BOOTS_JUDGED
     figures: int = 1
 
     @property
@@ -212,8 +212,8 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
     ]
     for boots in range(1, plan.boots + 1):
         if interim.due(boots, plan.boots):
-            whole.environment = {"looks": [{"groups": boots}]}
-            seen = [one for one in whole.trials if one.group < boots]
+            whole.environment = {"looks": [{"boots": boots}]}
+            seen = [one for one in whole.trials if one.boot < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
             if not any(one.open for one in judged):
                 return verdict.overall(judged), boots

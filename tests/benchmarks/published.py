@@ -100,7 +100,7 @@ def measure(part: Part, save: pathlib.Path) -> model.Results:
     plan = session.Plan(
         arms=tuple(launch.Arm(name, request.Request()) for name in part.arms),
         jobs=tuple(plugins.jobs(part.jobs, 2)),
-        groups=6,
+        boots=6,
         blocks=1,
         seed=1,
         time_limit_s=3600.0,
@@ -143,8 +143,8 @@ def _run(results: model.Results) -> dict[str, Any]:
     return {
         "run": {
             **{name: results.environment[name] for name in _TOLD if name in results.environment},
-            "boots": len({one.group for one in results.trials}),
-            "blocks": len({(one.group, one.block) for one in results.trials}),
+            "boots": len({one.boot for one in results.trials}),
+            "blocks": len({(one.boot, one.block) for one in results.trials}),
         },
         "benchmarks": found,
     }

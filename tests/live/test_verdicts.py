@@ -70,7 +70,7 @@ class VerdictsTest(rig.GuestCase):
 
         def found_so_far(results: model.Results) -> dict[str, verdict.Verdict]:
             judged = verdict.judge_all(results, budgets)
-            boots = len({one.group for one in results.trials})
+            boots = len({one.boot for one in results.trials})
             for one in judged:  # what a test run prints of it
                 print(
                     f"NOTE: {boots} boots: {one.budget.benchmark}: {one.verdict.value}: {text.lines(one.reasons)}"
@@ -80,7 +80,7 @@ class VerdictsTest(rig.GuestCase):
         plan = session.Plan(
             arms=tuple(base.Arm(name, request.Request()) for name in arms),
             jobs=tuple(plugins.jobs(_BENCHMARKS, seconds)),
-            groups=6,
+            boots=6,
             blocks=blocks,
             seed=1,
             time_limit_s=3 * patience.LIMIT_S,

@@ -55,7 +55,7 @@ def load(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Res
 def spread(
     hosts: Mapping[str, results.Results], places: fleet.Places, measured: Iterable[results.Trial]
 ) -> list[results.Trial]:
-    """Return samples of the hosts that guests were measured on, as trials in the groups and blocks of the guests.
+    """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
 
     Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
     """
@@ -63,13 +63,13 @@ def spread(
     for trial in measured if hosts else ():
         if trial.primary:
             of_host = boots.setdefault((places.host(trial), trial.benchmark), {})
-            of_host.setdefault(trial.group, set()).add(trial.block)
+            of_host.setdefault(trial.boot, set()).add(trial.block)
     found: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
         mine = [read.trials for host, read in hosts.items() if host_result.same_host(host, name)]
         samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
-        for index, (group, blocks) in enumerate(blocks_of.items()):
+        for index, (boot, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
                 order = _FIRST_ORDER + len(found)
-                found.append(dataclasses.replace(sample, group=group, block=block, order=order))
+                found.append(dataclasses.replace(sample, boot=boot, block=block, order=order))
     return found

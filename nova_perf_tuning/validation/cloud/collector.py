@@ -112,7 +112,7 @@ def read(data: object, expected: Expected) -> Document:
 
 
 def trials(document: Document, expected: Expected, order: int) -> list[model.Trial]:
-    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of group 1."""
+    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of boot 1."""
     found = []
     for run in document.runs:
         benchmark = run.job.benchmark
@@ -128,7 +128,7 @@ def trials(document: Document, expected: Expected, order: int) -> list[model.Tri
                     unit=one.unit if one else unit,
                     better=one.better if one else better,
                     arm=expected.name,
-                    group=int(run.role == "server"),
+                    boot=int(run.role == "server"),
                     block=expected.grid.block(run.slot),
                     value=one.value if one else None,
                     host_cpu_s={},

@@ -8,8 +8,8 @@ not count (:mod:`nova_perf_tuning.validation.cloud.screening`).
 
 All that a verdict needs stands in the results, as they are written and read again: under ``fleet`` of their
 environment the pairs with their hosts (see ``results.schema.json``), and the trials. A pair is a boot of its own:
-its number is the ``group`` of its trials. What ran on its server alone is of another boot, that of the server's
-guest: its ``group`` is that number plus the number of all pairs.
+its number is the ``boot`` of its trials. What ran on its server alone is of another boot, that of the server's
+guest: its ``boot`` is that number plus the number of all pairs.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class Places:
 
     def pair(self, trial: results.Trial) -> model.HostPair | None:
         """Return the pair of a trial; None where there is no such pair."""
-        return self._pairs.get(trial.group) or self._pairs.get(trial.group - len(self._pairs))
+        return self._pairs.get(trial.boot) or self._pairs.get(trial.boot - len(self._pairs))
 
     def host(self, trial: results.Trial) -> str:
         """Return the host that a trial ran on; with a peer it began there."""
         pair = self.pair(trial) or model.HostPair()
-        return pair.client if trial.group in self._pairs else pair.server
+        return pair.client if trial.boot in self._pairs else pair.server
 
     def hosts(self, trial: results.Trial) -> model.HostPair:
         """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
@@ -161,11 +161,11 @@ def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[re
             for host, logs in comparison.logs.items():
                 losses = [-math.expm1(log - comparison.middle) for log in logs]
                 told[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
-    boots = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
+    boots = {(trial.benchmark, trial.boot): pair for pair, trial in screened.kept}
     bare = [
-        (boots[trial.benchmark, trial.group], trial)
+        (boots[trial.benchmark, trial.boot], trial)
         for trial in known
-        if trial.arm == results.HOST and (trial.benchmark, trial.group) in boots
+        if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots
     ]
     usable = [*screened.kept, *bare] or measured
     judgements = _over_all_pairs(told, usable, budgets, environment)
@@ -279,7 +279,7 @@ def _limited(
         for pair, trial in trials
         if trial.benchmark == budget.benchmark and budget.metric in (None, trial.metric)
     ]
-    boots = {trial.group: pair for pair, trial in mine if trial.arm == budget.arm}
+    boots = {trial.boot: pair for pair, trial in mine if trial.arm == budget.arm}
     if budget.max_loss is not None:
         ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)
         yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
@@ -287,7 +287,7 @@ def _limited(
         costs: dict[int, list[float]] = collections.defaultdict(list)
         for _, trial in mine:
             if trial.arm == budget.arm and (cost := overhead.per_unit(overhead.cost(trial).service_s, trial)):
-                costs[trial.group].append(-math.log(cost))
+                costs[trial.boot].append(-math.log(cost))
         yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
 
 
@@ -296,8 +296,8 @@ def _of_pairs(
 ) -> dict[model.HostPair, float]:
     """Return the median of each boot, that of the better one where a pair has two."""
     found: dict[model.HostPair, float] = {}
-    for group, some in samples.items():
-        pair = boots[group]
+    for boot, some in samples.items():
+        pair = boots[boot]
         found[pair] = max(statistics.median(some), found.get(pair, -math.inf))
     return found
 

@@ -41,7 +41,7 @@ def collect(
     count = 0
     for number, trial in store.trials(run_id):
         count += 1
-        trial.group = number + len(run.tasks) * trial.group
+        trial.boot = number + len(run.tasks) * trial.boot
         if trial.primary or count <= MAX_TRIALS:
             trials.append(trial)
     if count > MAX_TRIALS:
@@ -49,13 +49,13 @@ def collect(
     environment = {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
-        "groups": len(run.tasks),
-        "groups_run": len({trial.group % len(run.tasks) for trial in trials}),
+        "boots": len(run.tasks),
+        "boots_run": len({trial.boot % len(run.tasks) for trial in trials}),
         "ended": ended,
         **_of_pairs(store, run_id),
         "errors": [
             {
-                "group": task.number,
+                "boot": task.number,
                 "error": f"{_named(task.pair.client)} with {_named(task.pair.server)}, attempt {fault.attempt}: "
                 f"{fault.error.kind.value}: {fault.error.reason}",
                 **({"arm": fault.error.arm} if fault.error.arm else {}),
@@ -102,10 +102,10 @@ def _pair(task: model.Task) -> dict[str, Any]:
 
 def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
-    found = sorted(trials, key=lambda trial: (trial.group, trial.order))
+    found = sorted(trials, key=lambda trial: (trial.boot, trial.order))
     runs: dict[tuple[int, int], int] = {}
     for trial in found:
-        trial.order = runs.setdefault((trial.group, trial.order), len(runs))
+        trial.order = runs.setdefault((trial.boot, trial.order), len(runs))
     return found
 
 
@@ -117,7 +117,7 @@ def _medians(trials: Iterable[results.Trial]) -> list[results.Trial]:
         if one.arm == results.HOST:
             found.append(one)
         else:
-            series.setdefault((one.group, one.benchmark, one.arm), []).append(one)
+            series.setdefault((one.boot, one.benchmark, one.arm), []).append(one)
     for some in series.values():
         good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
         middle = good[len(good) // 2] if good else some[0]
@@ -156,7 +156,7 @@ def _add_figures(found: results.Results, places: fleet.Places, judged: fleet.Fle
     pairs: Mapping[int, dict[str, Any]] = {one["number"]: one for one in found.environment["fleet"]["pairs"]}
     for one in found.trials:
         if one.value is not None and one.primary and one.arm != results.HOST:
-            number, better[one.benchmark] = one.group % len(pairs), one.better
+            number, better[one.benchmark] = one.boot % len(pairs), one.better
             values.setdefault((number, one.benchmark, one.arm, one.unit, places.host(one)), []).append(one.value)
     for (number, benchmark, arm, unit, host), some in values.items():
         median, against = statistics.median(some), None

@@ -106,7 +106,7 @@ class PairError:
 class PairOutcome:
     """What :meth:`PairLauncher.measure` returns.
 
-    :ivar trials: as in :class:`model.Trial`; group 0, or 1 for what ran on the server alone;
+    :ivar trials: as in :class:`model.Trial`; boot 0, or 1 for what ran on the server alone;
         ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
     :ivar errors: empty when every arm gave all its trials.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.

@@ -234,7 +234,7 @@ class RunStore:
     # -- what was measured
 
     def trials(self, run_id: str) -> Iterator[tuple[int, results.Trial]]:
-        """Yield (number of the pair, trial) in the order of pairs; groups are as the launcher gave them."""
+        """Yield (number of the pair, trial) in the order of pairs; boots are as the launcher gave them."""
         for number, rows in self._of_pairs(run_id, _pairs.c.trials):
             for row in rows:
                 yield number, results.Trial(**row)

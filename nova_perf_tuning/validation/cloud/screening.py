@@ -67,8 +67,8 @@ def screen(
     boots: dict[tuple[str, int], list[results.Trial]] = collections.defaultdict(list)
     places = {}
     for pair, trial in measured:
-        boots[trial.benchmark, trial.group].append(trial)
-        places[trial.benchmark, trial.group] = pair
+        boots[trial.benchmark, trial.boot].append(trial)
+        places[trial.benchmark, trial.boot] = pair
     figures = dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured)
     left_out = set()
     of_host: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
@@ -87,7 +87,7 @@ def screen(
     for (host, benchmark, arm), cells in of_host.items():
         if sum(cell.left_out for cell in cells) > _FAILING * len(cells):
             lost[host].append(_lost(benchmark, arm, cells))
-    kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.group) not in left_out]
+    kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in left_out]
     return Screened(kept, [entry for entry in kept if guards.run(entry[1]) not in rejected], lost)
 
 

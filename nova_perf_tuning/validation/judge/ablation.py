@@ -145,7 +145,7 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
     Student's t over boots is safe up to an error of 5 % on both sides.
     """
-    error = 1 - interim.confidence(confidence, results.environment, len({one.group for one in results.trials}))
+    error = 1 - interim.confidence(confidence, results.environment, len({one.boot for one in results.trials}))
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
 

@@ -49,13 +49,13 @@ class Figures:
 class Measured:
     """Results, looked up by many budgets.
 
-    :ivar groups: how many boots they are of.
+    :ivar boots: how many boots they are of.
     """
 
     def __init__(self, results: model.Results) -> None:
         self._results = results
         self.environment = results.environment
-        self.groups = len({one.group for one in results.trials})
+        self.boots = len({one.boot for one in results.trials})
         self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
         for one in results.trials:
             self._trials[one.benchmark].append(one)
@@ -130,11 +130,11 @@ class Measured:
         """
         failed = next(one.blocks for one in picked.lost if one.arm == arm)
         if arm == baseline:
-            return [group for group, _ in failed]
+            return [boot for boot, _ in failed]
         others = {
-            (one.group, one.block) for one in picked.trials if one.arm == baseline and not trial_filter.failed(one)
+            (one.boot, one.block) for one in picked.trials if one.arm == baseline and not trial_filter.failed(one)
         }
-        return [group for group, _ in sorted(failed & others)]
+        return [boot for boot, _ in sorted(failed & others)]
 
     def _with_cpu(self, found: Figures, arm: str, picked: trial_filter.Selection, worst: Sequence[int]) -> Figures:
         mine = [one for one in picked.trials if one.arm == arm]
@@ -148,15 +148,15 @@ class Measured:
 
 
 def _with_worst(
-    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], groups: Iterable[int]
+    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], boots: Iterable[int]
 ) -> Mapping[int, Sequence[float]]:
-    """Return samples with the worst of all once more for each of ``groups``: blocks that ended worse than any."""
+    """Return samples with the worst of all once more for each of ``boots``: blocks that ended worse than any."""
     if not samples:
         return samples
     worst = worst_of(value for values in samples.values() for value in values)
-    found = {group: list(values) for group, values in samples.items()}
-    for group in groups:
-        found.setdefault(group, []).append(worst)
+    found = {boot: list(values) for boot, values in samples.items()}
+    for boot in boots:
+        found.setdefault(boot, []).append(worst)
     return found
 
 

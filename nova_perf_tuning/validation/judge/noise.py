@@ -49,7 +49,7 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
         elif trials[0].primary and picked.invalid is not None:
             raise NoFloorError(f"{label}: {text.of(picked.invalid)}; measure again without that")
         elif trials[0].primary:
-            boots = 0 if ratio is None else ratio.groups
+            boots = 0 if ratio is None else ratio.boots
             least = statistics.MIN_BOOTS
             raise NoFloorError(f"{label}: {boots} boots give no noise floor; {least} are needed, 4 are better")
     return found

@@ -29,14 +29,14 @@ class Estimate:
 
     :ivar value: the mean of the boots' medians (of their logarithms, for rates, costs and ratios).
     :ivar low, high: its interval at :attr:`confidence`; None from a single boot.
-    :ivar n, groups: values (pairs, for a ratio) and boots they come from.
+    :ivar n, boots: values (pairs, for a ratio) and boots they come from.
     """
 
     value: float
     low: float | None
     high: float | None
     n: int
-    groups: int
+    boots: int
     confidence: float
 
 
@@ -82,7 +82,7 @@ def by_boot(
     samples: dict[int, list[float]] = {}
     for one in trials:
         if (value := figure(one)) is not None:
-            samples.setdefault(one.group, []).append(value)
+            samples.setdefault(one.boot, []).append(value)
     return samples
 
 
@@ -113,7 +113,7 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
         # A trial that failed has no figure, and may name another metric with another better way.
         if trial.arm in arms and trial.value is not None and trial.value > 0:
             sign = -1.0 if trial.better == "lower" else 1.0
-            arms[trial.arm].setdefault((trial.group, trial.block), []).append(trial.value)
+            arms[trial.arm].setdefault((trial.boot, trial.block), []).append(trial.value)
     found: dict[int, list[float]] = {}
     for block in sorted(arms[arm].keys() & arms[baseline].keys()):
         log = math.log(standard.median(arms[arm][block])) - math.log(standard.median(arms[baseline][block]))

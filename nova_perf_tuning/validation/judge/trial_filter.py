@@ -110,9 +110,9 @@ def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: s
     zeros = sum(one.value == 0 for one in mine)
     # A 0 may be the best, so that its block has not failed.
     blocks = {
-        (one.group, one.block) for one in mine if one.value is None or (not one.value and one.better != "lower")
+        (one.boot, one.block) for one in mine if one.value is None or (not one.value and one.better != "lower")
     }
-    blocks -= {(one.group, one.block) for one in mine if not failed(one)}
+    blocks -= {(one.boot, one.block) for one in mine if not failed(one)}
     missing = len(absent) + unbooted
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
 
@@ -125,25 +125,23 @@ def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], ar
     many = of_many_hosts(environment)
     if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
         return set(), 0
-    blocks = {(one.group, one.block) for one in trials}
-    absent = blocks - {(one.group, one.block) for one in trials if one.arm == arm}
+    blocks = {(one.boot, one.block) for one in trials}
+    absent = blocks - {(one.boot, one.block) for one in trials if one.arm == arm}
     last: dict[int, int] = {}
-    for group, block in blocks:
-        last[group] = max(block, last.get(group, block))
+    for boot, block in blocks:
+        last[boot] = max(block, last.get(boot, block))
     errors = environment.get("errors", ())
-    cut = {one.get("group") for one in errors if one.get("code") == TIME_LIMIT} | {max(last, default=0)}
-    lacking = collections.Counter(group for group, _ in absent)
+    cut = {one.get("boot") for one in errors if one.get("code") == TIME_LIMIT} | {max(last, default=0)}
+    lacking = collections.Counter(boot for boot, _ in absent)
     absent = {
-        (group, block)
-        for group, block in absent
-        if not (group in cut and lacking[group] == 1 and block == last[group])
+        (boot, block) for boot, block in absent if not (boot in cut and lacking[boot] == 1 and block == last[boot])
     }
     if many:  # there a pair that failed was tried again, or has no results
         return absent, 0
     unbooted = {
-        one["group"] for one in errors if one.get("arm") == arm and "benchmark" not in one and "group" in one
+        one["boot"] for one in errors if one.get("arm") == arm and "benchmark" not in one and "boot" in one
     }
-    sizes = collections.Counter(group for group, _ in blocks)
+    sizes = collections.Counter(boot for boot, _ in blocks)
     usual = round(statistics.median(sizes.values())) if sizes else 0
     return absent, len(unbooted - sizes.keys()) * usual
 
@@ -199,5 +197,5 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
 
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:
-    blocks = [{(one.group, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms]
+    blocks = [{(one.boot, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms]
     return len(set.intersection(*blocks))

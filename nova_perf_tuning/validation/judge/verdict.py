@@ -167,7 +167,7 @@ class _Gate:
             "confidence": found.confidence,
             "limit": limit,
             "unit": unit,
-            "boots": found.groups,
+            "boots": found.boots,
         }
         if found.low is None or found.high is None:
             return Verdict.INCONCLUSIVE, reason(_C.TOO_FEW_BOOTS, **told, needed=statistics.MIN_BOOTS)
@@ -224,7 +224,7 @@ class _Case:
         self._cpu: _Gate | None = None
         if figures.fault is not None:
             return
-        level = interim.confidence(budget.confidence, measured.environment, measured.groups)
+        level = interim.confidence(budget.confidence, measured.environment, measured.boots)
         figure = (budget.benchmark, figures.metric, budget.arm, budget.baseline)
         if budget.max_loss is not None:
             self._loss = _Gate((*figure, "loss"), figures.loss, level, budget.max_loss, "")

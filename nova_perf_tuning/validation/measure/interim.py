@@ -15,19 +15,19 @@ SHARE: Final = 0.4
 MIN_BOOTS: Final = 6
 
 
-def due(groups: int, planned: int) -> bool:
-    """Return whether to look when ``groups`` of the ``planned`` boots are made."""
-    return planned >= MIN_BOOTS and groups == (planned + 1) // 2
+def due(boots: int, planned: int) -> bool:
+    """Return whether to look when ``boots`` of the ``planned`` boots are made."""
+    return planned >= MIN_BOOTS and boots == (planned + 1) // 2
 
 
-def confidence(promised: float, environment: Mapping[str, Any], groups: int) -> float:
-    """Return the confidence of an interval over ``groups`` boots that keeps the promise over both looks.
+def confidence(promised: float, environment: Mapping[str, Any], boots: int) -> float:
+    """Return the confidence of an interval over ``boots`` boots that keeps the promise over both looks.
 
     The shares are this program's own, whatever a results file says: more looks share :data:`SHARE`.
     """
-    looks = {one["groups"] for one in environment.get("looks", ())}
-    if groups in looks:
+    looks = {one["boots"] for one in environment.get("looks", ())}
+    if boots in looks:
         share = SHARE / len(looks)
     else:
-        share = 1.0 - SHARE if any(look < groups for look in looks) else 1.0
+        share = 1.0 - SHARE if any(look < boots for look in looks) else 1.0
     return 1 - (1 - promised) * share

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+#: Version of the JSON contract.
+SCHEMA: Final = 2
 #: The arm that is the host itself.
 HOST: Final = "host"
 #: Arms of an A/A run: the first, and the same again.
@@ -17,7 +19,7 @@ class Trial:
     """One run of one benchmark in one arm, with the CPU it cost while it measured.
 
     :ivar arm: ``host``, ``untuned``, ``tuned`` … the name of what is compared.
-    :ivar group: number of the boot (guests are made anew between groups).
+    :ivar boot: number of the boot (every boot makes the guests anew).
     :ivar block: number of the block of trials that belong together.
     :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``, ``vhost``,
         ``worker``, ``total`` (whole process and its vhost workers); beside them ``softirq``, interrupts and
@@ -44,7 +46,7 @@ class Trial:
     unit: str
     better: Literal["higher", "lower"]
     arm: str
-    group: int
+    boot: int
     block: int
     value: float | None
     host_cpu_s: Mapping[str, float]
@@ -70,4 +72,4 @@ class Results:
 
     environment: Mapping[str, Any]
     trials: list[Trial]
-    schema: int = 1
+    schema: int = SCHEMA

@@ -1,6 +1,6 @@
-"""A validation: groups of blocks of trials, interleaved, with everything that happens written down.
+"""A validation: boots, blocks and trials, interleaved, with everything that happens written down.
 
-In every group the guests are made anew, since where they land is a source of variance. A block has one
+In every boot the guests are made anew, since where they land is a source of variance. A block has one
 trial of every benchmark in every arm. The order of arms is random in one block and mirrored in the next
 (A B C, C B A), so that a drift over time falls on all arms alike; the seed is recorded.
 """
@@ -42,7 +42,7 @@ class Plan:
 
     arms: tuple[launch.Arm, ...]
     jobs: tuple[plugins.Job, ...]
-    groups: int
+    boots: int
     blocks: int
     seed: int
     time_limit_s: float
@@ -97,7 +97,7 @@ class Session:
             plan.jobs,
             len(plan.arms),
             len(plan.arms) + plan.with_host,
-            plan.groups,
+            plan.boots,
             plan.blocks,
             plan.time_limit_s,
         )
@@ -111,7 +111,7 @@ class Session:
             **host_environment.read(),
             **plan.about,
             "seed": plan.seed,
-            "groups": plan.groups,
+            "boots": plan.boots,
             "blocks": plan.blocks,
             "time_limit_s": plan.time_limit_s,
             "arms": {
@@ -127,9 +127,9 @@ class Session:
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked once, at half of the groups (:mod:`.interim`): when it says False
+        :param more: asked once, at half of the boots (:mod:`.interim`): when it says False
             the session ends there. None: no such look.
-        :raises launch.LaunchError: no guest of the first group could be booted, or the launcher has no rig.
+        :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
@@ -139,7 +139,7 @@ class Session:
             self._launcher.prepare()
             self._idle_softirq = host_environment.idle_softirq()
             self._warn_of_limit()
-            ended = "complete" if self._run_groups(more) and not self._cut else "time limit"
+            ended = "complete" if self._run_boots(more) and not self._cut else "time limit"
         except TimeUp:
             ended = "time limit"
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
@@ -147,41 +147,41 @@ class Session:
             raise
         finally:
             self._environment["ended"] = ended
-            self._environment["groups_run"] = len({one.group for one in self.results.trials})
+            self._environment["boots_run"] = len({one.boot for one in self.results.trials})
             self._environment["elapsed_s"] = round(self._times.elapsed_s(), 1)
             if self.results.trials:
                 self._save(self.results)
         return self.results
 
-    def _run_groups(self, more: Callable[[model.Results], bool] | None) -> bool:
-        """Run groups until the plan or ``more`` says enough; False when time was up before."""
-        for group in range(self._plan.groups):
-            if group and not self._times.fits_group():
+    def _run_boots(self, more: Callable[[model.Results], bool] | None) -> bool:
+        """Run boots until the plan or ``more`` says enough; False when time was up before."""
+        for boot in range(self._plan.boots):
+            if boot and not self._times.fits_boot():
                 return False
-            self._run_group(group)
-            if more is not None and not self._cut and interim.due(group + 1, self._plan.groups):
+            self._run_boot(boot)
+            if more is not None and not self._cut and interim.due(boot + 1, self._plan.boots):
                 # Whoever judges these results later has to know it.
-                groups = len({one.group for one in self.results.trials})
-                self._environment["looks"] = [{"groups": groups}]
+                boots = len({one.boot for one in self.results.trials})
+                self._environment["looks"] = [{"boots": boots}]
                 if not more(self.results):
                     return True
         return True
 
-    # -- one group
+    # -- one boot
 
-    def _run_group(self, group: int) -> None:
-        self._times.begin_group(group)
+    def _run_boot(self, boot: int) -> None:
+        self._times.begin_boot(boot)
         try:
-            self._boot(group)
+            self._boot(boot)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
                 for arm in arms:
-                    self._warm_up(job, arm, group)
+                    self._warm_up(job, arm, boot)
             order: list[str] = []
             for block in range(self._plan.blocks):
                 order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
-                if not self._run_block(group, block, order):
-                    self._tell_cut(group, block)
+                if not self._run_block(boot, block, order):
+                    self._tell_cut(boot, block)
                     break
                 self._read_environment()
                 self._save(self.results)
@@ -191,48 +191,48 @@ class Session:
             self._pairs.clear()
             self._lost.clear()
 
-    def _boot(self, group: int) -> None:
+    def _boot(self, boot: int) -> None:
         if self._plan.with_host:
             self._pairs[model.HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
-            self._tell(self._progress(f"group {group + 1}/{self._plan.groups}: booting {arm.name}"))
+            self._tell(self._progress(f"boot {boot + 1}/{self._plan.boots}: booting {arm.name}"))
             begun = time.monotonic()
             try:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                self._note(group, one_line(error, 2000), arm=arm.name)
+                self._note(boot, one_line(error, 2000), arm=arm.name)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
             raise failed[0]
 
-    def _run_block(self, group: int, block: int, order: Sequence[str]) -> bool:
+    def _run_block(self, boot: int, block: int, order: Sequence[str]) -> bool:
         """Run one block; False when time is up."""
         for job in self._plan.jobs:
             for arm in order:
-                if not self._times.fits(job, group, block):
+                if not self._times.fits(job, boot, block):
                     return False
-                where = f"group {group + 1}/{self._plan.groups} block {block + 1}/{self._plan.blocks}"
+                where = f"boot {boot + 1}/{self._plan.boots} block {block + 1}/{self._plan.blocks}"
                 self._tell(self._progress(f"{where}: {job.label} on {arm}"))
                 begun = time.monotonic()
                 outcome = self._trial(job, arm)
                 if outcome.error is None:
                     self._times.measured(job, time.monotonic() - begun)
-                self._record(job, arm, group, block, outcome)
+                self._record(job, arm, boot, block, outcome)
         return True
 
-    def _warm_up(self, job: plugins.Job, arm: str, group: int) -> None:
+    def _warm_up(self, job: plugins.Job, arm: str, boot: int) -> None:
         parameters = dict(job.parameters)
         if "seconds" in parameters:
             parameters["seconds"] = str(min(_WARM_UP_S, int(parameters["seconds"])))
-        if arm == model.HOST and group > 0:  # guests are new in each group, the host is not
+        if arm == model.HOST and boot > 0:  # guests are new in each boot, the host is not
             self._times.done += 1
             return
-        self._tell(self._progress(f"group {group + 1}/{self._plan.groups}: warm-up, {job.label} on {arm}"))
+        self._tell(self._progress(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}"))
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
         if outcome.error:
-            self._note(group, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
+            self._note(boot, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
@@ -249,7 +249,7 @@ class Session:
 
     # -- what is written down
 
-    def _record(self, job: plugins.Job, arm: str, group: int, block: int, outcome: trial.Outcome) -> None:
+    def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
         work = next((one for one in outcome.readings if one.metric == job.benchmark.work_metric), None)
         window = outcome.window
         figures = [one for one in outcome.readings if one is not work]
@@ -257,7 +257,7 @@ class Session:
             job.label,
             *job.benchmark.primary,
             arm,
-            group,
+            boot,
             block,
             value=None,
             host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
@@ -277,8 +277,8 @@ class Session:
         ] or [failed]
         self._order += 1
 
-    def _note(self, group: int, error: str, **where: str) -> None:
-        self._environment["errors"].append({"group": group, **where, "error": error})
+    def _note(self, boot: int, error: str, **where: str) -> None:
+        self._environment["errors"].append({"boot": boot, **where, "error": error})
 
     def _read_environment(self) -> None:
         """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
@@ -300,11 +300,11 @@ class Session:
             text = f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
             self._tell(dataclasses.replace(self._progress(text), important=True))
 
-    def _tell_cut(self, group: int, blocks: int) -> None:
+    def _tell_cut(self, boot: int, blocks: int) -> None:
         self._cut = True
         text = f"the time limit left room for {blocks} of {self._plan.blocks} blocks"
-        self._note(group, text, code="time_limit")
-        text = f"group {group + 1}/{self._plan.groups}: {text}"
+        self._note(boot, text, code="time_limit")
+        text = f"boot {boot + 1}/{self._plan.boots}: {text}"
         self._tell(dataclasses.replace(self._progress(text), important=True))
 
     def _progress(self, text: str) -> Progress:

@@ -32,13 +32,18 @@ def from_dict(data: Any, where: str) -> model.Results:
     :param where: the file's name, for messages.
     :raises schema.InputError: the document breaks the schema or itself.
     """
+    if isinstance(data, dict) and data.get("schema") == 1:
+        raise schema.InputError(
+            f"{where}: results of schema 1, but this version reads schema {model.SCHEMA};"
+            " measure again, or read them with the version that wrote them"
+        )
     schema.check("results", data, where)
     environment = data["environment"]
     trials = [model.Trial(**row) for row in data["trials"]]
     if not any("order" in row for row in data["trials"]):  # a file need not number its runs
         runs: dict[tuple[object, ...], int] = {}
         for one in trials:
-            one.order = runs.setdefault((one.benchmark, one.arm, one.group, one.block), len(runs))
+            one.order = runs.setdefault((one.benchmark, one.arm, one.boot, one.block), len(runs))
     _correct(environment, trials)
     if fault := _contradiction(environment, trials):
         raise schema.InputError(f"{where}: {fault}")
@@ -85,7 +90,7 @@ def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]
             if (wanted := said.setdefault((one.benchmark, metric, name), value)) != value:
                 what = metric or ("the judged figure" if name == "metric" else "the work")
                 return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {one.benchmark}"
-        place = (one.benchmark, one.arm, one.group, one.block)
+        place = (one.benchmark, one.arm, one.boot, one.block)
         again = places.setdefault(one.order, place) != place or orders.setdefault(place, one.order) != one.order
         if again or (one.primary and (one.metric, one.order) in figures):
             return (

@@ -72,7 +72,7 @@ _MIXED = (
 
 _ENOUGH = "Enough: the budget is met. More tuning may gain more, but nothing asks for it."
 _UNDECIDED = (
-    "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
+    "Give it more time (--time-limit, --boots): boots are added until the verdict is certain.",
     "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
     " tells what this host can tell apart.",
 )

@@ -124,7 +124,7 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
                 _colour(pair.ratio),
                 one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
                 text.gain(pair.ratio),
-                [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values],
+                [(ratio, f"{_boot(boot, fleet)}: {ratio:.3f}") for boot, ratio in pair.values],
                 pair.ratio,
             )
             for one in summaries
@@ -179,8 +179,8 @@ def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int)
                 arm.arm,
                 f"{text.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
                 [
-                    (value, f"{_boot(group, fleet)}, block {block + 1}: {text.number(value)} {one.unit}")
-                    for group, block, value in arm.values
+                    (value, f"{_boot(boot, fleet)}, block {block + 1}: {text.number(value)} {one.unit}")
+                    for boot, block, value in arm.values
                 ],
                 arm.median,
             )
@@ -226,8 +226,8 @@ def _fleet(results: model.Results) -> int:
     return len(results.environment.get("fleet", {}).get("pairs", []))
 
 
-def _boot(group: int, pairs: int) -> str:
-    """Return what a group is called; in a fleet of pairs each is the boot of one, or of its server alone."""
+def _boot(boot: int, pairs: int) -> str:
+    """Return what a boot is called; in a fleet of pairs each is the boot of one, or of its server alone."""
     if not pairs:
-        return f"boot {group + 1}"
-    return f"pair {group % pairs + 1}{' (its server alone)' if group >= pairs else ''}"
+        return f"boot {boot + 1}"
+    return f"pair {boot % pairs + 1}{' (its server alone)' if boot >= pairs else ''}"

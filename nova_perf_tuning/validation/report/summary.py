@@ -166,7 +166,7 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
     picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
     invalid = "" if picked.invalid is None else text.of(picked.invalid)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
-    values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
+    values = tuple((boot, math.exp(log)) for boot, some in logs.items() for log in some)
     ratio = statistics.ratio_of(logs)
     return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
 
@@ -208,7 +208,7 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
         n=len(good),
         failed=len(trials) - len(measured),
         median=statistics.estimate(statistics.by_boot(good, lambda one: one.value), positive=True),
-        values=tuple((one.group, one.block, one.value) for one in good if one.value is not None),
+        values=tuple((one.boot, one.block, one.value) for one in good if one.value is not None),
         total_per_unit=cpu("total_s", overhead.per_unit),
         service_per_unit=cpu("service_s", overhead.per_unit),
         full_per_unit=cpu("full_s", overhead.per_unit),

@@ -103,7 +103,7 @@ class AddedTest(rig.GuestCase):
         self.assertRegex(told, sizes)
         self.assertRegex(told, rf"\nadded:\n +[0-9.]+K\t{self.program}\n +[0-9.]+K?\t{self.tool}/data\n")
 
-        arguments = ["validate", "--groups=1", "--blocks=1", f"--output={self.output}"]
+        arguments = ["validate", "--boots=1", "--blocks=1", f"--output={self.output}"]
         arguments += [f"--time-limit={2 * patience.LIMIT_S:.0f}s", f"--benchmark=root:table={self.table}"]
         code, printed, complaints = self.nova_perf(*arguments)
         self.assertEqual((0, ""), (code, complaints), printed)

@@ -27,7 +27,7 @@ class ValidateTest(rig.GuestCase):
         self.results = os.path.join(self.output, "results.json")
 
     def command(self, *arguments: str) -> list[str]:
-        fixed = ["validate", "--groups", "1", "--seconds", "1", "--output", self.output]
+        fixed = ["validate", "--boots", "1", "--seconds", "1", "--output", self.output]
         fixed += ["--time-limit", f"{patience.LIMIT_S:.0f}s"]
         return [*PROGRAM, *fixed, *arguments]
 

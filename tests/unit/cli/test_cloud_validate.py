@@ -28,9 +28,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(["PASS"] * 6, [one["verdict"] for one in fleet["hosts"]])
         self.assertEqual("PASS", fleet["verdict"])
         self.assertEqual(["done"] * 6, [one["state"] for one in fleet["pairs"]])
-        boots = {
-            kind: {one.group for one in results.trials if one.benchmark == kind} for kind in ("iperf3", "cpu")
-        }
+        boots = {kind: {one.boot for one in results.trials if one.benchmark == kind} for kind in ("iperf3", "cpu")}
         self.assertEqual({"iperf3": set(range(6)), "cpu": set(range(12))}, boots)
         shown = self.out.getvalue()
         self.assertIn("h005", shown)
@@ -68,7 +66,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         class Launcher(simulation.SimulatedLauncher):
             def _trials(self, pair, arms, plan, rng):
                 for one in super()._trials(pair, arms, plan, rng):
-                    sick = "h002" == (pair.client, pair.server)[one.group] or (
+                    sick = "h002" == (pair.client, pair.server)[one.boot] or (
                         one.benchmark == "iperf3" and "h002" in (pair.client, pair.server)
                     )
                     if not sick:
@@ -102,7 +100,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
             def _trials(self, pair, arms, plan, rng):
                 for one in super()._trials(pair, arms, plan, rng):
-                    ran_on = pair.server if one.group else pair.client
+                    ran_on = pair.server if one.boot else pair.client
                     parts = {"vcpu": 4.0, "emulator": 0.1, "iothread": 0.0, "vhost": 0.0, "worker": 0.4}
                     parts["worker"] += 2.0 if ran_on == "h002" else 0.0
                     cpu = {**parts, "total": sum(parts.values())}
@@ -153,7 +151,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def bare_host(self, name, **values):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
         path = os.path.join(self.folder, f"{name}.json")
-        measured = samples.results({"host": 2000.0, "untuned": 2000.0}, groups=1, blocks=2, seed=len(name))
+        measured = samples.results({"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name))
         measured.environment.update(host=name, launcher="host", **values)
         store.save(measured, path)
         return path
@@ -170,7 +168,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         results = self.results()
         alone = [one for one in results.trials if one.arm == "host"]
         self.assertEqual(
-            {(group, block) for group in (0, 1) for block in range(4)}, {(t.group, t.block) for t in alone}
+            {(boot, block) for boot in (0, 1) for block in range(4)}, {(t.boot, t.block) for t in alone}
         )
         self.assertEqual(8, len({one.value for one in alone}))
         guests = {one.order for one in results.trials if one.arm != "host"}
@@ -225,7 +223,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         ):
             self.assertEqual(130, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(count=16)))
         self.assertEqual([], self.cloud.made.stacks())
-        self.assertGreaterEqual(len({one.group for one in self.results().trials}), 3)
+        self.assertGreaterEqual(len({one.boot for one in self.results().trials}), 3)
         [line] = run_store.RunStore(self.url).lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.leftovers, line.alive))
 

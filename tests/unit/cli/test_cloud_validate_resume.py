@@ -26,7 +26,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         )
         run = self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual(0, self.validate("--resume", run))
-        self.assertEqual(6, self.results().environment["groups_run"])
+        self.assertEqual(6, self.results().environment["boots_run"])
         self.assertEqual(run, self.results().environment["fleet"]["run"])
 
     def unfinished(self, *arguments):

@@ -20,7 +20,7 @@ class EvaluateTest(testtools.TestCase):
         super().setUp()
         self.folder = self.useFixture(fixtures.TempDir()).path
         self.results = os.path.join(self.folder, "results.json")
-        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6), self.results)
+        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), self.results)
 
     def evaluate(self, *lines, form="table"):
         path = os.path.join(self.folder, "budget.yaml")
@@ -46,7 +46,7 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual("FAIL", done.stdout.split()[-1])
 
     def test_no_budget_for_these_arms(self):
-        store.save(samples.results({"untuned": 1000.0, "again": 900.0}, groups=3, blocks=6), self.results)
+        store.save(samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results)
         done = program.nova_perf("evaluate", self.results)
         self.assertEqual((3, ""), (done.returncode, done.stderr))
         self.assertIn("no budget applies: the results have the arms untuned, again", done.stdout)
@@ -66,7 +66,7 @@ class EvaluateTest(testtools.TestCase):
             ({"clock_source": clock}, "PASS"),
             ({"clock_source": clock, "queues": queues}, "INVALID"),
         ):
-            data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
             data.environment["arms"]["tuned"]["findings"] = [
                 {"code": code, "text": line} for code, line in found.items()
             ]
@@ -86,7 +86,7 @@ class EvaluateTest(testtools.TestCase):
 
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
-        data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+        data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
         for one in data.trials:
             one.benchmark = f"b{escape}"
         store.save(data, self.results)

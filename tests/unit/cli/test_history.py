@@ -17,7 +17,7 @@ class HistoryTest(testtools.TestCase):
         super().setUp()
         self.folder = self.useFixture(fixtures.TempDir()).path
         self.results = self.path("results.json")
-        data = samples.results({"untuned": 100.0, "tuned": 80.0}, groups=5, host="one", cpu_model="CPU")
+        data = samples.results({"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU")
         store.save(data, self.results)
         self.environment = {**os.environ, "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}"}
 

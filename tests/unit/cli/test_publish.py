@@ -38,7 +38,7 @@ class PublishTest(testtools.TestCase):
 
     def measure(self, values=None, **environment):
         now = datetime.datetime.now(datetime.UTC).isoformat()
-        measured = samples.results(values or {"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+        measured = samples.results(values or {"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
         measured.environment.update({"created": now, "host": "cmp1", **environment})
         store.save(measured, self.results)
 
@@ -113,7 +113,7 @@ class PublishTest(testtools.TestCase):
         data = test_fleet.ring()
         fleet = json.loads(json.dumps(data.environment["fleet"]).replace('"c1"', '"cmp1"'))
         for one in data.trials:
-            one.value *= (1 - loss * (one.arm == "tuned")) * (1 - slow * (one.group in (0, 1)))
+            one.value *= (1 - loss * (one.arm == "tuned")) * (1 - slow * (one.boot in (0, 1)))
         now = datetime.datetime.now(datetime.UTC).isoformat()
         data.environment |= {"created": now, "launcher": "heat", "fleet": fleet}
         store.save(data, self.results)

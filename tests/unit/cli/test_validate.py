@@ -16,7 +16,7 @@ from nova_perf_tuning.validation.measure import host_environment, session, store
 from tests.unit.cli import program
 from tests.unit.validation import samples
 
-QUICK = ("--launcher", "host", "--benchmark", "cpu", "--groups", "1", "--blocks", "1", "--seconds", "1")
+QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
 SYSBENCH = """#!/bin/sh
 sleep 0.05
@@ -171,7 +171,7 @@ class ValidateTest(testtools.TestCase):
     def test_what_fails_after_the_run_is_told_last(self):
         """The report and the table are there all the same."""
         noise_file = os.path.join(self.folder, "noise.json")
-        results = samples.results({"untuned": 100.0, "again": 100.0}, groups=4, blocks=4)
+        results = samples.results({"untuned": 100.0, "again": 100.0}, boots=4, blocks=4)
 
         def run(one, *_):
             one.results.trials += results.trials
@@ -224,7 +224,7 @@ class ValidateTest(testtools.TestCase):
             (("--launcher", "heat"), "the hosts of a cloud are measured by 'openstack perf validate'"),
             (("--time-limit", "5"), "--time-limit: '5'"),
             (("--time-limit", "soon"), "--time-limit: 'soon'"),
-            (("--groups", "0"), "--groups: '0'"),
+            (("--boots", "0"), "--boots: '0'"),
             (("--blocks", "-1"), "--blocks: '-1'"),
             (("--seed", "x"), "--seed: 'x'"),
             (("--profile", "fastest"), "fastest"),

@@ -13,7 +13,7 @@ _PATTERN = model.Trial(
     unit="Mbit/s",
     better="higher",
     arm="untuned",
-    group=0,
+    boot=0,
     block=0,
     value=1000.0,
     host_cpu_s={"vcpu": 4.0, "emulator": 0.5, "iothread": 0.0, "vhost": 0.4, "worker": 0.1, "total": 5.0},
@@ -30,18 +30,18 @@ def trial(**changes):
     return dataclasses.replace(_PATTERN, **changes)
 
 
-def results(arms, groups=3, blocks=3, noise=0.02, seed=1, **environment):
+def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
     """Return simulated results: ``arms`` is arm -> true value; log-normal noise per trial and per boot."""
     rng = random.Random(seed)
     trials = []
-    for group in range(groups):
+    for boot in range(boots):
         for block in range(blocks):
             drift = rng.gauss(0, 3 * noise)  # falls on all arms of a block alike
             for arm, value in arms.items():
                 measured = value * math.exp(drift + rng.gauss(0, noise))
                 cpu = {"total": 2.0} if arm == "host" else _PATTERN.host_cpu_s
                 trials.append(
-                    trial(arm=arm, group=group, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
+                    trial(arm=arm, boot=boot, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
                 )
     return model.Results({"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}, trials)
 

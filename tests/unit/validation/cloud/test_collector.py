@@ -34,7 +34,7 @@ class GoodTest(testtools.TestCase):
             self.assertAlmostEqual(5.25, iperf3.window_s)
             fio = [one for one in found if one.benchmark == "fio" and one.primary]
             # Each guest ran it alone: the other had no part in it.
-            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(one.group, one.guest_cpu_s) for one in fio])
+            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(one.boot, one.guest_cpu_s) for one in fio])
 
     def test_what_the_server_ran_alone_must_be_there(self):
         content = documents.document(WANTED)

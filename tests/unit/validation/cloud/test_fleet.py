@@ -24,9 +24,9 @@ def ring(count=4):
     hosts = [
         {"host": f"c{one}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2} for one in range(count)
     ]
-    data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=count, blocks=6, noise=0.005)
+    data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=count, blocks=6, noise=0.005)
     told = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
-    return model.Results({**data.environment, "groups": count, "fleet": told}, data.trials)
+    return model.Results({**data.environment, "boots": count, "fleet": told}, data.trials)
 
 
 def run(value=lambda pair, arm, block: 1, conditions=lambda pair: {}, peers=2, **changes):
@@ -44,7 +44,7 @@ def run(value=lambda pair, arm, block: 1, conditions=lambda pair: {}, peers=2, *
                 if factor == "":
                     continue
                 figure = None if factor is None else factor * 1000 * math.exp(rng.gauss(0, 0.005))
-                place = {"arm": arm, "group": number, "block": block, "order": len(trials)}
+                place = {"arm": arm, "boot": number, "block": block, "order": len(trials)}
                 told = {"value": figure, "conditions": conditions(pair), "error": "no" if figure is None else None}
                 trials.append(samples.trial(**{**place, **told, **changes}))
     hosts = [{"host": f"h{one}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for one in range(6)]
@@ -120,7 +120,7 @@ class LostTrialsTest(testtools.TestCase):
         data = run(peers=4, work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4})
         hosts = {pair["number"]: {pair["client"], pair["server"]} for pair in data.environment["fleet"]["pairs"]}
         trials = [
-            dataclasses.replace(one, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[one.group] else one
+            dataclasses.replace(one, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[one.boot] else one
             for one in data.trials
         ]
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]

@@ -181,7 +181,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
     def write(self, created=None, **environment):
         created = created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         with open(self.path, "w") as file:
-            json.dump({"schema": 1, "environment": {"created": created, **environment}, "trials": []}, file)
+            json.dump({"schema": 2, "environment": {"created": created, **environment}, "trials": []}, file)
 
     def validated(self):
         return [name for name, provider in self.hosts.items() if VALIDATED in provider["traits"]]

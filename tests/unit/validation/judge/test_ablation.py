@@ -47,7 +47,7 @@ class JudgeTest(testtools.TestCase):
             "tuned": 1000.0,
             **{f"no-{name}": v for name, v in values.items()},
         }
-        data = samples.results(arms, groups=8, blocks=5, noise=0.005)
+        data = samples.results(arms, boots=8, blocks=5, noise=0.005)
         data.environment["ablation"] = {f"no-{name}": {"spec": f"perf:{name}", "value": "4"} for name in values}
         return data
 
@@ -79,18 +79,18 @@ class JudgeTest(testtools.TestCase):
 
     def test_too_few(self):
         data = self.run_of(queues=500.0)
-        data.trials = [one for one in data.trials if one.group == 0]
+        data.trials = [one for one in data.trials if one.boot == 0]
         self.assertEqual([C.UNDECIDED], [one.call for one in ablation.judge(data)])
 
     def test_what_is_too_noisy_to_tell_is_not_removable(self):
-        [knob] = ablation.judge(simulated([1.2], 2, groups=3, blocks=4, trial=0.3, boot=0.3, benchmarks=1))
+        [knob] = ablation.judge(simulated([1.2], 2, boots=3, blocks=4, trial=0.3, between=0.3, benchmarks=1))
         self.assertEqual((C.UNDECIDED, []), (knob.call, ablation.removable([knob])))
         effect = knob.findings["b0"].effect
         self.assertTrue(effect.low < 1 < effect.high, knob)
         self.assertIn("undecided (keep them, or measure more boots): perf:k0", ablation.summary([knob]))
 
     def test_what_pays_here_and_harms_there_is_mixed(self):
-        data = simulated([1.25], groups=6, blocks=5, trial=0.01, boot=0.003)
+        data = simulated([1.25], boots=6, blocks=5, trial=0.01, between=0.003)
         for one in data.trials:
             if one.benchmark == "b1" and one.arm == "no-k0":
                 one.value *= 1.25 / 0.85
@@ -100,7 +100,7 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual([], ablation.removable([knob]))
 
     def test_a_benchmark_without_a_pair_decides_nothing(self):
-        data = simulated([1.0], groups=6, blocks=5, trial=0.005, boot=0.002)
+        data = simulated([1.0], boots=6, blocks=5, trial=0.005, between=0.002)
         self.assertEqual([C.REMOVABLE], [one.call for one in ablation.judge(data)])
         for one in data.trials:
             if one.benchmark == "b1" and one.arm == "no-k0":
@@ -112,7 +112,7 @@ class JudgeTest(testtools.TestCase):
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)
         once = ablation.judge(data)[0].findings["iperf3"].effect.confidence
-        data.environment["looks"] = [{"groups": 8}]
+        data.environment["looks"] = [{"boots": 8}]
         looked = ablation.judge(data)[0].findings["iperf3"].effect.confidence
         self.assertEqual((0.975, 0.99), (round(once, 6), round(looked, 6)))
 
@@ -120,10 +120,10 @@ class JudgeTest(testtools.TestCase):
         budget = budget_file.Budget("b0", "tuned", 0.15, baseline="no-k1")
         args = argparse.Namespace(output="")
         run = validate._Run(args, None, None, [budget], ())
-        noisy = simulated([1.1, 1.0], groups=6, blocks=5, trial=0.02, boot=0.02)
+        noisy = simulated([1.1, 1.0], boots=6, blocks=5, trial=0.02, between=0.02)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(verdict.judge_all(noisy, [budget])))
         self.assertTrue(run._undecided(noisy), "k1 is undecided")
-        self.assertFalse(run._undecided(simulated([1.1, 1.0], groups=12, blocks=7, trial=0.005, boot=0.002)))
+        self.assertFalse(run._undecided(simulated([1.1, 1.0], boots=12, blocks=7, trial=0.005, between=0.002)))
         del noisy.environment["ablation"]
         self.assertFalse(run._undecided(noisy))
 
@@ -140,27 +140,25 @@ class PowerTest(testtools.TestCase):
         return {call: count / len(calls) for call, count in collections.Counter(calls).items()}
 
     def test_an_effect_at_the_margin_is_hardly_ever_removable(self):
-        found = self.shares(1 - ablation.MARGIN, groups=6, blocks=5, trial=0.01, boot=0.003)
+        found = self.shares(1 - ablation.MARGIN, boots=6, blocks=5, trial=0.01, between=0.003)
         self.assertTrue(found.get(C.REMOVABLE, 0.0) < 0.05, found)
 
     def test_no_effect_on_a_quiet_host_is_found_removable(self):
-        found = self.shares(1.0, groups=12, blocks=7, trial=0.01, boot=0.003)
+        found = self.shares(1.0, boots=12, blocks=7, trial=0.01, between=0.003)
         self.assertTrue(found[C.REMOVABLE] > 0.95, found)
 
 
-def simulated(effects, seed=1, *, groups, blocks, trial, boot, benchmarks=3):
+def simulated(effects, seed=1, *, boots, blocks, trial, between, benchmarks=3):
     """Return an ablation run over knobs with these true effects; log-normal noise per trial and per boot."""
     rng = random.Random(seed)
     arms = {"tuned": 1.0, **{f"no-k{number}": 1 / effect for number, effect in enumerate(effects)}}
     trials = []
     for label in (f"b{number}" for number in range(benchmarks)):
-        for group in range(groups):
-            boots = {arm: rng.gauss(0, boot) for arm in arms}
+        for boot in range(boots):
+            boot_noise = {arm: rng.gauss(0, between) for arm in arms}
             for block in range(blocks):
                 for arm, value in arms.items():
-                    measured = 1000 * value * math.exp(boots[arm] + rng.gauss(0, trial))
-                    trials.append(
-                        samples.trial(benchmark=label, arm=arm, group=group, block=block, value=measured)
-                    )
+                    measured = 1000 * value * math.exp(boot_noise[arm] + rng.gauss(0, trial))
+                    trials.append(samples.trial(benchmark=label, arm=arm, boot=boot, block=block, value=measured))
     left_out = {arm: {"spec": f"perf:{arm[3:]}", "value": "1"} for arm in arms if arm != "tuned"}
     return model.Results({"ablation": left_out, "arms": {arm: {} for arm in arms}}, trials)

@@ -126,14 +126,14 @@ class ShippedTest(testtools.TestCase):
             self.assertTrue(one.optional, one)
 
     def test_they_judge_what_was_measured(self):
-        data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, groups=4, blocks=4)
+        data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, boots=4, blocks=4)
         data.environment["accelerator"] = "kvm"
         found = verdict.judge_all(data, budget_file.load("default"))
         self.assertTrue({"host", "untuned"} == {one.budget.baseline for one in found}, found)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
 
     def test_host_budgets_stay_where_the_accelerator_is_not_known(self):
-        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
         for told, expected in (
             ({"accelerator": "kvm"}, verdict.Verdict.FAIL),
@@ -147,7 +147,7 @@ class ShippedTest(testtools.TestCase):
             self.assertEqual([], verdict.left_out(found, budgets))
 
     def test_what_is_left_out_is_told(self):
-        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
         for told, expected in (
             ({"accelerator": "tcg"}, "since they are for kvm and guests ran on tcg"),

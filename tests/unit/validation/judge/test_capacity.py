@@ -10,12 +10,12 @@ from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import model
 
 
-def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
+def trial(block=0, boot=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
     host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
     host["total"] = sum(value for name, value in host.items() if name != "softirq")
     return model.Trial(
-        "iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, host, 8.0, 10.0, 0.0,
+        "iperf3", "throughput", "Mbit/s", "higher", arm, boot, block, 1000.0, host, 8.0, 10.0, 0.0,
         work=work, work_unit=unit, order=order,
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ class CapacityTest(testtools.TestCase):
 
     def test_known_answer(self):
         """1 Gbit/s; vhost 0.4, emulator 0.05, softirq 0.05 CPU seconds per Gbit: 0.5 CPUs per guest."""
-        blocks = [trial(block=at, group=at % 2, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        blocks = [trial(block=at, boot=at % 2, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
         found = fitting(results(*blocks), 10, 0.8)
         self.assertEqual(
             [(capacity.ALL, 16), ("vhost", 20), ("emulator", 160), ("softirq", 160)],
@@ -44,7 +44,7 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual((16, 16, 16, 1.0, ""), (first.fewest, first.careful, first.most, found.rate, found.note))
 
     def test_interval_and_rate(self):
-        blocks = [trial(block=at, group=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
+        blocks = [trial(block=at, boot=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
         [limit] = [one for one in fitting(results(*blocks), rate=0.25).limits if one.resource == "vhost"]
         self.assertTrue(50 < limit.fewest < limit.guests < limit.most < 90, limit)
         self.assertEqual(limit.fewest, limit.careful)

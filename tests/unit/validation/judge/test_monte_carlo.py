@@ -38,7 +38,7 @@ class InterimTest(testtools.TestCase):
             self.assertEqual(looks, [boots for boots in range(1, planned + 5) if interim.due(boots, planned)])
 
     def test_both_looks_share_the_error(self):
-        looks = {"looks": [{"groups": 6}]}
+        looks = {"looks": [{"boots": 6}]}
         for environment, boots, expected in (
             ({}, 12, 0.95),
             (looks, 6, 1 - 0.05 * interim.SHARE),
@@ -46,7 +46,7 @@ class InterimTest(testtools.TestCase):
             (looks, 7, 1 - 0.05 * (1 - interim.SHARE)),
             # A file's own shares and further looks buy no narrower interval.
             (
-                {"looks": [{"groups": 3, "share": 1.0}, {"groups": 6, "share": 1.0}]},
+                {"looks": [{"boots": 3, "share": 1.0}, {"boots": 6, "share": 1.0}]},
                 6,
                 1 - 0.05 * interim.SHARE / 2,
             ),

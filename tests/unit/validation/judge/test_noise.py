@@ -16,7 +16,7 @@ V = verdict.Verdict
 
 
 def aa_run(**changes):
-    fields = {"groups": 4, "blocks": 3, "noise": 0.02, "host": "compute1", "kernel": "6.1", **changes}
+    fields = {"boots": 4, "blocks": 3, "noise": 0.02, "host": "compute1", "kernel": "6.1", **changes}
     data = samples.results({"untuned": 1000.0, "again": 1000.0}, **fields)
     data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
     data.environment["created"] = "2026-11-21T20:00:00+00:00"
@@ -42,7 +42,7 @@ class NoiseTest(testtools.TestCase):
         self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
 
     def test_too_few(self):
-        self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=1, blocks=8))
+        self.assertRaises(noise.NoFloorError, noise.floors, aa_run(boots=1, blocks=8))
         data = aa_run()
         for one in data.trials[::3]:
             one.conditions = {"throttle_events": 1.0}
@@ -61,7 +61,7 @@ class NoiseTest(testtools.TestCase):
 
     def test_a_tighter_budget_is_refused_with_the_figure(self):
         noise.save(aa_run(noise=0.05), self.path)
-        data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
+        data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=4, blocks=3, noise=0.001)
         data.environment |= {**aa_run().environment, **noise.holding(aa_run().environment, noise.load(self.path))}
         floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):

@@ -14,7 +14,7 @@ class EstimateTest(testtools.TestCase):
     def test_known_figures(self):
         """Medians of the boots are 2, 4 and 9; Student's t of two degrees of freedom is 4.303."""
         found = statistics.estimate({0: [1.0, 2.0, 30.0], 1: [4.0], 2: [9.0, 9.0], 3: []})
-        self.assertEqual((5.0, 6, 3, 0.95), (found.value, found.n, found.groups, found.confidence))
+        self.assertEqual((5.0, 6, 3, 0.95), (found.value, found.n, found.boots, found.confidence))
         half = 4.302652729696 * math.sqrt(13) / math.sqrt(3)
         self.assertAlmostEqual(5 - half, found.low)
         self.assertAlmostEqual(5 + half, found.high)
@@ -27,7 +27,7 @@ class EstimateTest(testtools.TestCase):
 
     def test_one_boot_has_no_interval(self):
         found = statistics.estimate({7: [1.0, 2.0]})
-        self.assertEqual((1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.groups))
+        self.assertEqual((1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.boots))
         self.assertIsNone(statistics.estimate({7: []}))
 
     def test_quantiles_of_student_t(self):
@@ -49,7 +49,7 @@ class EstimateTest(testtools.TestCase):
 
 class RatioTest(testtools.TestCase):
     def test_known_ratio(self):
-        data = samples.results({"untuned": 1000.0, "tuned": 1250.0}, groups=4, blocks=5, noise=1e-6)
+        data = samples.results({"untuned": 1000.0, "tuned": 1250.0}, boots=4, blocks=5, noise=1e-6)
         found = statistics.ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.25, found.value, 4)
         self.assertTrue(found.low < 1.25 < found.high)
@@ -58,9 +58,9 @@ class RatioTest(testtools.TestCase):
         self.assertAlmostEqual(0.8, statistics.ratio(data.trials, "tuned", "untuned").value, 4)
 
     def test_drift_of_a_block_cancels(self):
-        data = samples.results({"untuned": 1000.0, "tuned": 1100.0}, groups=3, blocks=4, noise=0.0)
+        data = samples.results({"untuned": 1000.0, "tuned": 1100.0}, boots=3, blocks=4, noise=0.0)
         for one in data.trials:
-            one.value *= 1 + one.group + one.block
+            one.value *= 1 + one.boot + one.block
         found = statistics.ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.1, found.low)
         self.assertAlmostEqual(1.1, found.high)

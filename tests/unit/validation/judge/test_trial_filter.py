@@ -12,7 +12,7 @@ C = reasons.ReasonCode
 class SelectTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, groups=4, blocks=5)
+        self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, boots=4, blocks=5)
         self.mine = [one for one in self.data.trials if one.arm == "tuned"]
 
     def select(self, **changes):
@@ -60,7 +60,7 @@ class SelectTest(testtools.TestCase):
 class LostTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=3)
+        self.data = samples.results({"host": 1000.0, "tuned": 950.0}, boots=4, blocks=3)
 
     def missing(self, arm="tuned"):
         return trial_filter.lost(self.data.trials, self.data.environment, arm).missing
@@ -70,7 +70,7 @@ class LostTest(testtools.TestCase):
 
     def test_blocks_of_others(self):
         self.assertEqual(0, self.missing())
-        self.remove(lambda one: one.group == 0 or one.block == 1)
+        self.remove(lambda one: one.boot == 0 or one.block == 1)
         self.assertEqual(6, self.missing())
         self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, set(
             trial_filter.lost(self.data.trials, {}, "tuned").blocks))  # fmt: skip
@@ -79,25 +79,25 @@ class LostTest(testtools.TestCase):
         """In the last boot, and where the session noted it."""
         self.remove(lambda one: one.block == 2)
         self.assertEqual(3, self.missing())
-        self.data.environment["errors"] = [{"group": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}]
+        self.data.environment["errors"] = [{"boot": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}]
         self.assertEqual(2, self.missing())
-        self.remove(lambda one: one.group == 3)
+        self.remove(lambda one: one.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
 
     def test_boots_that_failed(self):
         """They leave no trial of any arm; what failed in a boot that worked is none of them."""
         self.data.environment["errors"] = [
-            {"group": 4, "arm": "tuned", "error": "no boot"},
-            {"group": 1, "arm": "tuned", "error": "booted after all"},
-            {"group": 5, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up"},
-            {"group": 6, "error": "something"},
+            {"boot": 4, "arm": "tuned", "error": "no boot"},
+            {"boot": 1, "arm": "tuned", "error": "booted after all"},
+            {"boot": 5, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up"},
+            {"boot": 6, "error": "something"},
         ]
         self.assertEqual(3, self.missing())
         self.data.environment["fleet"] = {}
         self.assertEqual(0, self.missing(), "there a pair was tried again")
 
     def test_the_host_of_a_fleet_is_not_booted(self):
-        self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.group]
+        self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.boot]
         self.assertEqual(3, self.missing("host"))
         self.data.environment["fleet"] = {}
         self.assertEqual(0, self.missing("host"))

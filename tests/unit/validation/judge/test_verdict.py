@@ -26,7 +26,7 @@ def codes(found):
 class JudgeTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, groups=3, blocks=6)
+        self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, boots=3, blocks=6)
         self.mine = [one for one in self.data.trials if one.arm == "tuned"]
 
     def check(self, word, code, **changes):
@@ -49,7 +49,7 @@ class JudgeTest(testtools.TestCase):
         self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.20)
 
     def test_one_boot_decides_nothing(self):
-        self.data.trials = [one for one in self.data.trials if one.group == 0]
+        self.data.trials = [one for one in self.data.trials if one.boot == 0]
         self.check(V.INCONCLUSIVE, C.TOO_FEW_BOOTS, max_loss=0.5)
 
     def test_just_the_limit_is_not_beyond_it(self):
@@ -158,7 +158,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_the_look_has_its_part_of_the_error(self):
         self.assertNotIn(C.INTERIM, judged(self.data).reasons[0].codes)
-        self.data.environment["looks"] = [{"groups": 3}]
+        self.data.environment["looks"] = [{"boots": 3}]
         found = judged(self.data)
         self.assertAlmostEqual(0.98, found.loss.confidence)
         self.assertIn(C.INTERIM, found.reasons[0].codes)
@@ -176,7 +176,7 @@ class ManyTest(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"untuned": 1000.0, "tuned": 925.0}, groups=4, blocks=7, noise=0.012, seed=5)
+        self.data = samples.results({"untuned": 1000.0, "tuned": 925.0}, boots=4, blocks=7, noise=0.012, seed=5)
         self.budget = B("iperf3", "tuned", 0.05, baseline="untuned")
 
     def test_looser_limits_on_one_figure_take_nothing_back(self):
@@ -211,7 +211,7 @@ class ManyTest(testtools.TestCase):
         self.data.environment.update(accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
             left = [one for one in self.data.trials if one.arm != arm]
-            for told in ({}, {"arms": {}, "errors": [{"group": 0, "arm": arm, "error": "no guest"}]}):
+            for told in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
                 data = model.Results({**self.data.environment, **told}, left)
                 self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, told))
 

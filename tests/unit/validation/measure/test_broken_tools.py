@@ -62,7 +62,7 @@ class BrokenToolsTest(testtools.TestCase):
         plan = session.Plan(
             arms=(launch.Arm("guest", request.Request()),),
             jobs=tuple(jobs),
-            groups=1,
+            boots=1,
             blocks=2,
             seed=1,
             time_limit_s=600.0,

@@ -40,7 +40,7 @@ class SessionTest(testtools.TestCase):
         store.save(results, self.path)
 
     def make(self, *jobs, launcher=None, tell=lambda _: None, **changes):
-        fields = {"groups": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
+        fields = {"boots": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
         # Each run has work of its own: on a coarse clock two that end at once are equal else, like copies.
         plan = session.Plan(ARMS, jobs or (samples.job("echo 40 2.$$"),), **fields)
         self.launcher = launcher or local.LocalLauncher(self.folder)
@@ -56,11 +56,11 @@ class SessionTest(testtools.TestCase):
         return loaded
 
     def order(self, results):
-        """Return group -> block -> arms in the order of time."""
+        """Return boot -> block -> arms in the order of time."""
         found = {}
         for one in results.trials:
             if one.primary:
-                found.setdefault(one.group, {}).setdefault(one.block, []).append(one.arm)
+                found.setdefault(one.boot, {}).setdefault(one.block, []).append(one.arm)
         return found
 
     def test_every_arm_once_per_block_and_every_second_block_mirrored(self):
@@ -73,9 +73,9 @@ class SessionTest(testtools.TestCase):
             self.assertEqual((blocks[0][::-1], blocks[2][::-1]), (blocks[1], blocks[3]))
 
     def test_the_seed_is_the_order(self):
-        first, again = (self.order(self.run_session(groups=1)) for _ in range(2))
+        first, again = (self.order(self.run_session(boots=1)) for _ in range(2))
         self.assertEqual(first, again)
-        self.assertNotEqual(first[0], self.order(self.run_session(seed=1, groups=1))[0])
+        self.assertNotEqual(first[0], self.order(self.run_session(seed=1, boots=1))[0])
 
     def test_what_a_trial_carries(self):
         results = self.run_session(samples.job())
@@ -90,10 +90,10 @@ class SessionTest(testtools.TestCase):
         self.assertEqual({"twice"}, {one.metric for one in beside})
         self.assertEqual([one.order for one in primary], [one.order for one in beside])
         self.assertEqual("complete", results.environment["ended"])
-        self.assertEqual((5, 2), (results.environment["seed"], results.environment["groups_run"]))
+        self.assertEqual((5, 2), (results.environment["seed"], results.environment["boots_run"]))
         self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
 
-    def test_guests_are_warmed_up_in_every_group_and_the_host_once(self):
+    def test_guests_are_warmed_up_in_every_boot_and_the_host_once(self):
         said = []
         self.run_session(blocks=1, tell=lambda what: said.append(what.text))
         warmed = [text.partition(" on ")[2] for text in said if "warm-up" in text]
@@ -103,7 +103,7 @@ class SessionTest(testtools.TestCase):
         results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
         self.assertEqual({"host", "untuned"}, {one.arm for one in results.trials})
         noted = results.environment["errors"]
-        self.assertEqual([(0, "tuned"), (1, "tuned")], [(one["group"], one["arm"]) for one in noted])
+        self.assertEqual([(0, "tuned"), (1, "tuned")], [(one["boot"], one["arm"]) for one in noted])
         self.assertEqual("guest tuned: ?[31mpanic", noted[0]["error"])
 
     def test_no_arm_boots(self):
@@ -113,19 +113,19 @@ class SessionTest(testtools.TestCase):
         self.assertEqual("error", one.results.environment["ended"])
         self.assertEqual([], os.listdir(self.folder), "results without a trial")
 
-    def test_time_limit_keeps_every_group(self):
-        """A thousand blocks do not fit: that is said, each group gets its share, and the run ends in time."""
+    def test_time_limit_keeps_every_boot(self):
+        """A thousand blocks do not fit: that is said, each boot gets its share, and the run ends in time."""
         begun, told = time.monotonic(), []
         results = self.run_session(
             samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=9.0, tell=told.append
         )
         # All blocks would take minutes.
         self.assertTrue(time.monotonic() - begun < 60)
-        self.assertEqual(2, results.environment["groups_run"])
+        self.assertEqual(2, results.environment["boots_run"])
         self.assertEqual("time limit", results.environment["ended"])
         self.assertEqual("time_limit", results.environment["errors"][0]["code"])
         places = [place for place, now in enumerate(told) if now.important]
-        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each group")
+        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each boot")
 
     def test_interrupted(self):
         def tell(now):
@@ -145,15 +145,15 @@ class SessionTest(testtools.TestCase):
             asked = []
 
             def more(results, asked=asked, answer=answer):
-                asked.append(len({trial.group for trial in results.trials}))
+                asked.append(len({trial.boot for trial in results.trials}))
                 return answer
 
-            one = self.make(groups=6, blocks=1)
+            one = self.make(boots=6, blocks=1)
             with self.launcher:
                 one.run(more)
             self.assertEqual([3], asked)
-            self.assertEqual(run, one.results.environment["groups_run"])
-            self.assertEqual([{"groups": 3}], one.results.environment["looks"])
+            self.assertEqual(run, one.results.environment["boots_run"])
+            self.assertEqual([{"boots": 3}], one.results.environment["looks"])
             self.assertEqual("complete", one.results.environment["ended"])
 
     def test_progress_counts_up_to_its_total(self):

@@ -58,15 +58,19 @@ class FileTest(StoreCase):
 
     def test_hostile(self):
         def with_environment(text):
-            return f'{{"schema": 1, "environment": {{{text}}}, "trials": []}}'
+            return f'{{"schema": 2, "environment": {{{text}}}, "trials": []}}'
 
         for text, place in (
             ("", "no JSON at line 1"),
             ("[]", "the document"),
             ("NaN", "NaN is no number"),
             (with_environment("")[:-1] + "[" * 100_000, "no JSON"),
-            ('{"schema": 1, "environment": {}, "trials": ' + "[" * 100_000, "no acceptable JSON"),
-            ('{"schema": 2, "environment": {}, "trials": []}', "schema"),
+            ('{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000, "no acceptable JSON"),
+            (
+                '{"schema": 1, "environment": {}, "trials": []}',
+                "measure again, or read them with",
+            ),
+            ('{"schema": 3, "environment": {}, "trials": []}', "schema"),
             ('{"environment": {}, "trials": []}', "'schema' is a required property"),
             (with_environment('"seed": 1e999'), "too large"),
             (with_environment('"x": "\\ud800"'), "no acceptable JSON"),
@@ -102,7 +106,7 @@ class FileTest(StoreCase):
             ("better", "lower"),
             ("unit", "kbit/s"),
             ("work_unit", "Mbit"),
-            ("group", -1),
+            ("boot", -1),
             ("arm", ""),
             ("arm", "x" * 300),
             ("host_cpu_s", {"total": "1"}),

@@ -16,21 +16,21 @@ class TimetableTest(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch("time.monotonic", lambda: self.now))
         self.job = dataclasses.replace(samples.job(), parameters={"seconds": "4"})
 
-    def run_session(self, groups, blocks, limit_s, boot_s=10.0, trial_s=6.0):
-        """Run a session of two boots and three arms whose times are told; return its blocks of each group."""
-        self.times = timetable.Timetable([self.job], 2, 3, groups, blocks, limit_s)
+    def run_session(self, boots, blocks, limit_s, boot_s=10.0, trial_s=6.0):
+        """Run a session of two boots and three arms whose times are told; return its blocks of each boot."""
+        self.times = timetable.Timetable([self.job], 2, 3, boots, blocks, limit_s)
         self.told, run = [], []
-        for group in range(groups):
-            if group and not self.times.fits_group():
+        for boot in range(boots):
+            if boot and not self.times.fits_boot():
                 break
-            self.times.begin_group(group)
+            self.times.begin_boot(boot)
             for _ in range(2):
                 self.now += boot_s
                 self.times.booted(boot_s)
             run.append(0)
             for block in range(-1, blocks):  # the first is the warm-up
                 for _ in range(3):
-                    if block >= 0 and not self.times.fits(self.job, group, block):
+                    if block >= 0 and not self.times.fits(self.job, boot, block):
                         break
                     self.now += trial_s
                     self.times.measured(self.job, trial_s)
@@ -41,14 +41,14 @@ class TimetableTest(testtools.TestCase):
         return run
 
     def test_plan_that_fits(self):
-        self.assertEqual([4, 4, 4], self.run_session(groups=3, blocks=4, limit_s=600.0))
+        self.assertEqual([4, 4, 4], self.run_session(boots=3, blocks=4, limit_s=600.0))
         self.assertEqual((45, 45), (self.times.done, self.times.total))
         self.assertEqual([], [1 for at, left_s in self.told if abs(at + left_s - self.now) > 1.0])
 
     def test_every_boot_has_its_share(self):
         """Boots are worth more than blocks; and one of them is worth nothing without a block."""
         for limit_s, wanted in ((400.0, [5, 5, 5]), (170.0, [1, 1]), (60.0, [0])):
-            self.assertEqual(wanted, self.run_session(groups=3, blocks=40, limit_s=limit_s), limit_s)
+            self.assertEqual(wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s)
             self.assertLessEqual(self.now, self.times.deadline)
 
     def test_before_anything_is_known(self):

@@ -112,7 +112,7 @@ class TrialTest(testtools.TestCase):
 
 class NoteTest(testtools.TestCase):
     def test_what_includes_start_and_end_is_told(self):
-        data = samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=1)
+        data = samples.results({"host": 1.0, "untuned": 0.9}, boots=1, blocks=1)
         self.assertEqual([], text.headline_notes(data, []))
         data.trials[0].window = "execution"
         [told] = text.headline_notes(data, [])

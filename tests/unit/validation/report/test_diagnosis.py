@@ -17,7 +17,7 @@ def results(losses, **environment):
     """Return results in which tuned guests lose ``losses``: benchmark -> share."""
     trials = []
     for label, loss in losses.items():
-        one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, groups=5, noise=0.005)
+        one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
         known = metrics.of_label(label, environment)
         metric, unit, better = known[:3] if known else ("throughput", "Mbit/s", "higher")
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
@@ -111,7 +111,7 @@ class DiagnosisTest(testtools.TestCase):
         self.assertTrue(told(results({"cpu": 0.0})).sentence.startswith("PASS: the budget is met; "))
         self.assertEqual("PASS: all 2 budgets are met.", told(results({"cpu": 0.0, "fio": 0.01})).sentence)
         few = results({"cpu": 0.05})
-        few.trials = [one for one in few.trials if one.group < 1]
+        few.trials = [one for one in few.trials if one.boot < 1]
         self.assertTrue(told(few).sentence.startswith("INCONCLUSIVE: "))
 
     def test_guests_that_are_not_what_was_asked_for(self):

@@ -21,10 +21,10 @@ TESTS = {
 }
 
 
-def measured(tests=TESTS, groups=3, blocks=4, noise=0.01):
+def measured(tests=TESTS, boots=3, blocks=4, noise=0.01):
     """Return results in which the judged figure is the same in all arms, and the others are as told."""
     rng = random.Random(7)
-    data = samples.results(dict.fromkeys(("host", "untuned", "tuned"), 100.0), groups, blocks, noise)
+    data = samples.results(dict.fromkeys(("host", "untuned", "tuned"), 100.0), boots, blocks, noise)
     for one in list(data.trials):
         for metric, (better, arms) in tests.items():
             value = arms[one.arm] * math.exp(rng.gauss(0, noise))
@@ -59,7 +59,7 @@ class EveryFigureTest(testtools.TestCase):
                 self.assertAlmostEqual(1, estimate.value / value, places=1)
 
     def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
-        data = measured(groups=5)
+        data = measured(boots=5)
         stolen = {one.order for one in data.trials if one.arm == "tuned"}
         stolen = set(sorted(stolen)[:2])
         for place, one in enumerate(data.trials):
@@ -73,7 +73,7 @@ class EveryFigureTest(testtools.TestCase):
         lenient = ratios(data, "syscall", limits=guards.Limits(max_steal=0.6))["tuned", "untuned"]
         self.assertEqual("", lenient.left_out)
 
-        orders = {one.order for one in data.trials if one.arm == "tuned" and one.group < 2}
+        orders = {one.order for one in data.trials if one.arm == "tuned" and one.boot < 2}
         kept = [one for one in data.trials if one.order not in orders or one.primary]
         failed = [
             dataclasses.replace(one, value=None, error="cut") if one.order in orders else one for one in kept

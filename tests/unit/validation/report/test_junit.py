@@ -25,8 +25,8 @@ class JunitTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         created = {"created": "2026-11-20T10:00:00+00:00", "host": HOSTILE}
-        self.data = samples.results({"host": 1000.0, "tuned": 600.0}, groups=4, **created)
-        self.data.trials.append(samples.trial(arm="tuned", group=4, value=None, error=HOSTILE, order=99))
+        self.data = samples.results({"host": 1000.0, "tuned": 600.0}, boots=4, **created)
+        self.data.trials.append(samples.trial(arm="tuned", boot=4, value=None, error=HOSTILE, order=99))
 
     def test_junit(self):
         suite = ElementTree.fromstring(junit.junit(self.data, judged(self.data)))

@@ -74,7 +74,7 @@ class ReportTest(testtools.TestCase):
 
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
         spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
-        data = samples.results({"untuned": 500.0, "tuned": 400.0}, groups=5, **spoilt)
+        data = samples.results({"untuned": 500.0, "tuned": 400.0}, boots=5, **spoilt)
         data.environment["arms"]["tuned"] = {
             "findings": [{"code": "clock_source", "text": "client: its clock source is hpet"}]
         }
@@ -90,7 +90,7 @@ class ReportTest(testtools.TestCase):
     def test_ablation(self):
         left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
         data = samples.results(
-            {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, groups=6, ablation=left_out
+            {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, boots=6, ablation=left_out
         )
         seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
         for told in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
@@ -108,7 +108,7 @@ class ReportTest(testtools.TestCase):
             self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
             self.assertIn("(an A/A run): differences between them are noise", seen.text)
             self.assertNotIn("Gain of", seen.text)
-        data = samples.results({"untuned": 500.0, "again": 600.0}, groups=6)
+        data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
         told = text.headline(summary.summarise(data))
         self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
 
@@ -121,7 +121,7 @@ class ReportTest(testtools.TestCase):
         self.assertNotRegex(text, r"url\(|@import|https?://")
 
     def test_no_interval_is_shown_where_n_is_too_small(self):
-        few = samples.results({"host": 9.0, "untuned": 5.0, "tuned": 6.0}, groups=1, blocks=3)
+        few = samples.results({"host": 9.0, "untuned": 5.0, "tuned": 6.0}, boots=1, blocks=3)
         text, seen = page(few)
         self.assertIn("too few trials to tell in iperf3", seen.text)
         self.assertIn("n too small (3)", seen.text)
@@ -171,12 +171,12 @@ class ReportTest(testtools.TestCase):
             {
                 "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
                 "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
-                "errors": [{"group": 0, "arm": HOSTILE, "error": HOSTILE}],
+                "errors": [{"boot": 0, "arm": HOSTILE, "error": HOSTILE}],
                 **dict.fromkeys(
                     ("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE
                 ),
                 "guest": {"vcpus": HOSTILE, "memory_mib": {HOSTILE: [HOSTILE]}},
-                "groups_run": HOSTILE,
+                "boots_run": HOSTILE,
                 "blocks": [HOSTILE],
                 HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
             }
