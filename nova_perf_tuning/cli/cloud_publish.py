@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, option_types
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, judge_options, option_types
 from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
@@ -40,7 +40,7 @@ class Publish(cloud_command.CloudLister):
             metavar="FILE",
             help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT",
         )
-        budget_options.add(parser)
+        judge_options.add_places(parser)
         parser.add_argument(
             "--disable-on-fail",
             action="store_true",

@@ -16,16 +16,14 @@ from openstack import connection
 
 from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.cli import (
-    budget_options,
     cloud_command,
     command,
-    junit_option,
+    judge_options,
     option_types,
     progress,
     result_tables,
     spec_options,
     validate_options,
-    validate_plan,
 )
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
@@ -43,7 +41,7 @@ from nova_perf_tuning.validation.cloud import (
     run_store,
 )
 from nova_perf_tuning.validation.database import engine
-from nova_perf_tuning.validation.judge import budget_file, trial_filter, verdict
+from nova_perf_tuning.validation.judge import budget_file, measure_plan, trial_filter, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import report, summary
@@ -91,41 +89,12 @@ class Validate(cloud_command.CloudCommand):
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     command.add_format(parser)
-    spec_options.add_flavor(parser, validate_options.DEFAULT_PROFILE)
-    parser.add_argument(
-        "--benchmark",
-        metavar="KIND[:KEY=VALUE,...]",
-        action="append",
-        default=[],
-        help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
-    )
-    parser.add_argument(
-        "--blocks",
-        metavar="N",
-        type=option_types.whole(1, 1000),
-        help=f"trials per arm and pair of hosts (default: {_BLOCKS})",
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="N",
-        type=option_types.whole(1, 3600),
-        help=f"length of each trial (default: {validate_options.SECONDS})",
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="FILE",
-        help="judge by these overhead budgets, too (YAML; 'default': those shipped)",
-    )
-    budget_options.add(parser, flavor=False)
-    junit_option.add(parser)
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        type=_TIME,
-        help="90s, 8m or 1h: the whole run ends by then with what it has (default: none)",
-    )
-    parser.add_argument(
-        "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
+    validate_options.add(
+        parser,
+        blocks=f"pair of hosts (default: {_BLOCKS})",
+        budget="",
+        time_limit="none",
+        flavor=False,
     )
     parser.add_argument(
         "--hosts",
@@ -252,14 +221,14 @@ class Run:
         self._cloud = cloud
         self._budgets: list[verdict.Budget] = []
         self._bare: dict[str, results_model.Results] = {}
-        self._results_file, self._report_file = validate_plan.output_files(args.output)
+        self._results_file, self._report_file = validate_options.output_files(args.output)
 
     def run(self) -> int:
         """Validate the hosts and return the exit code.
 
         :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
         """
-        junit_option.begin(self._args)
+        judge_options.begin_junit(self._args.junit)
         with contextlib.ExitStack() as self._opened:
             return self._run()
 
@@ -316,7 +285,7 @@ class Run:
         for host, why in chosen.left_out.items():
             self._warn(f"host {host} is left out: it is {why}")
         launcher.check(plan.arms, plan.measure)
-        validate_plan.make_output_folder(self._args.output)
+        validate_options.make_output_directory(self._args.output)
         self._open(make=True)
         pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed)
         kept = {**fleet_plan.to_dict(plan), "cloud": self._cloud.place()}
@@ -335,7 +304,7 @@ class Run:
             raise run_store.RunError(
                 f"run {before.run_id} was begun on another cloud or project: {before.cloud}; this is {here}"
             )
-        validate_plan.make_output_folder(self._args.output)
+        validate_options.make_output_directory(self._args.output)
         if complete:
             return before, plan, None
         launcher = self._cloud.launcher(plan.guests)
@@ -359,7 +328,7 @@ class Run:
         arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
         if budget:
             loaded = budget_file.load(budget)
-            self._budgets = validate_plan.budgets_for(loaded, budget, environment, jobs, arms)
+            self._budgets = measure_plan.budgets_for(loaded, budget, environment, jobs, arms)
 
     # -- after
 
@@ -384,7 +353,7 @@ class Run:
         store.save(results, self._results_file)
         summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []))
-        junit_option.write(self._args, results, [])
+        judge_options.write_junit(self._args.junit, results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
         if not any(one.value is not None for one in results.trials):
@@ -463,7 +432,9 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
     limit_s = args.pair_time_limit or _PAIR_LIMIT_S
     return fleet_plan.FleetPlan(
         arms=_arms(args, guests.vcpus),
-        measure=model.MeasurePlan(run_id, validate_plan.jobs(args), args.blocks or _BLOCKS, limit_s),
+        measure=model.MeasurePlan(
+            run_id, validate_options.jobs(args.benchmark, args.seconds), args.blocks or _BLOCKS, limit_s
+        ),
         settings=campaign.Settings(
             peers=args.peers or _RUN.peers,
             seed=secrets.randbelow(1 << 32),
@@ -506,7 +477,8 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
         if len(set(args.flavor)) < len(args.flavor):
             raise option_types.OptionError("--flavor: the same flavor is given twice; name it once")
         return tuple(model.Arm(name, flavor=name) for name in args.flavor)
-    wanted, _ = validate_plan.tuned_request(args, vcpus)
+    given = spec_options.flavor(args, validate_options.DEFAULT_PROFILE)
+    wanted, _ = measure_plan.tuned_request(given, args.profile_dir, vcpus)
     specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
     return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})

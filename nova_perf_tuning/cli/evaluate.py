@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nova_perf_tuning.cli import budget_options, command, junit_option, result_tables
+from nova_perf_tuning.cli import command, judge_options, result_tables
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
@@ -29,13 +29,13 @@ class Evaluate(command.PerfCommand):
             default=budget_file.SHIPPED,
             help=f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)",
         )
-        budget_options.add(parser)
-        junit_option.add(parser)
+        judge_options.add_places(parser)
+        judge_options.add_junit(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        junit_option.begin(args, args.results)
+        judge_options.begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
-        results = budget_options.applied(store.load(args.results), args)
+        results = judge_options.with_places(store.load(args.results), args.host_group, args.flavor)
         left_out = verdict.left_out(results, budgets)
         many: fleet.FleetVerdict | None = None
         why, knobs = "", []
@@ -47,7 +47,7 @@ class Evaluate(command.PerfCommand):
             judged = verdict.judge_all(results, budgets)
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
             why = "" if judged else budget_file.why_none(results)
-        junit_option.write(args, results, judged, why)
+        judge_options.write_junit(args.junit, results, judged, args.budget, why)
         if args.format == "json":
             advice = diagnosis.diagnose(results, judged)
             data = {

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from nova_perf_tuning import atomic_write
-from nova_perf_tuning.cli import budget_options, command, option_types
+from nova_perf_tuning.cli import command, judge_options, option_types
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
@@ -48,7 +48,7 @@ class Publish(command.PerfCommand):
             help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
             "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
         )
-        budget_options.add(parser)
+        judge_options.add_places(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
         parser.add_argument(
             "--nova-config",
@@ -90,7 +90,7 @@ def read(args: argparse.Namespace) -> host_results.Found:
         args.result,
         budget_file.load(args.budget),
         name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        lambda loaded: budget_options.applied(loaded, args),
+        lambda loaded: judge_options.with_places(loaded, args.host_group, args.flavor),
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, junit_option
+from nova_perf_tuning.cli import command, judge_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, trial_filter, verdict
 from nova_perf_tuning.validation.measure import store
@@ -32,7 +32,7 @@ class Report(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         path = _output(args)
         if path is not None:
-            junit_option.check_output(path, args.results)
+            judge_options.check_output(path, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         recorded, hosts = False, None

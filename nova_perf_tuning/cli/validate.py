@@ -5,23 +5,41 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import secrets
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.cli import command, junit_option, progress, result_tables, validate_options, validate_plan
+from nova_perf_tuning.cli import (
+    command,
+    judge_options,
+    option_types,
+    progress,
+    result_tables,
+    spec_options,
+    validate_options,
+)
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import ablation, budget_file, noise, trial_filter, verdict
+from nova_perf_tuning.validation.judge import ablation, budget_file, measure_plan, noise, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import model, session, store, timetable
 from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary, text
 
-_PROGRAM = "nova-perf validate"
+_PROGRAM: Final = "nova-perf validate"
+#: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move the median of a
+#: boot, with seven three do not.
+BLOCKS, BLOCKS_JUDGED = 5, 7
+#: Boots, and the seconds they may take, without a budget and with one. Twelve boots of seven blocks find a loss of
+#: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
+BOOTS, BOOTS_JUDGED = 4, 12
+_TIME_LIMIT_S, _TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
+_NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 
 
 class Validate(command.PerfCommand):
@@ -39,12 +57,49 @@ class Validate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        validate_options.add(parser)
+        parser.add_argument(
+            "--launcher",
+            choices=local.NAMES,
+            default="libvirt",
+            help="what makes the guests: libvirt (default); host: there are none",
+        )
+        validate_options.add(
+            parser,
+            blocks=f"boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
+            budget="; the run ends at half of its boots if the verdict is clear then",
+            time_limit="40m, with --budget 150m",
+            flavor=True,
+        )
+        parser.add_argument(
+            "--noise-floor",
+            action="store_true",
+            help="A/A run: both pairs of guests are untuned, so every difference is noise; run it once per host"
+            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged",
+        )
+        parser.add_argument(
+            "--ablation",
+            action="store_true",
+            help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
+            " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
+            " ends at half of its boots only if each spec is decided too",
+        )
+        parser.add_argument(
+            "--boots",
+            metavar="N",
+            type=option_types.whole(1, 1000),
+            help=f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
+        )
+        parser.add_argument(
+            "--noise-file",
+            metavar="FILE",
+            help="where noise floors of this host are kept by --noise-floor; a budget tighter than the floor is"
+            f" refused (default: {_NOISE_FILE})",
+        )
 
     def run_command(self, args: argparse.Namespace) -> int:
         with signals.guarded(signals.TERMINATION):
             try:
-                junit_option.begin(args)
+                judge_options.begin_junit(args.junit)
                 run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
@@ -65,7 +120,7 @@ class _Run:
     floors: Sequence[Mapping[str, Any]]
 
     def run(self) -> int:
-        results_file, _report = validate_plan.output_files(self.args.output)
+        results_file, _report = validate_options.output_files(self.args.output)
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
         try:
@@ -104,11 +159,11 @@ class _Run:
         late, floors = list[str](), list[str]()
         with _put_off(late):
             unjudged = "" if judged else budget_file.why_none(results)
-            junit_option.write(self.args, results, judged, unjudged)
+            judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
         if self.args.noise_floor:
             with _put_off(late):
                 floors = self._store_floors(results)
-        results_file, report_file = validate_plan.output_files(self.args.output)
+        results_file, report_file = validate_options.output_files(self.args.output)
         store.write_atomically(report_file, report_module.render(results, summaries, judged, knobs))
         if self.args.format == "json":
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
@@ -128,7 +183,7 @@ class _Run:
 
     def _store_floors(self, results: model.Results) -> list[str]:
         """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
-        path = self.args.noise_file
+        path = self.args.noise_file or _NOISE_FILE
         try:
             found = noise.save(results, path)
         except noise.NoFloorError as error:
@@ -176,20 +231,75 @@ def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = local.load(args.launcher)
-    plan = validate_plan.local(args, launcher.vcpus)
+    plan = session_plan(args, launcher.vcpus)
+    _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))
     floors: list[dict[str, Any]] = []
-    named = args.noise_file if args.noise_file != validate_options.NOISE_FILE else ""
     if args.noise_floor:
-        noise.check_writable(args.noise_file)
+        noise.check_writable(args.noise_file or _NOISE_FILE)
     else:
-        floors = noise.load(args.noise_file, named=bool(named))
+        floors = noise.load(args.noise_file or _NOISE_FILE, named=bool(args.noise_file))
     if budgets:
-        arms = ["host", *(arm.name for arm in plan.arms)]
-        budgets = validate_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
-        validate_plan.check_noise_floors(budgets, plan.jobs, floors, named)
-    validate_plan.make_output_folder(args.output)
+        arms = [model.HOST, *(arm.name for arm in plan.arms)]
+        budgets = measure_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
+        if not measure_plan.check_noise_floors(budgets, plan.jobs, floors) and args.noise_file:
+            why = "it has no noise floor for this host and these benchmarks, and changes nothing"
+            command.warn(_PROGRAM, f"--noise-file {args.noise_file}: {why}")
+    validate_options.make_output_directory(args.output)
     return _Run(args, plan, launcher, budgets, floors)
+
+
+def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
+    """Return the plan that the options ask for.
+
+    :param vcpus: of each guest, None where there are none.
+    """
+    # Both arms of these are the same: A/A runs, whose interval shows the noise.
+    untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
+    if untuned and (args.profile or args.spec):
+        raise option_types.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
+    if args.flavor and args.launcher == "host":
+        raise option_types.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+    tuned, reasons = request.Request(), dict[str, str]()
+    if not untuned:
+        specs = spec_options.flavor(args, validate_options.DEFAULT_PROFILE)
+        tuned, reasons = measure_plan.tuned_request(specs, args.profile_dir, vcpus)
+    second = model.AA_ARMS[1] if args.noise_floor else ablation.FULL
+    without = ablation.arms(tuned) if args.ablation else {}
+    if args.ablation and len(without) < 2:
+        raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+    about: dict[str, Any] = {name: word for name in ("host_group", "flavor") if (word := getattr(args, name))}
+    if without:
+        values = ablation.knobs(tuned)
+        about["ablation"] = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in without.items()}
+    judged = bool(args.budget)
+    return session.Plan(
+        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *without.values()),
+        jobs=validate_options.jobs(args.benchmark, args.seconds),
+        boots=args.boots or (BOOTS_JUDGED if judged else BOOTS),
+        blocks=args.blocks or (BLOCKS_JUDGED if judged else BLOCKS),
+        seed=secrets.randbelow(1 << 32),
+        time_limit_s=args.time_limit or (_TIME_LIMIT_JUDGED_S if judged else _TIME_LIMIT_S),
+        reasons={second: reasons},
+        about=about,
+    )
+
+
+def _check_programs(jobs: Sequence[plugins.Job]) -> None:
+    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
+
+    :raises plugins.MissingProgramError: it can run none of them.
+    """
+    faults = []
+    for job in jobs:
+        try:
+            plugins.check_installed(job.benchmark, job.parameters)
+        except plugins.MissingProgramError as fault:
+            faults.append(fault)
+    if len(faults) == len(jobs):
+        raise faults[0]
+    for missing in faults:
+        command.warn(_PROGRAM, str(missing))
 
 
 def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:

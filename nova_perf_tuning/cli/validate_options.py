@@ -1,51 +1,28 @@
-"""The options of ``nova-perf validate`` and what they are when they are not given."""
+"""Options that ``nova-perf validate`` and ``openstack perf validate`` share, and what they are if not given."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.cli import budget_options, junit_option, option_types, spec_options
-from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning import atomic_write
+from nova_perf_tuning.cli import judge_options, option_types, spec_options
+from nova_perf_tuning.validation.bench import plugins
 
 DEFAULT_PROFILE: Final = "balanced"
-DEFAULT_BENCHMARKS: Final = ("iperf3", "fio", "cpu")
-SECONDS: Final = 10
-LAST_SEED: Final = 2**32 - 1
-
-#: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move the median of a
-#: boot, with seven three do not.
-BLOCKS, BLOCKS_JUDGED = 5, 7
-#: Boots, and the seconds they may take, without a budget and with one. Twelve boots of seven blocks find a loss of
-#: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
-BOOTS, BOOTS_JUDGED = 4, 12
-TIME_LIMIT_S, TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
-NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
+_BENCHMARKS: Final = ("iperf3", "fio", "cpu")
+_SECONDS: Final = 10
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add all of them."""
-    parser.add_argument(
-        "--launcher",
-        type=_launcher,
-        choices=local.NAMES,
-        default="libvirt",
-        help="what makes the guests: libvirt (default); host: there are none",
-    )
+def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
+    """Add them.
+
+    :param blocks, budget, time_limit: what their help says of this command.
+    :param flavor: whether ``--flavor`` says which budgets apply.
+    """
     spec_options.add_flavor(parser, DEFAULT_PROFILE)
-    parser.add_argument(
-        "--noise-floor",
-        action="store_true",
-        help="A/A run: both pairs of guests are untuned, so every difference is noise; run it once per host"
-        " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged",
-    )
-    parser.add_argument(
-        "--ablation",
-        action="store_true",
-        help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
-        " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
-        " ends at half of its boots only if each spec is decided too",
-    )
     parser.add_argument(
         "--benchmark",
         metavar="KIND[:KEY=VALUE,...]",
@@ -54,56 +31,54 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
     )
     parser.add_argument(
-        "--boots",
-        metavar="N",
-        type=option_types.whole(1, 1000),
-        help=f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
-    )
-    parser.add_argument(
-        "--blocks",
-        metavar="N",
-        type=option_types.whole(1, 1000),
-        help=f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
+        "--blocks", metavar="N", type=option_types.whole(1, 1000), help=f"trials per arm and {blocks}"
     )
     parser.add_argument(
         "--seconds",
         metavar="N",
         type=option_types.whole(1, 3600),
-        help=f"length of each trial (default: {SECONDS})",
+        help=f"length of each trial (default: {_SECONDS})",
     )
     parser.add_argument(
         "--budget",
         metavar="FILE",
-        help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half of its"
-        " boots if the verdict is clear then",
+        help=f"judge by these overhead budgets (YAML; 'default': those shipped){budget}",
     )
-    budget_options.add(parser)
-    parser.add_argument(
-        "--noise-file",
-        metavar="FILE",
-        default=NOISE_FILE,
-        help="where noise floors of this host are kept by --noise-floor; a budget tighter than the floor is"
-        f" refused (default: {NOISE_FILE})",
-    )
-    junit_option.add(parser)
+    judge_options.add_places(parser, flavor=flavor)
+    judge_options.add_junit(parser)
     parser.add_argument(
         "--time-limit",
         metavar="TIME",
         type=option_types.duration(20),
-        help="90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with --budget 150m)",
+        help=f"90s, 8m or 1h: the whole run ends by then with what it has (default: {time_limit})",
     )
     parser.add_argument(
-        "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=option_types.whole(0, LAST_SEED),
-        help="of the order of trials; default: a new one, recorded",
+        "--output", metavar="DIR", default=".", help="directory for results.json and report.html (default: here)"
     )
 
 
-def _launcher(name: str) -> str:
-    if name == "heat":
-        raise argparse.ArgumentTypeError("the hosts of a cloud are measured by 'openstack perf validate'")
-    return name
+def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, ...]:
+    """Return the benchmarks to run."""
+    return tuple(plugins.jobs(benchmarks or _BENCHMARKS, seconds or _SECONDS))
+
+
+def output_files(directory: str) -> tuple[str, str]:
+    """Return the files that a validation writes: results and report."""
+    return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
+
+
+def make_output_directory(path: str) -> None:
+    """Make it and see now, not after ten minutes, that files can be made in it.
+
+    :raises option_types.OptionError: it cannot be made or written.
+    :raises atomic_write.OutputError: something else than a file has a name that is needed.
+    """
+    probe = os.path.join(path, f".nova-perf-{os.getpid()}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        with open(probe, "x", encoding="ascii"):
+            os.unlink(probe)
+    except OSError as error:
+        raise option_types.OptionError(f"--output {path}: {error.strerror}") from None
+    for file in output_files(path):
+        atomic_write.check(file)

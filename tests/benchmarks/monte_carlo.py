@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nova_perf_tuning.cli import validate_options
+from nova_perf_tuning.cli import validate
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.judge import statistics as product
 from nova_perf_tuning.validation.measure import interim, model, store
@@ -122,8 +122,8 @@ class Plan:
     :ivar figures: benchmarks under one gate; the loss is that of the first, the others lose nothing.
     """
 
-    blocks: int = validate_options.BLOCKS_JUDGED
-    boots: int = validate_options.BOOTS_JUDGED
+    blocks: int = validate.BLOCKS_JUDGED
+    boots: int = validate.BOOTS_JUDGED
     figures: int = 1
 
     @property
