@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, option_types
@@ -50,9 +49,12 @@ class Capacity(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         results = store.load(args.results)
-        found = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
+        try:
+            found = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
+        except capacity.CapacityError as error:
+            raise errors.PerfTuningError(text.of(error.reason)) from None
         if args.format == "json":
-            command.print_json({"capacity": dataclasses.asdict(found), "busy": args.busy})
+            command.print_json({"capacity": text.host_capacity(found), "busy": args.busy})
         else:
             _show(found, args.busy)
         return int(errors.ExitCode.PASS)
@@ -69,7 +71,7 @@ def _show(found: capacity.Capacity, busy: float) -> None:
             text.number(one.per_guest),
             _count(one.guests),
             "-" if one.fewest is None and one.most is None else f"{_count(one.fewest)} to {_count(one.most)}",
-            one.note,
+            text.of(one.note) if one.note else "",
         )
         for one in found.limits
     ]
@@ -78,8 +80,8 @@ def _show(found: capacity.Capacity, busy: float) -> None:
     first = found.limits[0] if found.limits else None
     if first is not None and first.careful is not None:
         print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
-    if found.note:
-        print(f"warning: {found.note}")
+    if found.notes:
+        print(f"warning: {text.lines(found.notes)}")
 
 
 def _count(number: int | None) -> str:

@@ -57,7 +57,7 @@ class Evaluate(command.PerfCommand):
                 "left_out": left_out,
                 "findings": diagnosis.spoilt(results),
             }
-            data |= {"knobs": list(map(text.knob, knobs))} if knobs else {}
+            data |= {"knobs": list(map(text.knob_data, knobs))} if knobs else {}
             data |= {"hosts": [host.as_data() for host in many.hosts]} if many else {}
             command.print_json(data)
             return int(whole.exit_code)

@@ -102,5 +102,5 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
     if not knobs:
         return
     print()
-    command.print_table(ablation.HEAD, ablation.lines(knobs))
-    command.say(*ablation.summary(knobs))
+    command.print_table(text.KNOB_HEAD, text.knob_rows(knobs))
+    command.say(*text.knob_summary(knobs))

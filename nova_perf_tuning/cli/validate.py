@@ -187,7 +187,7 @@ class _Run:
         try:
             found = noise.save(results, path)
         except noise.NoFloorError as error:
-            return [f"note: no noise floor was stored: {error}"]
+            return [f"note: no noise floor was stored: {text.of(error.reason)}"]
         except OSError as error:
             raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
         told = [

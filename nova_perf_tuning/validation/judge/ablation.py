@@ -25,7 +25,6 @@ from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.judge import statistics, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import interim, model, reasons
-from nova_perf_tuning.validation.report import text
 
 #: The arm that has every knob.
 FULL = "tuned"
@@ -183,32 +182,6 @@ def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.
     return Call.NEEDED if certain else Call.UNDECIDED
 
 
-#: Columns of :func:`lines`.
-HEAD = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets")
-
-
-def lines(judged: Sequence[Knob]) -> list[list[str]]:
-    """Return a row per knob and benchmark, as :data:`HEAD` has it."""
-    rows = []
-    for one in judged:
-        met = "" if one.met_without is None else f"without it: {one.met_without.value}"
-        for label, finding in one.findings.items():
-            effect = "; ".join(filter(None, [text.ratio(finding.effect), text.lines(finding.notes)]))
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.call.value, effect, met])
-    return rows
-
-
 def removable(judged: Sequence[Knob]) -> list[str]:
     """Return the extra specs that can be left out, each by itself."""
     return [one.spec for one in judged if one.call is Call.REMOVABLE]
-
-
-def summary(judged: Sequence[Knob]) -> list[str]:
-    """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
-    if not judged:
-        return []
-    names = ", ".join(removable(judged)) or "none"
-    found = [f"removable, each by itself (effect shown to be below {MARGIN:.0%} either way): {names}"]
-    if undecided := [one.spec for one in judged if one.call is Call.UNDECIDED]:
-        found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
-    return found

@@ -13,11 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.judge import statistics, trial_filter
-from nova_perf_tuning.validation.measure import model, overhead
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure import model, overhead, reasons
+from nova_perf_tuning.validation.measure.reasons import reason
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
@@ -26,8 +25,11 @@ ALL: Final = "all shared work"
 _SAME_RATE: Final = 2.0
 
 
-class CapacityError(errors.PerfTuningError):
-    """The results cannot say what a guest costs: names what is missing."""
+_C = reasons.ReasonCode
+
+
+class CapacityError(reasons.ReasonError):
+    """The results cannot say what a guest costs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Limit:
 
     :ivar per_guest: CPUs that one guest takes of it.
     :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the interval, None without.
-    :ivar note: what the figure does not hold for.
+    :ivar note: what the figure does not hold for; None: nothing.
     """
 
     resource: str
@@ -45,7 +47,7 @@ class Limit:
     guests: int | None
     fewest: int | None
     most: int | None
-    note: str = ""
+    note: reasons.Reason | None = None
 
     @property
     def careful(self) -> int | None:
@@ -58,7 +60,7 @@ class Capacity:
     """What a host carries of one flavor's load.
 
     :ivar rate: units of work per second of each guest; :ivar limits: the tightest resource first.
-    :ivar trials: how many counted; :ivar note: what was excluded, and what else the figures do not hold for.
+    :ivar trials: how many counted; :ivar notes: what was excluded, and what else the figures do not hold for.
     """
 
     benchmark: str
@@ -68,7 +70,7 @@ class Capacity:
     shared_cpus: float
     limits: tuple[Limit, ...]
     trials: int
-    note: str = ""
+    notes: tuple[reasons.Reason, ...] = ()
 
 
 def fits(cpus: float, per_guest: float) -> int | None:
@@ -90,7 +92,7 @@ def capacity(
     trials, notes = _counting(results, benchmark, arm)
     classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
     if not classes:
-        raise CapacityError(f"{_where(benchmark, arm)}: took no CPU beside its vCPUs")
+        raise CapacityError(reason(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm))
     unit = trials[0].work_unit
     own = statistics.median([one.work / one.window_s for one in trials if one.work and one.window_s > 0]) or 0.0
     rate = own if rate is None else rate
@@ -101,47 +103,39 @@ def capacity(
     ]
     limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
     if not any("softirq" in one.host_cpu_s for one in trials):
-        notes.append("interrupts and softirqs were not measured: what they cost is not in it")
+        notes.append(reason(_C.NO_SOFTIRQ))
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
-        notes.append(
-            f"the cost was measured at {own:.3g} {unit} per second, not {rate:.3g}: a guest costs"
-            " something at rest too, so measure guests at the rate at which they work"
-        )
+        notes.append(reason(_C.OTHER_RATE, measured=own, rate=rate, unit=unit))
     waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     if over := sum(share > overhead.MAX_WAIT for share in waits):
-        notes.append(f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle")
-    note = "; ".join(filter(None, notes))
-    return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), note)
+        notes.append(reason(_C.SOME_WAITED, count=over, of=len(waits)))
+    return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), tuple(notes))
 
 
-def _where(benchmark: str, arm: str) -> str:
-    return f"'{benchmark[:80]}' on '{arm[:40]}'"
-
-
-def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[str]]:
+def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[reasons.Reason]]:
     """Return the trials that count, with their work and CPU, and what is to be said of the others.
 
     :raises CapacityError: as for :func:`capacity`.
     """
-    where = _where(benchmark, arm)
+    where = {"benchmark": benchmark, "arm": arm}
     figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
     picked = trial_filter.select(results, figure, arm, arm)
     if picked.invalid is not None and any(one.arm == arm for one in figure):
-        raise CapacityError(f"{where}: {text.of(picked.invalid)}")
+        raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(picked.invalid,)))
     working = [one for one in picked.trials if one.value is not None and one.work]
     if not working:
         known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
-        raise CapacityError(f"no trial of {where} counted its work; benchmarks that did: {text.listed(known)}")
+        raise CapacityError(reason(_C.NO_WORK, **where, known=known))
     if not any("vcpu" in one.host_cpu_s for one in working):
-        raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
+        raise CapacityError(reason(_C.NO_GUEST, **where))
     trials = [one for one in working if {"vcpu", "total"} <= one.host_cpu_s.keys()]
     lacking = len(working) - len(trials)
-    without = f"{lacking} of {len(working)} trials have no CPU by class"
+    count = {"count": lacking, "of": len(working)}
     if lacking > trial_filter.MAX_LOST * len(working):
-        raise CapacityError(f"{where}: {without} (limit {trial_filter.MAX_LOST:.0%}); on a cloud agents tell it")
+        raise CapacityError(reason(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST))
     if faults := list(filter(None, (overhead.cost(one).contradiction for one in trials))):
-        raise CapacityError(f"{where}: {text.of(faults[0])}")
-    return trials, [text.lines(picked.notes), without if lacking else ""]
+        raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(faults[0],)))
+    return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
 
 
 def _guests(environment: Mapping[str, Any], benchmark: str) -> int:
@@ -168,5 +162,5 @@ def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> L
     dear = None if found.high is None else fits(cpus, found.high * rate)
     cheap = None if found.low is None else fits(cpus, found.low * rate)
     per_guest = found.value * rate
-    note = "" if found.low is not None else "one boot only, so no interval"
+    note = None if found.low is not None else reason(_C.ONE_BOOT)
     return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)

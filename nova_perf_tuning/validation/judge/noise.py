@@ -12,12 +12,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning import atomic_write, errors
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, schema, store
 from nova_perf_tuning.validation.measure.reasons import reason
-from nova_perf_tuning.validation.report import text
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 
@@ -25,10 +24,11 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _FINGERPRINT: Final = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator", "qemu", "guest")
 
 _Entry = Mapping[str, Any]
+_C = reasons.ReasonCode
 
 
-class NoFloorError(errors.PerfTuningError):
-    """An A/A run has too few trials that count for a floor: says how many there are."""
+class NoFloorError(reasons.ReasonError):
+    """An A/A run has too few trials that count for a floor."""
 
 
 def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
@@ -47,11 +47,11 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
         if ratio is not None and ratio.low is not None and ratio.high is not None:
             found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
         elif trials[0].primary and picked.invalid is not None:
-            raise NoFloorError(f"{label}: {text.of(picked.invalid)}; measure again without that")
+            raise NoFloorError(reason(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,)))
         elif trials[0].primary:
             boots = 0 if ratio is None else ratio.boots
-            least = statistics.MIN_BOOTS
-            raise NoFloorError(f"{label}: {boots} boots give no noise floor; {least} are needed, 4 are better")
+            few = reason(_C.NO_FLOOR_OF_SO_FEW, benchmark=label, boots=boots, needed=statistics.MIN_BOOTS)
+            raise NoFloorError(few)
     return found
 
 
@@ -160,6 +160,6 @@ def refusal(
         return None
     figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
     beyond = figure["low"] is not None and figure["low"] > least
-    code = reasons.ReasonCode.BEYOND_NOISE_FLOOR if beyond else reasons.ReasonCode.BELOW_NOISE_FLOOR
+    code = _C.BEYOND_NOISE_FLOOR if beyond else _C.BELOW_NOISE_FLOOR
     created = known["created"]
     return reason(code, limit=max_loss, floor=least, created=created, **figure)

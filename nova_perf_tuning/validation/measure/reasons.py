@@ -10,6 +10,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nova_perf_tuning import errors
+
 
 class ReasonCode(enum.StrEnum):
     """What is said; the comment names the parameters."""
@@ -59,6 +61,22 @@ class ReasonCode(enum.StrEnum):
     DROPS = "drops"  # share, limit
     CLOCK_STEP = "clock_step"  # seconds, limit
 
+    # -- what an A/A run gives: benchmark, and
+    NO_FLOOR = "no_floor"  # why: too many trials do not count
+    NO_FLOOR_OF_SO_FEW = "no_floor_of_so_few"  # boots, needed
+
+    # -- what a host carries: benchmark and arm, and
+    NO_SHARED_WORK = "no_shared_work"  # nothing
+    NO_SAMPLE = "no_sample"  # why: what counts is no sample
+    NO_WORK = "no_work"  # known: benchmarks that counted their work
+    NO_GUEST = "no_guest"  # nothing
+    TOO_FEW_COUNTED = "too_few_counted"  # count, of, limit
+    UNCOUNTED = "uncounted"  # count, of
+    NO_SOFTIRQ = "no_softirq"  # nothing
+    OTHER_RATE = "other_rate"  # measured, rate, unit
+    SOME_WAITED = "some_waited"  # count, of
+    ONE_BOOT = "one_boot"  # nothing
+
     # -- hosts of a fleet: benchmark and arm, and
     NO_RESULT = "no_result"  # nothing
     HOST_LOST_TRIALS = "host_lost_trials"  # as TOO_MANY_LOST
@@ -105,6 +123,14 @@ class Reason:
     def noting(self, *notes: Reason | None) -> Reason:
         """Return it with further notes; None is left out."""
         return dataclasses.replace(self, notes=(*self.notes, *(one for one in notes if one is not None)))
+
+
+class ReasonError(errors.PerfTuningError):
+    """Something cannot be worked out; who shows it makes the text of :attr:`reason`."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.code.value)
+        self.reason = reason
 
 
 def reason(code: ReasonCode, **params: Any) -> Reason:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.guest import probe
+from nova_perf_tuning.validation.judge import ablation, capacity, statistics, verdict
 from nova_perf_tuning.validation.measure import model, reasons
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.validation.judge import ablation, statistics, verdict
     from nova_perf_tuning.validation.report import history, summary
 
 #: Names that a message lists.
@@ -62,12 +62,24 @@ def judgement(one: verdict.Judgement) -> dict[str, Any]:
     return found | {"details": [as_data(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
 
 
-def knob(one: ablation.Knob) -> dict[str, Any]:
+def knob_data(one: ablation.Knob) -> dict[str, Any]:
     """Return what an ablation says of an extra spec, for JSON."""
     found = dataclasses.asdict(one)
     for label, finding in one.findings.items():
         found["findings"][label]["notes"] = [of(why) for why in finding.notes]
+        found["findings"][label]["details"] = [as_data(why) for why in finding.notes]
     return found
+
+
+def host_capacity(found: capacity.Capacity) -> dict[str, Any]:
+    """Return what a host carries, for JSON."""
+    data = dataclasses.asdict(found)
+    del data["notes"]
+    data |= {"note": lines(found.notes), "details": [as_data(note) for note in found.notes]}
+    for row, limit in zip(data["limits"], found.limits, strict=True):
+        row["note"] = of(limit.note) if limit.note else ""
+        row["details"] = [as_data(limit.note)] if limit.note else []
+    return data
 
 
 # -- figures
@@ -182,6 +194,10 @@ def _frequencies(told: _Params) -> str:
     return f"arms ran at different CPU frequencies: {known} (limit {told['limit']:.0%})"
 
 
+def _where(told: _Params) -> str:
+    return f"'{told['benchmark'][:80]}' on '{told['arm'][:40]}'"
+
+
 # -- hosts of a fleet
 
 
@@ -262,6 +278,26 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FREQUENCY_GAP: _frequencies,
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
+    _C.NO_FLOOR: lambda told: f"{told['benchmark']}: {lines(told['why'])}; measure again without that",
+    _C.NO_FLOOR_OF_SO_FEW: ("{benchmark}: {boots} boots give no noise floor; {needed} are needed, 4 are better"),
+    _C.NO_SHARED_WORK: lambda told: f"{_where(told)}: took no CPU beside its vCPUs",
+    _C.NO_SAMPLE: lambda told: f"{_where(told)}: {lines(told['why'])}",
+    _C.NO_WORK: lambda told: (
+        f"no trial of {_where(told)} counted its work; benchmarks that did: {listed(told['known'])}"
+    ),
+    _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
+    _C.TOO_FEW_COUNTED: lambda told: (
+        f"{_where(told)}: {told['count']} of {told['of']} trials have no CPU by class (limit"
+        f" {told['limit']:.0%}); on a cloud agents tell it"
+    ),
+    _C.UNCOUNTED: "{count} of {of} trials have no CPU by class",
+    _C.NO_SOFTIRQ: "interrupts and softirqs were not measured: what they cost is not in it",
+    _C.OTHER_RATE: (
+        "the cost was measured at {measured:.3g} {unit} per second, not {rate:.3g}: a guest costs something at"
+        " rest too, so measure guests at the rate at which they work"
+    ),
+    _C.SOME_WAITED: "vCPUs waited for a host CPU in {count} of {of} trials: the host was not idle",
+    _C.ONE_BOOT: "one boot only, so no interval",
     _C.NO_RESULT: "no pair of it gave a result",
     _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
     _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
@@ -425,7 +461,7 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in summaries:
         for pair in one.comparisons:
-            one_boot = "" if pair.ratio is None or pair.ratio.low is not None else "one boot only, so no interval"
+            one_boot = "" if pair.ratio is None or pair.ratio.low is not None else of(reasons.reason(_C.ONE_BOOT))
             for note in filter(None, (one_boot, pair.left_out)):
                 found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
         for arm in one.arms:
@@ -446,3 +482,31 @@ def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
         yield f"{arm.uncounted} of {arm.n} trials have no CPU counters"
     if arm.full_invalid:
         yield f"no full overhead is shown, but service CPU: {arm.full_invalid}"
+
+
+# -- ablation
+
+#: Columns of :func:`knob_rows`.
+KNOB_HEAD: Final = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets")
+
+
+def knob_rows(knobs: Sequence[ablation.Knob]) -> list[list[str]]:
+    """Return a row per knob and benchmark, as :data:`KNOB_HEAD` has it."""
+    rows = []
+    for knob in knobs:
+        met = "" if knob.met_without is None else f"without it: {knob.met_without.value}"
+        for label, finding in knob.findings.items():
+            effect = "; ".join(filter(None, [ratio(finding.effect), lines(finding.notes)]))
+            rows.append([knob.call.value, f"{knob.spec}={knob.value}", label, finding.call.value, effect, met])
+    return rows
+
+
+def knob_summary(knobs: Sequence[ablation.Knob]) -> list[str]:
+    """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
+    if not knobs:
+        return []
+    names = ", ".join(ablation.removable(knobs)) or "none"
+    found = [f"removable, each by itself (effect shown to be below {ablation.MARGIN:.0%} either way): {names}"]
+    if undecided := [knob.spec for knob in knobs if knob.call is ablation.Call.UNDECIDED]:
+        found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
+    return found

@@ -7,7 +7,9 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import model, reasons
+
+C = reasons.ReasonCode
 
 
 def trial(block=0, boot=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
@@ -29,8 +31,9 @@ def fitting(data, shared=8, busy=1.0, **options):
 
 
 class CapacityTest(testtools.TestCase):
-    def refused(self, data, told="", **options):
-        self.assertIn(told, str(self.assertRaises(capacity.CapacityError, lambda: fitting(data, **options))))
+    def refused(self, code, data):
+        error = self.assertRaises(capacity.CapacityError, fitting, data)
+        self.assertIn(code, error.reason.codes)
 
     def test_known_answer(self):
         """1 Gbit/s; vhost 0.4, emulator 0.05, softirq 0.05 CPU seconds per Gbit: 0.5 CPUs per guest."""
@@ -41,7 +44,7 @@ class CapacityTest(testtools.TestCase):
             [(one.resource, one.guests) for one in found.limits],
         )
         first = found.limits[0]
-        self.assertEqual((16, 16, 16, 1.0, ""), (first.fewest, first.careful, first.most, found.rate, found.note))
+        self.assertEqual((16, 16, 16, 1.0, ()), (first.fewest, first.careful, first.most, found.rate, found.notes))
 
     def test_interval_and_rate(self):
         blocks = [trial(block=at, boot=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
@@ -50,27 +53,28 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual(limit.fewest, limit.careful)
         [first, *_] = fitting(results(*blocks[:1])).limits
         self.assertEqual((20, None, None, 20), (first.guests, first.fewest, first.most, first.careful))
-        self.assertIn("one boot only", first.note)
+        self.assertIs(C.ONE_BOOT, first.note.code)
 
     def test_cost_at_another_rate_is_warned_of(self):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]  # 1 Gbit/s
         for rate, warned in ((0.1, True), (2.5, True), (0.5, False), (1.5, False), (None, False)):
-            self.assertEqual(warned, bool(fitting(results(*blocks), rate=rate).note))
+            codes = [note.code for note in fitting(results(*blocks), rate=rate).notes]
+            self.assertEqual([C.OTHER_RATE] if warned else [], codes)
 
     def test_what_does_not_count(self):
         """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
-        for changes in (
-            {"conditions": {"steal_share": 0.5}, "work": 0.1},
-            {"value": None, "work": None, "error": "killed"},
-            {"host_cpu_s": {"vcpu": 8.0}},
-            {"host_cpu_s": {}},
+        for changes, code in (
+            ({"conditions": {"steal_share": 0.5}, "work": 0.1}, C.STEAL),
+            ({"value": None, "work": None, "error": "killed"}, C.TOO_MANY_LOST),
+            ({"host_cpu_s": {"vcpu": 8.0}}, C.TOO_FEW_COUNTED),
+            ({"host_cpu_s": {}}, C.TOO_FEW_COUNTED),
         ):
             blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
             blocks[:2] = [dataclasses.replace(one, **changes) for one in blocks[:2]]
             found = fitting(results(*blocks))
-            self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.note)), changes)
+            self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.notes)), changes)
             blocks[2] = dataclasses.replace(blocks[2], **changes)
-            self.refused(results(*blocks), "of 10 trials")
+            self.refused(code, results(*blocks))
 
     def test_negative_cpu_is_not_clamped(self):
         """What is taken off interrupts for the idle host may be more than there was: 0 in the middle, no cost.
@@ -83,11 +87,12 @@ class CapacityTest(testtools.TestCase):
 
     def test_nothing_to_go_by(self):
         for wrong in (results(), results(trial(work=None)), results(trial(arm="untuned"))):
-            self.refused(wrong, "benchmarks that did")
-        self.refused(results(dataclasses.replace(trial(), host_cpu_s={"total": 3.0})), "is no guest")
+            self.refused(C.NO_WORK, wrong)
+        self.refused(C.NO_GUEST, results(dataclasses.replace(trial(), host_cpu_s={"total": 3.0})))
+        self.refused(C.NO_SHARED_WORK, results(trial()))
         wrong = trial(vhost=1.0)
         wrong.host_cpu_s = {**wrong.host_cpu_s, "vcpu": 80.0}
-        self.refused(results(wrong, trial(block=1, order=1)), "counters contradict")
+        self.refused(C.COUNTERS_VCPU, results(wrong, trial(block=1, order=1)))
 
     def test_a_fleet_has_pairs_and_no_softirqs(self):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]
@@ -96,7 +101,7 @@ class CapacityTest(testtools.TestCase):
         fleet = model.Results({"fleet": {}}, blocks)
         found = fitting(fleet)
         self.assertEqual(40, found.limits[0].guests)
-        self.assertIn("softirqs were not measured", found.note)
+        self.assertEqual([C.NO_SOFTIRQ], [note.code for note in found.notes])
         pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
         self.assertEqual(16, fitting(pair, 4, 0.8).limits[0].guests, "a pair shares the cost")
 
