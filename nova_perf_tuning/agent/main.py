@@ -16,7 +16,6 @@ from nova_perf_tuning.agent import findings, journal_session, reconcile, rewrite
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
-from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 
@@ -91,7 +90,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
     journal = journal_session.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
-    host = reconcile.TunedHost(root, options.nova_config, cpus, plan_model.Policy(rps=options.rps))
+    host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
     limit = rewrite_limit.RewriteLimit(options.rewrite_limit)

@@ -19,8 +19,7 @@ from nova_perf_tuning.agent import journal_session, rewrite_limit
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -42,7 +41,7 @@ class Pass:
     """
 
     facts: model.HostFacts
-    plan: plan_model.Plan
+    plan: planner.Plan
     written: list[apply_module.Outcome]
     drifted: list[Setting]
     foreign: list[tuple[Setting, journal_module.Entry]]
@@ -62,12 +61,12 @@ class TunedHost:
         root: str,
         nova_config: Sequence[str] = (),
         housekeeping: str | None = None,
-        policy: plan_model.Policy | None = None,
+        rps: bool = False,
     ) -> None:
         self.root = root
         self._nova_config = tuple(nova_config)
         self._housekeeping = housekeeping
-        self._policy = policy or plan_model.Policy()
+        self._rps = rps
 
     def facts(self) -> model.HostFacts:
         """Read the host.
@@ -76,7 +75,7 @@ class TunedHost:
         """
         return reader.read_host(self.root)
 
-    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
+    def plan(self, facts: model.HostFacts) -> planner.Plan:
         """Return what should hold.
 
         :raises PlanError: the CPU sets contradict each other or the host.
@@ -87,9 +86,9 @@ class TunedHost:
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
             for guest in facts.guests
         )
-        return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), self._policy)
+        return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), rps=self._rps)
 
-    def sets(self) -> plan_model.CpuSets:
+    def sets(self) -> layout.CpuSets:
         """Return the CPU sets, those of nova.conf as it is now."""
         nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
         return dataclasses.replace(nova, housekeeping=self._housekeeping)

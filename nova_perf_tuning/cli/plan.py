@@ -13,8 +13,7 @@ from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.plan import guests, planner
-from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import guests, layout, planner
 
 #: Warnings that are shown one by one.
 _SHOWN = 20
@@ -54,7 +53,7 @@ class Plan(command.PerfCommand):
         return int(errors.ExitCode.PASS)
 
 
-def plan_from(args: argparse.Namespace) -> plan_model.Plan:
+def plan_from(args: argparse.Namespace) -> planner.Plan:
     """Read the host that the options name and return its plan.
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
@@ -62,10 +61,10 @@ def plan_from(args: argparse.Namespace) -> plan_model.Plan:
     sets = cpu_sets(args)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_host(args.sysroot), domains)
-    return planner.plan(facts, sets, plan_model.Policy(rps=args.rps))
+    return planner.plan(facts, sets, rps=args.rps)
 
 
-def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
+def cpu_sets(args: argparse.Namespace) -> layout.CpuSets:
     """Return the CPU sets of nova.conf and of ``--housekeeping``.
 
     :raises errors.PerfTuningError: a list or a nova.conf cannot be read.
@@ -93,7 +92,7 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
         yield data, one
 
 
-def as_json(plan: plan_model.Plan) -> dict[str, Any]:
+def as_json(plan: planner.Plan) -> dict[str, Any]:
     """Return the plan in the documented JSON form."""
     return {
         "settings": [
@@ -108,7 +107,7 @@ def as_json(plan: plan_model.Plan) -> dict[str, Any]:
     }
 
 
-def _show(plan: plan_model.Plan, everything: bool) -> None:
+def _show(plan: planner.Plan, everything: bool) -> None:
     rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
     command.print_table(("CPU set", "CPUs", "role"), rows)
     if not plan.sets["overlap"]:

@@ -23,7 +23,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.plan.model import CpuSets
+from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.host.transaction import verify
 from tests.hosts import gen_host, sysroots
 

@@ -15,9 +15,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
-from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.plan import sets as sets_module
+from nova_perf_tuning.host.plan import layout, planner
 
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
@@ -188,12 +186,12 @@ class Host:
         return novaconf.cpu_set(self.nova, "compute", "cpu_shared_set")
 
     @functools.cached_property
-    def sets(self) -> sets_module.HostSets:
+    def sets(self) -> layout.CpuLayout:
         """The CPU sets as the planner has them; what contradicts the host is left out."""
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        return sets_module.resolve(self.facts, _cpu_sets(dedicated, shared))[0]
+        return layout.CpuLayout.of(self.facts, _cpu_sets(dedicated, shared))
 
     @property
     def nova_path(self) -> str:
@@ -343,8 +341,8 @@ class Host:
         return [irq for irq in irqs if irq.name] or irqs
 
 
-def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> plan_model.CpuSets:
-    return plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSets:
+    return layout.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
 
 
 def _words(line: str) -> list[str]:

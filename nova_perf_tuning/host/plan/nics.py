@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.sets import HostSets, Room
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
 from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
@@ -26,7 +26,7 @@ _CONTROL = re.compile(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NicQueues:
+class NicPlacement:
     """The interrupts of one NIC, queue by queue.
 
     :ivar queues: queue number -> interrupts that serve it (one for each direction with some drivers).
@@ -41,9 +41,19 @@ class NicQueues:
     rest: spread.Group
 
     @property
-    def room(self) -> Room:
+    def pool(self) -> CpuPool:
         """The CPUs that may serve it."""
-        return self.data.room
+        return self.data.pool
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why these are not CPUs of its own node."""
+        return [f"{self.nic.name}: {self.pool.warning}"] if self.pool.warning else []
+
+    @property
+    def irqs(self) -> set[int]:
+        """Numbers of its interrupts."""
+        return {irq.number for irqs in (*self.queues.values(), self.control) for irq in irqs}
 
 
 def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[model.Irq]], list[model.Irq]]:
@@ -82,29 +92,25 @@ def single(cpus: str | None) -> int | None:
     return int(cpus) if cpus is not None and cpus.isdigit() else None
 
 
-def collect(
-    facts: model.HostFacts, sets: HostSets, passed_through: Collection[str]
-) -> tuple[list[NicQueues], list[str]]:
-    """Return every NIC whose interrupts are to be placed, and warnings."""
-    found: list[NicQueues] = []
-    warnings: list[str] = []
-    taken: set[int] = set()
-    for nic in sorted(facts.nics, key=lambda one: (one.pci or "", one.name)):
-        if nic.kind not in _KINDS or not nic.irqs or (nic.pci or "").lower() in passed_through:
+def nic_placements(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlacement]:
+    """Return every NIC whose interrupts are to be placed."""
+    placements: list[NicPlacement] = []
+    passed = passed_through(facts)
+    placed: set[int] = set()
+    for nic in sorted(facts.nics, key=lambda nic: (nic.pci or "", nic.name)):
+        if nic.kind not in _KINDS or not nic.irqs or (nic.pci or "").lower() in passed:
             continue
-        irqs = _firing(facts, nic, taken)
-        room = sets.interrupts(nic.node)
-        if not irqs or room is None:
+        irqs = _firing(facts, nic, placed)
+        pool = layout.interrupts(nic.node)
+        if not irqs or pool is None:
             continue
-        taken.update(irq.number for irq in irqs)
-        if room.warning:
-            warnings.append(f"{nic.name}: {room.warning}")
+        placed.update(irq.number for irq in irqs)
         queues, control = vectors(nic, irqs)
         weight = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // len(queues))
-        data = spread.Group(room, weight, [single(serving[0].affinity) for serving in queues.values()])
-        rest = spread.Group(room, 1, [single(irq.affinity) for irq in control])
-        found.append(NicQueues(nic, queues, control, data, rest))
-    return found, warnings
+        data = spread.Group(pool, weight, [single(serving[0].affinity) for serving in queues.values()])
+        rest = spread.Group(pool, 1, [single(irq.affinity) for irq in control])
+        placements.append(NicPlacement(nic, queues, control, data, rest))
+    return placements
 
 
 def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
@@ -114,54 +120,48 @@ def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) ->
     return [irq for irq in irqs if irq.name] or irqs
 
 
-def left_alone(
-    facts: model.HostFacts, planned: Collection[int], passed_through: Collection[str]
-) -> dict[str, list[str]]:
+def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, list[str]]:
     """Return where the interrupts of NICs stay that the plan does not place: cpulist -> names of the NICs.
 
     :param planned: numbers of the interrupts that it places.
     :return: with the CPUs that serve the interrupt now, else those that may; what cannot be read is left out.
     """
-    found: dict[str, list[str]] = {}
-    placed = frozenset(planned)
+    names: dict[str, list[str]] = {}
+    passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
-        if not nic.irqs or (nic.pci or "").lower() in passed_through or not placed.isdisjoint(nic.irqs):
+        if not nic.irqs or (nic.pci or "").lower() in passed or not placed.isdisjoint(nic.irqs):
             continue
         for irq in _firing(facts, nic, placed):
             text = irq.effective or irq.affinity
             if text:
-                found.setdefault(text, []).append(nic.name)
-    return found
+                names.setdefault(text, []).append(nic.name)
+    return names
 
 
-def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[model.Setting]:
-    """Return the affinities of all placed interrupts, with their reasons."""
-    result: list[model.Setting] = []
-    for one in found:
-        nic, room, cpus = one.nic, one.room, placed[one.data]
-        rule = "nic-irq-nearest" if room.warning else "nic-irq-local"
-        speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
-        node = "node unknown" if nic.node is None else f"node {nic.node}"
-        head = f"{nic.name} ({speed}{node}) has {counted(len(one.queues), 'queue')} for "
-        head += f"{counted(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
-        if room.warning:
-            head = f"{nic.name}: {room.warning}; queue "
-        tails = {
-            cpu: f" on CPU {cpu}" + (f", which serves {number} of them" if number > 1 else ", alone there")
-            for cpu, number in collections.Counter(cpus).items()
-        }
-        for (queue, irqs), cpu in zip(one.queues.items(), cpus, strict=True):
-            reason = f"{head}{queue}{tails[cpu]}"
-            result += [irq_setting(irq, str(cpu), reason, rule) for irq in irqs]
-        for irq, cpu in zip(one.control, placed[one.rest], strict=True):
-            reason = (
-                f"{nic.name}'s control interrupt {irq.name or irq.number} keeps off guests' CPUs, on {room.where}"
-            )
-            result.append(irq_setting(irq, str(cpu), reason, rule))
-    return result
+def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+    """Yield the affinities of a NIC's interrupts, with their reasons."""
+    nic, pool, cpus = placement.nic, placement.pool, placed[placement.data]
+    rule = "nic-irq-nearest" if pool.warning else "nic-irq-local"
+    speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
+    node = "node unknown" if nic.node is None else f"node {nic.node}"
+    head = f"{nic.name} ({speed}{node}) has {counted(len(placement.queues), 'queue')} for "
+    head += f"{counted(len(pool.cpus), f'{pool.what} CPU')} of {pool.where}: queue "
+    if pool.warning:
+        head = f"{nic.name}: {pool.warning}; queue "
+    tails = {
+        cpu: f" on CPU {cpu}" + (f", which serves {number} of them" if number > 1 else ", alone there")
+        for cpu, number in collections.Counter(cpus).items()
+    }
+    for (queue, irqs), cpu in zip(placement.queues.items(), cpus, strict=True):
+        reason = f"{head}{queue}{tails[cpu]}"
+        for irq in irqs:
+            yield irq_setting(irq, str(cpu), reason, rule)
+    for irq, cpu in zip(placement.control, placed[placement.rest], strict=True):
+        reason = f"{nic.name}'s control interrupt {irq.name or irq.number} keeps off guests' CPUs, on {pool.where}"
+        yield irq_setting(irq, str(cpu), reason, rule)
 
 
 def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> model.Setting:
-    """Return the affinity of one interrupt; its identity tells a re-used number."""
-    identity = f"{irq.device or ''}|{irq.name or ''}"
-    return model.Setting("irq_affinity", f"irq:{irq.number}", value, irq.affinity, reason, rule, identity)
+    """Return the affinity of one interrupt."""
+    target = model.IrqTarget(irq.number, irq.device or "", irq.name or "")
+    return model.Setting.on(target, value, irq.affinity, reason, rule)

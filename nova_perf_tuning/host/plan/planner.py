@@ -1,59 +1,171 @@
 """The host plan: a pure function of facts, CPU sets and requests.
 
 Rules and what is guaranteed about them: :mod:`nova_perf_tuning.host.plan.spread` (shares),
-:mod:`~nova_perf_tuning.host.plan.sets` (which CPUs), :mod:`~nova_perf_tuning.host.plan.nics` and
+:mod:`~nova_perf_tuning.host.plan.layout` (which CPUs), :mod:`~nova_perf_tuning.host.plan.nics` and
 :mod:`~nova_perf_tuning.host.plan.guests` (what goes there).
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.plan import guests, nics, overlap, spread, steering
-from nova_perf_tuning.host.plan import sets as sets_module
-from nova_perf_tuning.host.plan.model import CpuSets, Plan, Policy
+from nova_perf_tuning.host.plan import guests as guests_module
+from nova_perf_tuning.host.plan import nics as nics_module
+from nova_perf_tuning.host.plan import spread, steering
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
+from nova_perf_tuning.rules import named
 
-_DEFAULT = Policy()
+#: Classes of work that must stay off dedicated CPUs, and what they are called.
+WORK: Mapping[str, str] = {
+    "emulator": "emulator threads",
+    "iothread": "I/O threads",
+    "vhost": "vhost workers",
+    "irq": "interrupts",
+}
+#: What moves work that the plan leaves alone.
+_THREADS_MOVED_BY = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
+_NICS_MOVED_BY = "an online CPU that is neither dedicated nor isolated takes them"
+_DEVICES_MOVED_BY = "perf:irq_placement=numa moves them"
 
 
-def plan(facts: model.HostFacts, sets: CpuSets, policy: Policy = _DEFAULT) -> Plan:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What should hold on the host.
+
+    :ivar settings: every value with its reason, also those that hold already (``current == value``).
+    :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, and where each
+        class of work may run once the plan holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq``
+        (NICs and passed-through devices, also where the plan leaves them alone), ``irq_vcpu`` (only with
+        ``perf:irq_placement=vcpu``).
+        ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated;
+        else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
+    :ivar warnings: one line each: what could not be done as asked and why.
+    """
+
+    settings: list[model.Setting]
+    sets: Mapping[str, str]
+    warnings: list[str]
+
+    def changes(self) -> list[model.Setting]:
+        """Settings whose value does not hold now."""
+        return [setting for setting in self.settings if setting.current != setting.value]
+
+
+def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     """Return what should hold on the host, each value with its reason.
 
     The same input gives the same plan, and a host on which the plan holds gives the same plan again.
     Placements that hold already and are even are kept, so a guest or NIC more moves nothing else.
 
-    :raises nova_perf_tuning.host.plan.model.PlanError: the sets contradict each other or the host.
+    :param rps: spread the packet work of a NIC with fewer receive queues than local housekeeping CPUs over these
+        CPUs in software. Off by default: it costs an interrupt between CPUs for each burst.
+    :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the host.
     """
-    host, warnings = sets_module.resolve(facts, sets)
-    passed_through = {
-        address.lower() for guest in facts.guests if guest.domain for address in guest.domain.hostdevs
-    }
-    queues, nics_warnings = nics.collect(facts, host, passed_through)
-    asking, guests_warnings = guests.collect(facts, host)
-    vectors = [one for guest in asking for one in guest.vectors]
-    near = [group for nic in queues for group in (nic.data, nic.rest)]
-    near += [one.group for one in vectors if not one.own]
-    own = [one.group for one in vectors if one.own]
-    placed = spread.settle(near, host.class_of) | spread.settle(own, {})
-    busy = frozenset(cpu for nic in queues for cpu in placed[nic.data])
-    threads, rooms_warnings = guests.collect_threads(asking, host, busy)
-    placed |= spread.settle([one.workers for one in threads if one.workers], host.class_of)
+    layout = CpuLayout.of(facts, sets)
+    nics = nics_module.nic_placements(facts, layout)
+    guests, guest_warnings = guests_module.guest_placements(facts, layout)
+    devices = [device for guest in guests for device in guest.devices]
+    near = [group for nic in nics for group in (nic.data, nic.rest)]
+    near += [device.group for device in devices if not device.own]
+    own = [device.group for device in devices if device.own]
+    placed = spread.balance(near, layout.class_of) | spread.balance(own, {})
+    busy = frozenset(cpu for nic in nics for cpu in placed[nic.data])
+    threads, thread_warnings = guests_module.thread_placements(guests, layout, busy)
+    placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
-    thread_settings, threads_warnings = guests.thread_settings(threads, placed)
+    moved_threads = dict(pair for guest in threads for pair in guests_module.thread_settings(guest, placed))
     settings = [
-        *nics.settings(queues, placed),
-        *guests.interrupt_settings(asking, placed),
-        *thread_settings,
-        *steering.nic_settings(queues, placed, facts, host, policy.rps),
+        *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
+        *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
+        *moved_threads.values(),
+        *steering.nic_settings(nics, placed, facts, layout, rps),
     ]
-    moved = {int(one.target[4:]) for one in settings if one.kind == "irq_affinity"}
-    shown, overlaps = overlap.show(
-        facts,
-        host,
-        {int(one.target[4:]): one.value for one in thread_settings},
+    moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
+    work = Work(
+        _users(facts, {tid: setting.value for tid, setting in moved_threads.items()}),
         frozenset(cpu for group in near for cpu in placed[group]),
         frozenset(cpu for group in own for cpu in placed[group]),
-        nics.left_alone(facts, moved, passed_through),
-        guests.left_alone(facts, moved),
+        nics_module.left_alone(facts, moved_irqs),
+        guests_module.left_alone(facts, moved_irqs),
     )
-    warnings = [*facts.warnings, *warnings, *nics_warnings, *guests_warnings, *rooms_warnings, *threads_warnings]
-    return Plan(settings, shown, [*warnings, *overlaps])
+    nic_warnings = [warning for nic in nics for warning in nic.warnings]
+    sets_shown, overlaps = show(layout, work)
+    warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
+    return Plan(settings, sets_shown, warnings)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """Where everything runs once the plan holds.
+
+    :ivar threads: kind of thread -> cpulist -> names of the guests that have such threads there. Threads that the
+        plan leaves alone count with the CPUs that they may use now.
+    :ivar irq: CPUs of the interrupts that are planned; :ivar irq_vcpu: those put on guests' own CPUs.
+    :ivar nics, devices: interrupts that the plan leaves alone, of the host's NICs and of devices passed through:
+        cpulist -> names of what has interrupts there.
+    """
+
+    threads: Mapping[str, Mapping[str, Sequence[str]]]
+    irq: frozenset[int]
+    irq_vcpu: frozenset[int]
+    nics: Mapping[str, Sequence[str]]
+    devices: Mapping[str, Sequence[str]]
+
+
+def show(layout: CpuLayout, work: Work) -> tuple[dict[str, str], list[str]]:
+    """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns."""
+    cpus = {name: _union(texts) for name, texts in work.threads.items()}
+    cpus["irq"] = work.irq | _union(work.nics) | _union(work.devices)
+    shown = {
+        "housekeeping": cpulist.format(layout.housekeeping),
+        "shared": cpulist.format(layout.shared),
+        "dedicated": cpulist.format(layout.dedicated),
+        "isolated": cpulist.format(layout.isolated),
+    }
+    shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
+    if work.irq_vcpu:
+        shown["irq_vcpu"] = cpulist.format(work.irq_vcpu)
+    warnings: list[str] = []
+    total: frozenset[int] = frozenset()
+    for name, title in WORK.items():
+        both = cpus[name] & layout.dedicated
+        if both:
+            total |= both
+            text = shown[f"overlap_{name}"] = cpulist.format(both)
+            if name == "irq":
+                who = [_who(work.nics, both, _NICS_MOVED_BY), _who(work.devices, both, _DEVICES_MOVED_BY)]
+            else:
+                who = [_who(work.threads[name], both, _THREADS_MOVED_BY)]
+            whose = "; ".join(filter(None, who))
+            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if whose else ''}{whose}")
+    shown["overlap"] = cpulist.format(total)
+    return shown, warnings
+
+
+def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> dict[str, dict[str, list[str]]]:
+    """Return kind of thread -> cpulist -> names of the guests that have such threads.
+
+    :param planned: thread id -> cpulist.
+    """
+    users: dict[str, dict[str, list[str]]] = {name: {} for name in ("vcpu", *WORK)}
+    for guest in facts.guests:
+        used = dict.fromkeys((thread.kind, planned.get(thread.tid, thread.affinity)) for thread in guest.threads)
+        for kind, text in used:
+            if text is not None and kind in users:
+                users[kind].setdefault(text, []).append(guest.name)
+    return users
+
+
+def _union(texts: Iterable[str]) -> frozenset[int]:
+    return frozenset[int]().union(*map(cpulist.parse, texts))
+
+
+def _who(by_text: Mapping[str, Sequence[str]], cpus: frozenset[int], moved_by: str) -> str:
+    """Name the first guests, NICs or devices concerned, and count the others."""
+    names = list(
+        dict.fromkeys(name for text, names in by_text.items() if cpulist.parse(text) & cpus for name in names)
+    )
+    return f"of {named(names)}, which the plan leaves alone ({moved_by})" if names else ""

@@ -1,13 +1,13 @@
 """Spreads groups of equal things over CPUs, evenly, and moves nothing that need not move.
 
-A group is what belongs together: the queues of one NIC, the vhost workers of one guest. It has a room,
-the CPUs it may use. What :func:`settle` guarantees, for every group ``g`` with items of weight ``w``:
+A group is what belongs together: the queues of one NIC, the vhost workers of one guest. It has a pool,
+the CPUs it may use. What :func:`balance` guarantees, for every group ``g`` with items of weight ``w``:
 
-* *even*: the numbers of its items on any two CPUs of its room differ by at most one;
-* *balanced*: where ``g`` has more items on CPU ``a`` than on CPU ``b``, both of its room, then
-  ``load(a) - load(b) <= W``, with W the heaviest item that may lie on ``a``. So in a room that is not cut
+* *even*: the numbers of its items on any two CPUs of its pool differ by at most one;
+* *balanced*: where ``g`` has more items on CPU ``a`` than on CPU ``b``, both of its pool, then
+  ``load(a) - load(b) <= W``, with W the heaviest item that may lie on ``a``. So in a pool that is not cut
   by others (a node's), the most and the least loaded CPU differ by at most its heaviest item, and no CPU
-  carries more than the room's mean plus that item;
+  carries more than the pool's mean plus that item;
 * *in order of preference*: where ``g`` has more items on ``a`` than on ``b`` and ``a`` is of a worse class
   (SMT sibling, CPU 0), then ``load(a) - w < load(b)``: nothing lies on ``a`` that ``b`` could take
   without carrying more than ``a`` does;
@@ -22,18 +22,18 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.host.plan.sets import Room
+from nova_perf_tuning.host.plan.layout import CpuPool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Things of equal weight that are spread over one room.
+    """Things of equal weight that are spread over one pool.
 
     :ivar current: the CPU of each item now; None where it is on none or on several.
     :ivar weight: load of one item, in units that all groups of one call share; at least 1.
     """
 
-    room: Room
+    pool: CpuPool
     weight: int
     current: Sequence[int | None]
 
@@ -44,36 +44,36 @@ Placed = Mapping[Group, Sequence[int]]
 _NOWHERE = -1
 
 
-def settle(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, list[int]]:
+def balance(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, list[int]]:
     """Place all items of all groups.
 
     Groups that come first (the heaviest, then in the order given) choose first.
     """
-    load = {cpu: 0 for group in groups for cpu in group.room.cpus}
+    load = {cpu: 0 for group in groups for cpu in group.pool.cpus}
     ordered = sorted((group for group in groups if group.current), key=lambda group: -group.weight)
     placed = {group: _keep(group, load, class_of) for group in ordered}
     for group in ordered:
         _fill(group, placed[group], load)
-    _balance(ordered, placed, load, class_of)
+    _improve(ordered, placed, load, class_of)
     return {group: placed.get(group, []) for group in groups}
 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
-    """Keep the items that lie well already: in the room, and no more on a CPU than its share.
+    """Keep the items that lie well already: in the pool, and no more on a CPU than its share.
 
     :return: the CPU of each item, :data:`_NOWHERE` for those that are yet to be placed.
     """
-    left = collections.Counter(cpu for cpu in group.current if cpu is not None and cpu in group.room.members)
-    floor, extra = divmod(len(group.current), len(group.room.cpus))
+    keep = collections.Counter(cpu for cpu in group.current if cpu is not None and cpu in group.pool.members)
+    floor, extra = divmod(len(group.current), len(group.pool.cpus))
     crowded = sorted(
-        (cpu for cpu, number in left.items() if number > floor), key=lambda cpu: (class_of.get(cpu, 0), cpu)
+        (cpu for cpu, number in keep.items() if number > floor), key=lambda cpu: (class_of.get(cpu, 0), cpu)
     )
     for rank, cpu in enumerate(crowded):
-        left[cpu] = floor + (rank < extra)
+        keep[cpu] = floor + (rank < extra)
     placed: list[int] = []
     for now in group.current:
-        if now is not None and left[now] > 0:
-            left[now] -= 1
+        if now is not None and keep[now] > 0:
+            keep[now] -= 1
             load[now] += group.weight
             placed.append(now)
         else:
@@ -87,7 +87,7 @@ def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
     if not missing:
         return
     count = collections.Counter(placed)
-    cpus = group.room.cpus
+    cpus = group.pool.cpus
     floor = len(placed) // len(cpus)
     slots = [cpu for level in range(floor) for cpu in cpus if count.get(cpu, 0) <= level]
     for cpu in slots:
@@ -100,13 +100,13 @@ def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
     placed[:] = [next(fresh) if cpu == _NOWHERE else cpu for cpu in placed]
 
 
-def _balance(
+def _improve(
     groups: Sequence[Group], placed: Mapping[Group, list[int]], load: dict[int, int], class_of: Mapping[int, int]
 ) -> None:
     """Move items between CPUs until no group can better its placement."""
     weights: dict[tuple[int, ...], int] = {}
     for group in groups:
-        weights[group.room.cpus] = max(weights.get(group.room.cpus, 0), group.weight)
+        weights[group.pool.cpus] = max(weights.get(group.pool.cpus, 0), group.weight)
     heaviest: dict[int, int] = {}
     for cpus, weight in weights.items():
         heaviest |= {cpu: max(heaviest.get(cpu, 0), weight) for cpu in cpus}
@@ -114,19 +114,19 @@ def _balance(
     while moved:
         moved = False
         for group in reversed(groups):  # the lightest and the latest yield first
-            while _move_one(group, placed[group], load, heaviest, class_of):
+            while _move_item(group, placed[group], load, heaviest, class_of):
                 moved = True
 
 
-def _move_one(
+def _move_item(
     group: Group,
     placed: list[int],
     load: dict[int, int],
     heaviest: Mapping[int, int],
     class_of: Mapping[int, int],
 ) -> bool:
-    """Move one item of the group to a better CPU of its room; False when there is none."""
-    cpus, weight = group.room.cpus, group.weight
+    """Move one item of the group to a better CPU of its pool; False when there is none."""
+    cpus, weight = group.pool.cpus, group.weight
     floor, extra = divmod(len(placed), len(cpus))
     if not extra:
         return False

@@ -14,27 +14,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.nics import NicQueues
-from nova_perf_tuning.host.plan.sets import HostSets
+from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.nics import NicPlacement
 
 #: Node -> its cores that may send, each as the bits of its CPUs.
 _Cores = Mapping[int | None, Sequence[int]]
 
 
 def nic_settings(
-    found: Iterable[NicQueues], placed: spread.Placed, facts: model.HostFacts, sets: HostSets, rps: bool
+    placements: Iterable[NicPlacement], placed: spread.Placed, facts: model.HostFacts, layout: CpuLayout, rps: bool
 ) -> list[model.Setting]:
     """Return XPS of every NIC that was placed, and RPS where it is wanted and helps."""
     digits = mask_digits(facts)
-    cores = _cores(facts, sets)
+    cores = _cores(facts, layout)
     core_of = {cpu: core for some in cores.values() for core in some for cpu in _cpus(core)}
-    result: list[model.Setting] = []
-    for one in found:
-        nic, cpus = one.nic, placed[one.data]
+    settings: list[model.Setting] = []
+    for placement in placements:
+        nic, cpus = placement.nic, placed[placement.data]
         if len(nic.xps) > 1:
             serving = [cpus[index % len(cpus)] for index in range(len(nic.xps))]
             own = [core_of.get(cpu, 0) for cpu in serving]
-            shares = _deal([sets.node_of.get(cpu) for cpu in serving], cores, functools.reduce(operator.or_, own))
+            nodes = [layout.node_of.get(cpu) for cpu in serving]
+            shares = _deal(nodes, cores, functools.reduce(operator.or_, own))
             bits = [core | share for core, share in zip(own, shares, strict=True)]
             head = f"{nic.name} sends through queue "
             reasons = [
@@ -43,10 +44,10 @@ def nic_settings(
                 for index, (cpu, mask) in enumerate(zip(serving, bits, strict=True))
             ]
             queues = zip(bits, nic.xps, reasons, strict=True)
-            result += _settings("xps", f"{nic.name}/tx-", "nic-xps", queues, digits)
+            settings += _settings("xps", f"{nic.name}/tx-", "nic-xps", queues, digits)
         if rps:
-            result += _settings("rps", f"{nic.name}/rx-", "nic-rps", _helpers(one, cpus), digits)
-    return result
+            settings += _settings("rps", f"{nic.name}/rx-", "nic-rps", _helpers(placement, cpus), digits)
+    return settings
 
 
 def mask_digits(facts: model.HostFacts) -> int:
@@ -65,12 +66,12 @@ def write_mask(bits: int, digits: int) -> str:
     return bits.to_bytes(groups * 4, "big").hex(",", 4)[groups * 8 - digits :]
 
 
-def _cores(facts: model.HostFacts, sets: HostSets) -> _Cores:
+def _cores(facts: model.HostFacts, layout: CpuLayout) -> _Cores:
     cores: dict[int | None, list[int]] = {}
     done: set[int] = set()
     for cpu in sorted(facts.cpus, key=lambda cpu: cpu.id):
-        if cpu.id in sets.transmitting and cpu.id not in done:
-            siblings = cpulist.parse(cpu.siblings) & sets.transmitting | {cpu.id}
+        if cpu.id in layout.transmitting and cpu.id not in done:
+            siblings = cpulist.parse(cpu.siblings) & layout.transmitting | {cpu.id}
             done |= siblings
             cores.setdefault(cpu.node, []).append(sum(1 << sibling for sibling in siblings))
     return cores
@@ -91,7 +92,7 @@ def _deal(nodes: Sequence[int | None], cores: _Cores, taken: int) -> list[int]:
     bits = [0] * len(nodes)
     turn = 0  # goes on from node to node, else the first queues would get the odd cores of all nodes
     for node, every in cores.items():
-        queues = [queue for queue, its in enumerate(nodes) if its == node] or range(len(nodes))
+        queues = [queue for queue, home in enumerate(nodes) if home == node] or range(len(nodes))
         for core in every:
             if not core & taken:
                 bits[queues[turn % len(queues)]] |= core
@@ -99,21 +100,21 @@ def _deal(nodes: Sequence[int | None], cores: _Cores, taken: int) -> list[int]:
     return bits
 
 
-def _helpers(one: NicQueues, cpus: Sequence[int]) -> Iterator[tuple[int, str | None, str]]:
-    """Let the room's CPUs that take no interrupt of this NIC do part of its receive work.
+def _helpers(placement: NicPlacement, cpus: Sequence[int]) -> Iterator[tuple[int, str | None, str]]:
+    """Let the pool's CPUs that take no interrupt of this NIC do part of its receive work.
 
     Only with fewer receive queues than CPUs: else every CPU has a queue of its own and RPS only adds
     an interrupt from CPU to CPU (Documentation/networking/scaling.rst, "Suggested Configuration").
     """
-    nic, room = one.nic, one.room
+    nic, pool = placement.nic, placement.pool
     queues = len(nic.rps)
-    if queues >= len(room.cpus):
+    if queues >= len(pool.cpus):
         return
-    idle = [cpu for cpu in room.cpus if cpu not in cpus] or list(room.cpus)
+    idle = [cpu for cpu in pool.cpus if cpu not in cpus] or list(pool.cpus)
     for index, current in enumerate(nic.rps):
         some = idle[index::queues]
         reason = (
-            f"{nic.name} has {queues} receive queues for {len(room.cpus)} CPUs of {room.where}: "
+            f"{nic.name} has {queues} receive queues for {len(pool.cpus)} CPUs of {pool.where}: "
             f"CPUs {cpulist.format(some)} share the work of queue {index}"
         )
         yield sum(1 << cpu for cpu in some), current, reason
@@ -127,9 +128,9 @@ def _settings(
     A queue that has no mask, or that no CPU is left for, is passed over; a current mask of the same meaning
     is kept in its own spelling.
     """
-    result: list[model.Setting] = []
+    settings: list[model.Setting] = []
     for index, (bits, current, reason) in enumerate(queues):
         if current is not None and bits:
             value = current if int(current.replace(",", ""), 16) == bits else write_mask(bits, digits)
-            result.append(model.Setting(kind, f"{stem}{index}", value, current, reason, rule))
-    return result
+            settings.append(model.Setting(kind, f"{stem}{index}", value, current, reason, rule))
+    return settings

@@ -9,8 +9,7 @@ from typing import Any
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -39,7 +38,7 @@ class HostTuning:
         idle = {guest.process().pid for guest in resting}
         facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
         pids = {guest.process().pid for guest in active}
-        plan = planner.plan(facts, plan_model.CpuSets())
+        plan = planner.plan(facts, layout.CpuSets())
         settings = [one for one in plan.settings if _belongs(one, pids)]
         if not settings:
             return []

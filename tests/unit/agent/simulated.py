@@ -15,8 +15,7 @@ import os
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import layout, planner
 from tests.unit.host.plan import hosts
 
 CPUS = 8
@@ -258,8 +257,8 @@ class Simulated:
         guests = [self._process(name, guest) for name, guest in sorted(self.guests.items())]
         return hosts.facts(hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests)
 
-    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
-        return planner.plan(facts, plan_model.CpuSets(dedicated=DEDICATED))
+    def plan(self, facts: model.HostFacts) -> planner.Plan:
+        return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED))
 
     def kinds(self):
         made = (_Irq(self), _Thread(self), _Xps(self))

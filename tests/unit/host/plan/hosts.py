@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import layout as layout_module
 from nova_perf_tuning.specs import request
 
 NODE_IDS = (0, 1, 2, 3, 8, 252)
@@ -261,12 +261,12 @@ def sets_for(draw, host):
     """Draw CPU sets that do not contradict each other: derived, or given by the operator."""
     cpus = [cpu.id for cpu in host.cpus]
     if draw(st.booleans()):
-        return plan_model.CpuSets(power_managed=draw(st.booleans()))
+        return layout_module.CpuSets(power_managed=draw(st.booleans()))
     dedicated = draw(st.sets(st.sampled_from(cpus)))
     rest = sorted(set(cpus) - dedicated)
     shared = draw(st.sets(st.sampled_from(rest))) if rest else set()
     keep = draw(st.sets(st.sampled_from(rest))) if rest and draw(st.booleans()) else set()
-    return plan_model.CpuSets(
+    return layout_module.CpuSets(
         dedicated=cpulist.format(dedicated) or None,
         shared=cpulist.format(shared) or None,
         housekeeping=cpulist.format(keep) or None,

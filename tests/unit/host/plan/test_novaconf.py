@@ -6,7 +6,7 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.plan.model import CpuSets
+from nova_perf_tuning.host.plan.layout import CpuSets
 
 
 class NovaConfTest(testtools.TestCase):

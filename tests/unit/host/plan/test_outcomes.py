@@ -11,7 +11,7 @@ import pathlib
 import testtools
 
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.plan.model import CpuSets
+from nova_perf_tuning.host.plan.layout import CpuSets
 from tests.unit.host.plan import hosts
 
 TABLE = pathlib.Path(__file__).parents[4] / "doc/source/reference/outcomes.csv"

@@ -5,14 +5,13 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.plan import guests, nics, planner, sets, steering
-from nova_perf_tuning.host.plan.model import CpuSets, PlanError, Policy
+from nova_perf_tuning.host.plan import guests, nics, planner, steering
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
 from tests.hosts import gen_host
 from tests.unit.host.plan import hosts
 
 #: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
 TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)
-PLAIN = Policy()
 
 
 def by_target(plan, kind=None):
@@ -24,9 +23,9 @@ def values(plan, kind):
 
 
 class NicTest(testtools.TestCase):
-    def plan(self, count=4, node=0, sets=None, policy=PLAIN, cpus=TWO_NODES, affinity=None, **options):
+    def plan(self, count=4, node=0, sets=None, cpus=TWO_NODES, affinity=None, **options):
         nic, irqs = hosts.nic_with_irqs("eth0", count, node=node, affinity=affinity)
-        return planner.plan(hosts.facts(cpus, [nic], irqs, **options), sets or CpuSets(), policy)
+        return planner.plan(hosts.facts(cpus, [nic], irqs, **options), sets or CpuSets())
 
     def test_physical_cores_before_siblings_and_cpu_0_last(self):
         plan = self.plan(8)
@@ -101,10 +100,10 @@ class NicTest(testtools.TestCase):
 
 
 class SteeringTest(testtools.TestCase):
-    def plan(self, cpus=TWO_NODES, count=4, policy=PLAIN, mask="0000", sets=None):
+    def plan(self, cpus=TWO_NODES, count=4, mask="0000", sets=None, rps=False):
         nic, irqs = hosts.nic_with_irqs("eth0", count)
         nic.xps = nic.rps = (mask,) * count
-        return planner.plan(hosts.facts(cpus, [nic], irqs), sets or CpuSets(), policy)
+        return planner.plan(hosts.facts(cpus, [nic], irqs), sets or CpuSets(), rps=rps)
 
     def test_every_cpu_sends_through_one_queue_and_each_queue_has_its_core(self):
         plan = self.plan()
@@ -138,11 +137,11 @@ class SteeringTest(testtools.TestCase):
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))
-        masks = values(self.plan(count=2, policy=Policy(rps=True)), "rps")
+        masks = values(self.plan(count=2, rps=True), "rps")
         self.assertEqual({"eth0/rx-0", "eth0/rx-1"}, set(masks))
         helpers = frozenset().union(*map(cpulist.parse_mask, masks.values()))
         self.assertEqual(frozenset({3, 8, 9, 10, 11, 0}), helpers)
-        self.assertEqual({}, values(self.plan(count=8, policy=Policy(rps=True)), "rps"))
+        self.assertEqual({}, values(self.plan(count=8, rps=True), "rps"))
 
 
 class GuestTest(testtools.TestCase):
@@ -321,7 +320,7 @@ class SetsTest(testtools.TestCase):
         self.assertIn("interrupts may run on dedicated CPUs 3,6: of eth7, which", " ".join(plan.warnings))
 
     def test_cpus_to_avoid_come_last_whatever_was_asked_before(self):
-        layout, _warnings = sets.resolve(hosts.facts(TWO_NODES), CpuSets())
+        layout = CpuLayout.of(hosts.facts(TWO_NODES), CpuSets())
         first = layout.threads(frozenset({0}), None, frozenset())
         again = layout.threads(frozenset({0}), None, frozenset(first.cpus[:1]))
         self.assertEqual((1, 2), (first.cpus[0], again.cpus[0]))

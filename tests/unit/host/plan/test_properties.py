@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.plan.model import CpuSets
+from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
 from tests.hosts import gen_host
 from tests.unit.host.plan import checks, hosts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.plan.model import CpuSets, PlanError
 
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
@@ -21,8 +21,30 @@ _NAMES = {
 }
 
 
+class PlanError(errors.PerfTuningError):
+    """The operator's CPU sets contradict each other or the host; names the option and the CPUs."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Room:
+class CpuSets:
+    """The operator's CPU sets, as cpulists; None where nova.conf and the option say nothing.
+
+    :ivar dedicated: ``[compute] cpu_dedicated_set``; None: derived from the guests' pins.
+    :ivar shared: ``[compute] cpu_shared_set``.
+    :ivar housekeeping: CPUs for interrupts and host work; None: online CPUs that are neither dedicated
+        nor isolated nor nohz_full.
+    :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
+        CPUs may go offline.
+    """
+
+    dedicated: str | None = None
+    shared: str | None = None
+    housekeeping: str | None = None
+    power_managed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuPool:
     """CPUs among which something is spread.
 
     :ivar cpus: in the order in which they are taken: physical cores, SMT siblings, CPU 0.
@@ -47,13 +69,14 @@ _Tiers = Sequence[tuple[str, frozenset[int]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HostSets:
-    """The resolved sets; all but ``dedicated`` and ``isolated`` hold online CPUs only.
+class CpuLayout:
+    """The CPU sets of a host; all but ``dedicated`` and ``isolated`` hold online CPUs only.
 
     :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
     :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
     :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
+    :ivar warnings: where the operator's sets, the guests and the host contradict each other.
     """
 
     online: frozenset[int]
@@ -65,14 +88,72 @@ class HostSets:
     node_of: Mapping[int, int | None]
     class_of: Mapping[int, int]
     distances: Mapping[int, Mapping[int, int]]
+    warnings: Sequence[str] = ()
 
-    def interrupts(self, node: int | None) -> Room | None:
+    @classmethod
+    def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
+        """Return the layout that holds on this host.
+
+        :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host lacks.
+        """
+        present = frozenset(cpu.id for cpu in facts.cpus)
+        online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
+        if facts.online:
+            online &= cpulist.parse(facts.online)
+        given = {name: _given(text, getattr(sets, name), present) for name, text in _NAMES.items()}
+        _check_disjoint(given)
+        owned, warnings = _owned(facts, given, present)
+        dedicated = given["dedicated"] | owned
+        isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
+        for name, cpus in given.items():
+            offline = cpus - online
+            if offline and not (name == "dedicated" and sets.power_managed):
+                warnings.append(f"{_NAMES[name]} names CPUs that are offline: {cpulist.format(offline)}")
+        keep = given["housekeeping"]
+        if keep & isolated:
+            text = cpulist.format(keep & isolated)
+            warnings.append(
+                f"{_NAMES['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
+            )
+        housekeeping = (keep & online if keep else online - isolated) - dedicated
+        usable = (given["shared"] & online) - dedicated
+        if usable & isolated:
+            # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
+            text = cpulist.format(usable & isolated)
+            effect = "they are left out" if usable - isolated else "its threads will pile up on one of them"
+            warnings.append(f"{_NAMES['shared']} names CPUs that the kernel isolates: {text}; {effect}")
+        shared = usable - isolated or usable or housekeeping
+        if not housekeeping and shared:
+            housekeeping = shared
+            warnings.append(
+                f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}"
+            )
+        if not housekeeping:
+            why = "every online CPU is dedicated" if online <= dedicated else "the rest is dedicated or isolated"
+            warnings.append(
+                f"no CPU is left for the host ({why}): interrupts and guests' threads stay where they are; "
+                "take at least one CPU of each node out of the dedicated set"
+            )
+        return cls(
+            online=online,
+            dedicated=dedicated,
+            isolated=isolated,
+            housekeeping=housekeeping,
+            shared=shared,
+            transmitting=online - dedicated if sets.power_managed else online,
+            node_of={cpu.id: cpu.node for cpu in facts.cpus},
+            class_of=_classes(facts, housekeeping | shared, online, dedicated),
+            distances={node.id: node.distances for node in facts.nodes},
+            warnings=tuple(warnings),
+        )
+
+    def interrupts(self, node: int | None) -> CpuPool | None:
         """Return where interrupts of a device on ``node`` go; None when the host has no CPU to spare."""
         nodes = None if node is None else frozenset([node])
         # Shared CPUs carry guests too: those for the host alone come first among equals.
         return self._on_nodes(nodes, [("housekeeping", self.housekeeping)], self.shared)
 
-    def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> Room | None:
+    def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> CpuPool | None:
         """Return where a guest's own threads go.
 
         :param nodes: the guest's nodes, None when it has none of its own.
@@ -87,7 +168,7 @@ class HostSets:
             tiers = [(name, cpus & limit) for name, cpus in tiers]
         return self._on_nodes(nodes, tiers, avoid)
 
-    def _on_nodes(self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]) -> Room | None:
+    def _on_nodes(self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]) -> CpuPool | None:
         """Return the first tier's CPUs on ``nodes``, else those of the nearest node."""
         if not any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus):
             nodes = None
@@ -95,43 +176,41 @@ class HostSets:
         for name, cpus in tiers:
             near = cpus if nodes is None else frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
             if near:
-                return self.room(near, name, where, avoid)
+                return self.pool(near, name, where, avoid)
         return None if nodes is None else self._nearest(nodes, tiers, avoid)
 
-    def _nearest(self, nodes: frozenset[int], tiers: _Tiers, avoid: frozenset[int]) -> Room:
-        found: dict[int, tuple[str, set[int]]] = {}
-        for name, cpus in tiers:
-            by_node: dict[int, tuple[str, set[int]]] = {}
-            for cpu in cpus:
-                node = self.node_of[cpu]
-                if node is not None and node not in found:
-                    by_node.setdefault(node, (name, set()))[1].add(cpu)
-            found.update(by_node)
-        far = {node: min(self._distance(own, node) for own in nodes) for node in found}
-        # Of equally near nodes the largest room, so that CPU-less nodes do not all crowd onto node 0.
-        node = min(found, key=lambda one: (far[one], -len(found[one][1]), one))
-        name, cpus_there = found[node]
-        known = any(node in self.distances.get(own, ()) or own in self.distances.get(node, ()) for own in nodes)
-        how = f"the nearest (distance {far[node]})" if known else "distances are unknown"
-        warning = f"{_where(nodes)} has no housekeeping CPU: node {node} is used instead, {how}"
-        return self.room(frozenset(cpus_there), name, f"node {node}", avoid, warning)
+    def _nearest(self, nodes: frozenset[int], tiers: _Tiers, avoid: frozenset[int]) -> CpuPool:
+        there: dict[int, tuple[str, frozenset[int]]] = {}
+        for name, cpus in reversed(tiers):
+            for node in {self.node_of[cpu] for cpu in cpus}:
+                if node is not None:
+                    there[node] = name, frozenset(cpu for cpu in cpus if self.node_of[cpu] == node)
+        far = {node: min(self._distance(own, node) for own in nodes) for node in there}
+        # Of equally near nodes the largest pool, so that CPU-less nodes do not all crowd onto node 0.
+        nearest = min(there, key=lambda node: (far[node], -len(there[node][1]), node))
+        known = any(
+            nearest in self.distances.get(own, ()) or own in self.distances.get(nearest, ()) for own in nodes
+        )
+        how = f"the nearest (distance {far[nearest]})" if known else "distances are unknown"
+        warning = f"{_where(nodes)} has no housekeeping CPU: node {nearest} is used instead, {how}"
+        name, cpus = there[nearest]
+        return self.pool(cpus, name, f"node {nearest}", avoid, warning)
 
-    def _distance(self, one: int, other: int) -> int:
-        there = self.distances.get(one, {}).get(other)
-        back = self.distances.get(other, {}).get(one)
-        return there if there is not None else back if back is not None else _REMOTE_DISTANCE
+    def _distance(self, node: int, other: int) -> int:
+        back = self.distances.get(other, {}).get(node, _REMOTE_DISTANCE)
+        return self.distances.get(node, {}).get(other, back)
 
-    def room(
+    def pool(
         self,
         cpus: frozenset[int],
         what: str,
         where: str,
         avoid: frozenset[int] = frozenset(),
         warning: str | None = None,
-    ) -> Room:
-        """Return ``cpus`` as a room, in order of preference."""
+    ) -> CpuPool:
+        """Return ``cpus`` as a pool, in order of preference."""
         ordered = sorted(cpus, key=lambda cpu: (self.class_of.get(cpu, 0), cpu in avoid, cpu))
-        return Room(tuple(ordered), cpus, where, what, warning)
+        return CpuPool(tuple(ordered), cpus, where, what, warning)
 
 
 def _where(nodes: Iterable[int]) -> str:
@@ -141,9 +220,28 @@ def _where(nodes: Iterable[int]) -> str:
 
 def domains_of(facts: model.HostFacts) -> list[domain_module.Domain]:
     """Return every domain once: the running ones' and those that are only defined."""
-    known = {one.name: one for one in facts.domains}
-    known.update({guest.domain.name: guest.domain for guest in facts.guests if guest.domain})
-    return list(known.values())
+    running = {guest.domain.name: guest.domain for guest in facts.guests if guest.domain}
+    return list(({domain.name: domain for domain in facts.domains} | running).values())
+
+
+def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:
+    """Return the running guests by libvirt's running number, then process id: a new guest comes last."""
+
+    def key(guest: model.GuestProcess) -> tuple[bool, int, int]:
+        number = guest.domain.domain_id if guest.domain else None
+        return (number is None, number or 0, guest.pid)
+
+    return sorted(facts.guests, key=key)
+
+
+def passed_through(facts: model.HostFacts) -> dict[str, str]:
+    """Return the PCI addresses of running guests' own devices, and those guests' titles."""
+    return {
+        address.lower(): guest.domain.title or guest.name
+        for guest in in_start_order(facts)
+        if guest.domain
+        for address in guest.domain.hostdevs
+    }
 
 
 def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
@@ -156,61 +254,6 @@ def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
         return frozenset()
     count = collections.Counter(domain.vcpu_pins.values())
     return frozenset(int(text) for text, vcpus in count.items() if vcpus == 1 and text.isdigit())
-
-
-def resolve(facts: model.HostFacts, sets: CpuSets) -> tuple[HostSets, list[str]]:
-    """Return the sets that hold on this host, and warnings.
-
-    :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host lacks.
-    """
-    present = frozenset(cpu.id for cpu in facts.cpus)
-    online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
-    if facts.online:
-        online &= cpulist.parse(facts.online)
-    given = {name: _given(text, getattr(sets, name), present) for name, text in _NAMES.items()}
-    _check_disjoint(given)
-    owned, warnings = _owned(facts, given, present)
-    dedicated = given["dedicated"] | owned
-    isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
-    for name, cpus in given.items():
-        offline = cpus - online
-        if offline and not (name == "dedicated" and sets.power_managed):
-            warnings.append(f"{_NAMES[name]} names CPUs that are offline: {cpulist.format(offline)}")
-    keep = given["housekeeping"]
-    if keep & isolated:
-        text = cpulist.format(keep & isolated)
-        warnings.append(
-            f"{_NAMES['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
-        )
-    housekeeping = (keep & online if keep else online - isolated) - dedicated
-    usable = (given["shared"] & online) - dedicated
-    if usable & isolated:
-        # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
-        text = cpulist.format(usable & isolated)
-        left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
-        warnings.append(f"{_NAMES['shared']} names CPUs that the kernel isolates: {text}; {left}")
-    shared = usable - isolated or usable or housekeeping
-    if not housekeeping and shared:
-        housekeeping = shared
-        warnings.append(f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}")
-    if not housekeeping:
-        why = "every online CPU is dedicated" if online <= dedicated else "the rest is dedicated or isolated"
-        warnings.append(
-            f"no CPU is left for the host ({why}): interrupts and guests' threads stay where they are; "
-            "take at least one CPU of each node out of the dedicated set"
-        )
-    found = HostSets(
-        online=online,
-        dedicated=dedicated,
-        isolated=isolated,
-        housekeeping=housekeeping,
-        shared=shared,
-        transmitting=online - dedicated if sets.power_managed else online,
-        node_of={cpu.id: cpu.node for cpu in facts.cpus},
-        class_of=_classes(facts, housekeeping | shared, online, dedicated),
-        distances={node.id: node.distances for node in facts.nodes},
-    )
-    return found, warnings
 
 
 def _given(name: str, text: str | None, present: frozenset[int]) -> frozenset[int]:
