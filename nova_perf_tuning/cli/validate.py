@@ -242,7 +242,11 @@ def _planned(args: argparse.Namespace) -> _Run:
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
         budgets = measure_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
-        if not measure_plan.check_noise_floors(budgets, plan.jobs, floors) and args.noise_file:
+        try:
+            known = measure_plan.check_noise_floors(budgets, plan.jobs, floors)
+        except measure_plan.TightBudgetError as error:
+            raise measure_plan.PlanError(f"--budget: {text.of(error.reason)}") from None
+        if not known and args.noise_file:
             why = "it has no noise floor for this host and these benchmarks, and changes nothing"
             command.warn(_PROGRAM, f"--noise-file {args.noise_file}: {why}")
     validate_options.make_output_directory(args.output)

@@ -9,8 +9,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, noise
-from nova_perf_tuning.validation.measure import host_environment
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure import host_environment, reasons
 
 
 class PlanError(errors.PerfTuningError):
@@ -64,13 +63,17 @@ def budgets_for(
     return chosen
 
 
+class TightBudgetError(reasons.ReasonError):
+    """A budget is tighter than the noise of this host."""
+
+
 def check_noise_floors(
     budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Refuse budgets tighter than the noise of this host; return whether a floor is known for this run.
+    """Return whether a noise floor is known for this run.
 
     :param entries: of the floor file.
-    :raises PlanError: with the floor.
+    :raises TightBudgetError: a budget is tighter than that.
     """
     by_label = {job.label: job for job in jobs}
     benchmarks = {job.label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for job in jobs}
@@ -78,5 +81,7 @@ def check_noise_floors(
     for budget in budgets:
         metric = budget.metric or by_label[budget.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, budget.benchmark, metric, budget.max_loss):
-            raise PlanError(f"--budget: {budget.benchmark}: {text.of(fault)}")
+            raise TightBudgetError(
+                reasons.reason(reasons.ReasonCode.BUDGET, benchmark=budget.benchmark, figure="loss", why=(fault,))
+            )
     return bool(known)
