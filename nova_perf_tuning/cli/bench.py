@@ -6,12 +6,10 @@ import argparse
 import dataclasses
 import os
 import socket
-from typing import Any
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation.bench import base, plugins
-from nova_perf_tuning.validation.bench import parameter as parameters
+from nova_perf_tuning.validation.bench import base, parameter, plugins
 from nova_perf_tuning.validation.launch import local, programs
 from nova_perf_tuning.validation.measure import host_environment, trial
 from nova_perf_tuning.validation.report import text
@@ -21,26 +19,24 @@ class BenchList(command.PerfCommand):
     """List the benchmarks, what they measure and their parameters."""
 
     def run_command(self, args: argparse.Namespace) -> int:
-        found = plugins.load_all()
+        benchmarks = plugins.load_all()
         if args.format == "json":
-            command.print_json({"benchmarks": [_describe(one) for one in found]})
+            command.print_json({"benchmarks": list(map(_describe, benchmarks))})
             return int(errors.ExitCode.PASS)
         rows = []
-        for one in found:
-            there = f"no: {plugins.how_to_get(one)}" if plugins.missing(one) else "yes"
-            rows.append((one.kind, one.primary[1], there, one.summary))
+        for benchmark in benchmarks:
+            installed = f"no: {plugins.how_to_get(benchmark)}" if plugins.missing(benchmark) else "yes"
+            rows.append((benchmark.kind, benchmark.primary[1], installed, benchmark.summary))
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
-        for one in found:
-            print(f"\n{one.kind}")
-            command.print_table(
-                ("  parameter", "default", "meaning"),
-                [(f"  {parameter.name}", parameter.default, parameter.help) for parameter in one.parameters],
-            )
+        for benchmark in benchmarks:
+            print(f"\n{benchmark.kind}")
+            parameters = [(f"  {one.name}", one.default, one.help) for one in benchmark.parameters]
+            command.print_table(("  parameter", "default", "meaning"), parameters)
         return int(errors.ExitCode.PASS)
 
 
 class BenchRun(command.PerfCommand):
-    """Run one benchmark once on this host, over loopback and in a temporary folder, and show its figures.
+    """Run one benchmark once on this host, over loopback and in a temporary directory, and show its figures.
 
     One run is no comparison; 'nova-perf validate' makes one, with guests.
     """
@@ -54,12 +50,12 @@ class BenchRun(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         kind, _, given = args.kind.partition(":")
-        chosen = parameters.split(given.split(",") if given else ())
+        chosen = parameter.split(given)
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if benchmark.paired and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))
-        merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
+        merged = benchmark.merged(chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = {**host_environment.read(), "benchmarks": {benchmark.kind: {"parameters": merged}}}
@@ -98,40 +94,44 @@ def _show(
     benchmark: base.Benchmark,
     used: dict[str, str],
     readings: list[base.Reading],
-    environment: dict[str, Any] | None = None,
+    environment: dict[str, object] | None = None,
 ) -> None:
     warnings = text.environment_warnings(environment) if environment else []
     if args.format == "json":
-        told: dict[str, Any] = {"benchmark": benchmark.kind, "parameters": used}
-        told["readings"] = [dataclasses.asdict(one) for one in readings]
-        if environment is not None:
-            told |= {"environment": environment, "warnings": warnings}
-        command.print_json(told)
+        shown = {
+            "benchmark": benchmark.kind,
+            "parameters": used,
+            "readings": [dataclasses.asdict(reading) for reading in readings],
+        }
+        command.print_json(shown | ({"environment": environment, "warnings": warnings} if environment else {}))
         return
     rows = [
         (
-            one.metric,
-            text.number(one.value),
-            one.unit,
-            f"{one.better} is better",
-            "judged" if one.primary else "",
+            reading.metric,
+            text.number(reading.value),
+            reading.unit,
+            f"{reading.better} is better",
+            "judged" if reading.primary else "",
         )
-        for one in readings
+        for reading in readings
     ]
     command.print_table(("figure", "value", "unit", "", ""), rows)
     command.say(*warnings, prefix="warning: ")
 
 
-def _describe(benchmark: base.Benchmark) -> dict[str, Any]:
+def _describe(benchmark: base.Benchmark) -> dict[str, object]:
     metric, unit, better = benchmark.primary
-    described: dict[str, Any] = {
+    return {
         "kind": benchmark.kind,
         "summary": benchmark.summary,
         "metric": metric,
         "unit": unit,
+        "better": better,
+        "packages": list(benchmark.packages),
+        "programs": list(benchmark.programs),
+        "paired": benchmark.paired,
+        "parameters": benchmark.defaults,
     }
-    described |= {"better": better, "packages": list(benchmark.packages), "programs": list(benchmark.programs)}
-    return {**described, "paired": benchmark.paired, "parameters": dict(benchmark.defaults)}
 
 
 def _free_port() -> int:

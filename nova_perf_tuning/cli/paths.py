@@ -39,7 +39,7 @@ _BESIDE: Final = {
     ),
     "dashboard": ("Grafana's dashboard of agents' metrics", f"{_SHARE}/grafana", "etc/grafana"),
     "sample": ("configuration with every option and its help", f"{_SHARE}/sample", "sample"),
-    "tmpfiles.d": ("folders of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
+    "tmpfiles.d": ("directories of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
 }
 
 

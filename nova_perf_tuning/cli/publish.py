@@ -100,8 +100,8 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
     nova.register_opts(conf)
     try:
         found = list(files) or cfg.find_config_files("nova", "nova-compute")
-        folders = [] if files else cfg.find_config_dirs("nova", "nova-compute")
-        conf([], project="nova", default_config_files=found, default_config_dirs=folders)
+        directories = [] if files else cfg.find_config_dirs("nova", "nova-compute")
+        conf([], project="nova", default_config_files=found, default_config_dirs=directories)
         if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
             raise option_types.OptionError(wrong[0])
     except cfg.Error as error:

@@ -21,7 +21,6 @@ from nova_perf_tuning.cli import (
     spec_options,
     validate_options,
 )
-from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, measure_plan, noise, trial_filter, verdict
@@ -128,9 +127,9 @@ class _Run:
                 running = session.Session(
                     self.launcher,
                     self.plan,
-                    lambda found: store.save(found, results_file),
+                    lambda measured: store.save(measured, results_file),
                     progress.shower(self.args.format == "json"),
-                    lambda found: noise.holding(found.environment, self.floors),
+                    lambda measured: noise.holding(measured.environment, self.floors),
                 )
                 results = running.results
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
@@ -145,24 +144,16 @@ class _Run:
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
     def _undecided(self, results: model.Results) -> bool:
-        judged = verdict.judge_all(results, self.budgets)
-        if any(one.open for one in judged):
-            return True
-        return any(one.call is ablation.Call.UNDECIDED for one in ablation.judge(results, self.budgets))
+        return any(judgement.open for judgement in verdict.judge_all(results, self.budgets)) or any(
+            knob.call is ablation.Call.UNDECIDED for knob in ablation.judge(results, self.budgets)
+        )
 
     def finish(self, results: model.Results) -> int:
-        """Write the report, print the table and return the exit code."""
+        """Write the report, print the tables and return the exit code."""
         summaries = summary.summarise(results, limits=trial_filter.limits(self.budgets))
         judged = verdict.judge_all(results, self.budgets)
         knobs = ablation.judge(results, self.budgets)
-        # What fails now is told when all that was measured is shown.
-        late, floors = list[str](), list[str]()
-        with _put_off(late):
-            unjudged = "" if judged else budget_file.why_none(results)
-            judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
-        if self.args.noise_floor:
-            with _put_off(late):
-                floors = self._store_floors(results)
+        unjudged = "" if judged else budget_file.why_none(results)
         results_file, report_file = validate_options.output_files(self.args.output)
         store.write_atomically(report_file, report_module.render(results, summaries, judged, knobs))
         if self.args.format == "json":
@@ -170,61 +161,43 @@ class _Run:
         else:
             print()
             result_tables.print_summary(summaries)
-            self._print_told(results, summaries, judged)
+            result_tables.print_headline(results, summaries)
+            command.say(*text.environment_warnings(results.environment), prefix="warning: ")
+            result_tables.print_findings(results)
+            command.say(*verdict.left_out(results, self.budgets), prefix="note: ")
+            if self.args.budget:
+                print()
+                result_tables.print_verdicts(judged)
+                result_tables.print_diagnosis(results, judged)
+                if unjudged:
+                    command.say(unjudged)
+                    print(f"\n{verdict.overall(judged).value}")
             result_tables.print_ablation(knobs)
-            command.say(*floors)
             result_tables.print_paths(results_file, report_file)
-        if not any(one.value is not None for one in results.trials):
-            late.append("no trial gave a figure; see the report for the errors")
-        for line in late:
-            command.warn(_PROGRAM, line)
-        code = verdict.overall(judged).exit_code if self.args.budget else errors.ExitCode.PASS
-        return int(errors.ExitCode.ERROR if late and code is errors.ExitCode.PASS else code)
-
-    def _store_floors(self, results: model.Results) -> list[str]:
-        """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
-        path = self.args.noise_file or _NOISE_FILE
-        try:
-            found = noise.save(results, path)
-        except noise.NoFloorError as error:
-            return [f"note: no noise floor was stored: {text.of(error.reason)}"]
-        except OSError as error:
-            raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
-        told = [
-            f"noise floor: {label} {metric}: losses below {floor:.1%} cannot be told from noise here"
-            for label, losses in found.items()
-            for metric, floor in losses.items()
-        ]
-        return [*told, f"noise floors: {path}"]
-
-    def _print_told(
-        self,
-        results: model.Results,
-        summaries: Sequence[summary.BenchmarkSummary],
-        judged: Sequence[verdict.Judgement],
-    ) -> None:
-        """Print what the figures say: the headline, what to beware of, and the verdict."""
-        result_tables.print_headline(results, summaries)
-        command.say(*text.environment_warnings(results.environment), prefix="warning: ")
-        result_tables.print_findings(results)
-        command.say(*verdict.left_out(results, self.budgets), prefix="note: ")
-        if judged:
-            print()
-            result_tables.print_verdicts(judged)
-            result_tables.print_diagnosis(results, judged)
-        elif self.args.budget:
-            print()
-            command.say(budget_file.why_none(results))
-            print(f"\n{verdict.overall(judged).value}")
+        # What fails now is told when all that was measured is shown.
+        judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
+        if self.args.noise_floor:
+            floors = _store_floors(results, self.args.noise_file or _NOISE_FILE)
+            command.say(*(floors if self.args.format != "json" else ()))
+        if not any(trial.value is not None for trial in results.trials):
+            raise errors.PerfTuningError("no trial gave a figure; see the report for the errors")
+        return int(verdict.overall(judged).exit_code if self.args.budget else errors.ExitCode.PASS)
 
 
-@contextlib.contextmanager
-def _put_off(late: list[str]) -> Iterator[None]:
-    """Add an error to ``late``."""
+def _store_floors(results: model.Results, path: str) -> list[str]:
+    """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
     try:
-        yield
-    except (errors.PerfTuningError, OSError) as error:
-        late.append(one_line(error))
+        floors = noise.save(results, path)
+    except noise.NoFloorError as error:
+        return [f"note: no noise floor was stored: {text.of(error.reason)}"]
+    except OSError as error:
+        raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
+    lines = [
+        f"noise floor: {label} {metric}: losses below {floor:.1%} cannot be told from noise here"
+        for label, losses in floors.items()
+        for metric, floor in losses.items()
+    ]
+    return [*lines, f"noise floors: {path}"]
 
 
 def _planned(args: argparse.Namespace) -> _Run:

@@ -107,7 +107,7 @@ def measure(part: Part, save: pathlib.Path) -> model.Results:
     )
     build = [str(TOP / "tools/image/build"), "--quiet", *part.image]
     image = subprocess.run(build, check=True, capture_output=True, text=True).stdout.strip()
-    launcher = part.launcher(image_folder=image)
+    launcher = part.launcher(image_directory=image)
     launcher.require(*plugins.needs(plan.jobs))
     with launcher:
         running = session.Session(

@@ -86,7 +86,7 @@ class VerdictsTest(rig.GuestCase):
             time_limit_s=3 * patience.LIMIT_S,
             with_host=False,
         )
-        launcher = SpoiltLauncher(accelerator="tcg", image_folder=self.image, boot_timeout_s=patience.LIMIT_S)
+        launcher = SpoiltLauncher(accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S)
         with launcher:
             running = session.Session(launcher, plan, lambda _: None)
             found = running.run(lambda results: found_so_far(results) != wanted)

@@ -120,7 +120,26 @@ class Benchmark(abc.ABC):
 
         :raises parameter.ParameterError: an unknown name or a value that is not allowed.
         """
-        return parameter.read(self.kind, self.parameters, given)
+        texts = self.merged(given)
+        values = parameter.Values()
+        for declared in self.parameters:
+            text = texts[declared.name]
+            try:
+                values[declared.name] = declared.read(text)
+            except ValueError as error:
+                raise self.refusal(f"{declared.name}='{text[:60]}' must be {error}") from None
+        return values
+
+    def merged(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the texts of all parameters, defaults included.
+
+        :raises parameter.ParameterError: an unknown name.
+        """
+        for name in given:
+            if name not in self.defaults:
+                has = ", ".join(sorted(self.defaults))
+                raise parameter.ParameterError(f"{self.kind} has no parameter '{name[:40]}'; it has {has}")
+        return {**self.defaults, **given}
 
     def fault(self, text: str) -> OutputError:
         """Return the error of an output that is not this benchmark's, or of a run that failed."""
@@ -148,7 +167,7 @@ class Benchmark(abc.ABC):
         return 0
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
-        """Return the space in MiB that its files take in the folder it runs in; 0: next to nothing."""
+        """Return the space in MiB that its files take in the directory it runs in; 0: next to nothing."""
         return 0
 
     @abc.abstractmethod

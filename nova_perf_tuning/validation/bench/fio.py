@@ -13,7 +13,7 @@ _ENGINES = ("psync", "libaio", "io_uring")
 
 
 class Fio(base.Benchmark):
-    """One fio job on files in a folder of the machine's scratch disk.
+    """One fio job on files in a directory of the machine's scratch disk.
 
     The default is the job that is published for virtual disks: random writes of 16 KiB, direct, one at a
     time (psync), for a fixed time and on a smaller file. ``size=512M,seconds=0`` with jobs 1 to 16 is the
@@ -36,11 +36,11 @@ class Fio(base.Benchmark):
         parameter.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
         parameter.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
         parameter.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
-        # fio splits folders at ':'.
+        # fio splits directories at ':'.
         parameter.Text(
             "directory",
             ".",
-            "folder of the files; by default the machine's scratch disk",
+            "directory of the files; by default the machine's scratch disk",
             "[^:\0]+",
             "a path without ':'",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
@@ -86,10 +86,6 @@ class Choice(Parameter):
             return text
         raise ValueError(f"one of {', '.join(self.allowed)}")
 
-    @property
-    def help(self) -> str:
-        return self.meaning or ", ".join(self.allowed)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size(Parameter):
@@ -129,48 +125,20 @@ class Values(dict[str, int | str]):
         return str(self[name])
 
 
-def read(kind: str, declared: Sequence[Parameter], given: Mapping[str, str]) -> Values:
-    """Return the values of all ``declared`` parameters, defaults included.
+def split(text: str) -> dict[str, str]:
+    """Return ``KEY=VALUE,...`` as a dictionary; empty: none.
 
-    :raises ParameterError: an unknown name or a value that is not allowed.
+    :raises ParameterError: a part without ``=`` or a key given twice.
     """
-    texts = merge(kind, {parameter.name: parameter.default for parameter in declared}, given)
-    values = Values()
-    for parameter in declared:
-        text = texts[parameter.name]
-        try:
-            values[parameter.name] = parameter.read(text)
-        except ValueError as error:
-            raise ParameterError(f"{kind}: {parameter.name}='{text[:60]}' must be {error}") from None
-    return values
-
-
-def split(pairs: Iterable[str]) -> dict[str, str]:
-    """Return ``KEY=VALUE`` texts as a dictionary.
-
-    :raises ParameterError: a text without ``=`` or a key given twice.
-    """
-    found: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        key = key.strip()
+    pairs: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = map(str.strip, pair.partition("="))
         if not equals or not key:
             raise ParameterError(f"'{pair[:80]}' is not KEY=VALUE; write it as in seconds=5")
-        if key in found:
+        if key in pairs:
             raise ParameterError(f"parameter '{key[:40]}' is given twice; keep one of them")
-        found[key] = value.strip()
-    return found
-
-
-def merge(kind: str, defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return ``defaults`` overlaid by ``given``.
-
-    :raises ParameterError: a key that the benchmark does not have.
-    """
-    for key in given:
-        if key not in defaults:
-            raise ParameterError(f"{kind} has no parameter '{key[:40]}'; it has {', '.join(sorted(defaults))}")
-    return {**defaults, **given}
+        pairs[key] = value
+    return pairs
 
 
 def _show(value: int) -> str:

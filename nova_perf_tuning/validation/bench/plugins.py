@@ -113,21 +113,19 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     :raises UnknownBenchmarkError: an unknown kind. :raises parameter.ParameterError: a wrong parameter, or one
         benchmark named twice with the same parameters.
     """
-    split = [text.partition(":") for text in texts]
-    kinds = [kind for kind, _, _ in split]
-    found = []
-    for kind, _, given in split:
+    named = [text.partition(":")[::2] for text in texts]
+    kinds = [kind for kind, _ in named]
+    by_label: dict[str, Job] = {}
+    for kind, given in named:
         benchmark = load(kind)
-        chosen = parameter.split(given.split(",")) if given else {}
+        chosen = parameter.split(given)
         if seconds is not None and "seconds" in benchmark.defaults:
             chosen = {"seconds": str(seconds), **chosen}
-        merged = parameter.merge(kind, benchmark.defaults, chosen)
+        merged = benchmark.merged(chosen)
         label = kind if kinds.count(kind) == 1 or not given else f"{kind}:{given}"
         # Range errors show now, not after the guests have booted.
         benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
-        found.append(Job(label, benchmark, merged))
-    labels = [job.label for job in found]
-    for label in labels:
-        if labels.count(label) > 1:
+        if label in by_label:
             raise parameter.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
-    return found
+        by_label[label] = Job(label, benchmark, merged)
+    return list(by_label.values())

@@ -84,7 +84,7 @@ class Cpu(Sysbench):
 
 
 class _Database(Sysbench):
-    """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its folder."""
+    """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its directory."""
 
     packages = ("mariadb-server", "sysbench")
     programs = (_SCRIPT, "mariadbd", "sysbench")

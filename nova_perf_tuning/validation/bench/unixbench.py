@@ -38,8 +38,8 @@ _INDEX = re.compile(
     rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M
 )
 _SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
-#: Starts Run in its own folder, which 5.1.3 takes for the place of its programs and both run make in. Results,
-#: logs and the files that are copied go to the folder that a launcher has made for the run, and takes away.
+#: Starts Run in its own directory, which 5.1.3 takes for the place of its programs and both run make in. Results,
+#: logs and the files that are copied go to the directory that a launcher has made for the run, and takes away.
 _START: Final = (
     "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
     " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
@@ -73,8 +73,8 @@ class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
     It is not shipped and not in Debian: an operator unpacks and builds it (``make``) on the host, and adds that
-    folder, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Its
-    shell tests write in that folder, the others into the scratch folder. The score is shown, but a gate on it
+    directory, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Its
+    shell tests write in that directory, the others into the scratch one. The score is shown, but a gate on it
     alone passes a guest with slow system calls: put budgets on the single tests.
     """
 
@@ -88,7 +88,7 @@ class UnixBench(base.Benchmark):
         parameter.Text(
             "directory",
             "/opt/UnixBench",
-            "folder of the built UnixBench, the same on host and guest",
+            "directory of the built UnixBench, the same on host and guest",
             r"/[^\0]*",
             "an absolute path",
         ),

@@ -119,12 +119,12 @@ class GuestFiles:
     console: str
 
 
-def cache_mode(folder: str) -> str:
+def cache_mode(directory: str) -> str:
     """Return the disk cache mode that Nova would choose: ``none`` if direct I/O works there, else ``writeback``.
 
     nova.virt.libvirt.driver: ``disk_cachemode``; direct I/O fails with EINVAL on tmpfs before Linux 6.6.
     """
-    path = os.path.join(folder, ".direct_io")
+    path = os.path.join(directory, ".direct_io")
     try:
         programs.call(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "oflag=direct"])
     except base.LaunchError:

@@ -150,7 +150,7 @@ class AgentChannel:
 class Guest(base.Machine):
     """A running guest.
 
-    Programs run in the scratch disk's folder.
+    Programs run in the scratch disk's directory.
 
     :ivar xml: the domain XML it was started with.
     """

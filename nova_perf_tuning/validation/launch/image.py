@@ -23,7 +23,7 @@ _OWN: Final = "nova-perf-"
 class Image:
     """Files of one image.
 
-    :ivar id: folder name, which ends in the hash of packages and recipe.
+    :ivar id: directory name, which ends in the hash of packages and recipe.
     :ivar packages: package -> version of everything in it.
     :ivar release: kernel release.
     :ivar sums: program -> SHA-256 of its file.
@@ -42,7 +42,7 @@ class Image:
     options: str = ""
 
 
-def default_folder(programs: Collection[str] = ()) -> str:
+def default_directory(programs: Collection[str] = ()) -> str:
     """Return where the newest image of this user lies that has ``programs``.
 
     It is the small one, the full one, or the one that was built last with something added, in this order.
@@ -51,11 +51,11 @@ def default_folder(programs: Collection[str] = ()) -> str:
     :raises LaunchError: there are images, but none has them all; says how to build one.
     """
     lacking: list[set[str]] = []
-    for folder in map(cache_directory.path, ("image", "full-image", "own-image")):
-        if _has(folder, "complete"):
-            lacking.append(set(programs) - programs_in(folder))
+    for directory in map(cache_directory.path, ("image", "full-image", "own-image")):
+        if _has(directory, "complete"):
+            lacking.append(set(programs) - programs_in(directory))
             if not lacking[-1]:
-                return folder
+                return directory
     if not lacking:
         return cache_directory.path("image")
     fewest = min(lacking, key=lambda names: len(names))
@@ -65,43 +65,45 @@ def default_folder(programs: Collection[str] = ()) -> str:
     )
 
 
-def programs_in(folder: str) -> set[str]:
-    """Return the programs for benchmarks in the image in ``folder``, and the paths of what was added to it.
+def programs_in(directory: str) -> set[str]:
+    """Return the programs for benchmarks in the image in ``directory``, and the paths of what was added to it.
 
     :raises LaunchError: the image is damaged, or of an earlier release of this project.
     """
-    return set(_read(folder, "programs").split()) | set(_added(folder))
+    return set(_read(directory, "programs").split()) | set(_added(directory))
 
 
-def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
-    """Return the image in ``folder`` (default: :func:`default_folder`).
+def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
+    """Return the image in ``directory`` (default: :func:`default_directory`).
 
     :param programs: what it must have, for the choice of the default one.
     :raises LaunchError: it is missing, unfinished or unreadable; says how to build it.
     """
-    folder = os.path.realpath(folder or default_folder(programs))
-    if not _has(folder, "complete"):
-        raise base.LaunchError(f"guest image {folder} is missing or unfinished; {_BUILD}")
-    release = _read(folder, "release").strip()
-    versions = dict(_pairs(folder, "packages", " "))
-    sums = {os.path.basename(path): digest for digest, path in _pairs(folder, "sums", "  ")}
-    kernel, initrd, root = (os.path.join(folder, name) for name in ("vmlinuz", "initrd", "root.img"))
-    options = _read(folder, "options").strip() if _has(folder, "options") else ""
-    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, sums, _added(folder), options)
+    directory = os.path.realpath(directory or default_directory(programs))
+    if not _has(directory, "complete"):
+        raise base.LaunchError(f"guest image {directory} is missing or unfinished; {_BUILD}")
+    release = _read(directory, "release").strip()
+    versions = dict(_pairs(directory, "packages", " "))
+    sums = {os.path.basename(path): digest for digest, path in _pairs(directory, "sums", "  ")}
+    kernel, initrd, root = (os.path.join(directory, name) for name in ("vmlinuz", "initrd", "root.img"))
+    options = _read(directory, "options").strip() if _has(directory, "options") else ""
+    return Image(
+        os.path.basename(directory), kernel, initrd, root, versions, release, sums, _added(directory), options
+    )
 
 
-def _has(folder: str, name: str) -> bool:
-    return os.path.exists(os.path.join(folder, name))
+def _has(directory: str, name: str) -> bool:
+    return os.path.exists(os.path.join(directory, name))
 
 
-def _pairs(folder: str, name: str, separator: str) -> list[tuple[str, str]]:
-    lines = (line.partition(separator) for line in _read(folder, name).splitlines())
+def _pairs(directory: str, name: str, separator: str) -> list[tuple[str, str]]:
+    lines = (line.partition(separator) for line in _read(directory, name).splitlines())
     return [(first, second) for first, _separator, second in lines if second]
 
 
-def _added(folder: str) -> dict[str, str]:
+def _added(directory: str) -> dict[str, str]:
     """Return path -> SHA-256 of each file that was added to an image."""
-    lines = _read(folder, "added").splitlines() if _has(folder, "added") else []
+    lines = _read(directory, "added").splitlines() if _has(directory, "added") else []
     entries = (line.split(" ", 3) for line in lines)
     return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
 
@@ -139,17 +141,17 @@ def _sum(path: str) -> str:
         raise base.LaunchError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _read(folder: str, name: str) -> str:
+def _read(directory: str, name: str) -> str:
     try:
-        return pathlib.Path(folder, name).read_text(encoding="utf-8")
+        return pathlib.Path(directory, name).read_text(encoding="utf-8")
     except OSError as error:
         raise base.LaunchError(
-            f"guest image {folder} is damaged ({name}: {error.strerror}); remove it and {_BUILD}"
+            f"guest image {directory} is damaged ({name}: {error.strerror}); remove it and {_BUILD}"
         ) from None
 
 
 def copy(image: Image, run: RunDirectory) -> Image:
-    """Copy the image into the run's folder, where QEMU's user can read it, and return it there.
+    """Copy the image into the run's directory, where QEMU's user can read it, and return it there.
 
     :raises LaunchError: the disk is full or the image unreadable.
     """

@@ -57,7 +57,7 @@ class _Arm:
     guests: tuple[Guest, ...]
     notes: tuple[str, ...]
     truths: tuple[truth_module.Truth, ...]
-    settings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    settings: list[Mapping[str, str | None]] = dataclasses.field(default_factory=list)
 
 
 class LibvirtLauncher(base.Launcher):
@@ -74,18 +74,18 @@ class LibvirtLauncher(base.Launcher):
         self,
         *,
         accelerator: str = domain.KVM,
-        image_folder: str | None = None,
+        image_directory: str | None = None,
         boot_timeout_s: float = BOOT_S,
     ) -> None:
         """Nothing is looked at or made before :meth:`prepare`.
 
         :param accelerator: ``kvm``, where it works, or ``tcg``.
-        :param image_folder: guest image; default: the one that tools/image/build made last.
+        :param image_directory: guest image; default: the one that tools/image/build made last.
         """
         self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator
-        self._image_folder = image_folder
+        self._image_directory = image_directory
         self._boot_timeout_s = boot_timeout_s
         self._connection: libvirt.virConnect | None = None
         self._run: run_directory.RunDirectory | None = None
@@ -118,7 +118,7 @@ class LibvirtLauncher(base.Launcher):
         for program, package in programs.NEEDED.items():
             if shutil.which(program, path=programs.environment()["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
-        self._image = image.load(self._image_folder, self._programs)
+        self._image = image.load(self._image_directory, self._programs)
         self._connect()
         self._emulator = self._find_emulator()
         try:
@@ -128,7 +128,6 @@ class LibvirtLauncher(base.Launcher):
                 self._run = run_directory.RunDirectory()
             self._files = image.copy(self._image, self._run)
             self._cache = domain.cache_mode(self._run.path)
-            self._tuning = host_tuning.HostTuning(self._run.file("journal"))
             self._network = network.Network(self._run.id)
             self._network.create()
         except BaseException:
@@ -202,7 +201,7 @@ class LibvirtLauncher(base.Launcher):
             guest.suspend()
         if arm == self._active:
             return
-        self._tuning.restore()
+        host_tuning.restore(self._prepared().journal)
         self._active = None
         if arm is None:
             return
@@ -210,7 +209,9 @@ class LibvirtLauncher(base.Launcher):
         for guest in chosen.guests:
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
-        chosen.settings = self._tuning.apply(chosen.guests, resting) if chosen.arm.request else []
+        chosen.settings = (
+            host_tuning.apply(self._prepared().journal, chosen.guests, resting) if chosen.arm.request else []
+        )
         self._active = arm
 
     def host_pair(self) -> base.Pair:
@@ -280,7 +281,7 @@ class LibvirtLauncher(base.Launcher):
             return
         with signals.deferred():
             if self._active == arm:
-                self._tuning.restore()
+                host_tuning.restore(self._prepared().journal)
                 self._active = None
             self._arms.pop(arm, None)
             self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
@@ -316,8 +317,8 @@ class LibvirtLauncher(base.Launcher):
                     self._connection.close()
                 self._connection = None
 
-    def _remove_remains(self, run_id: str, folder: str) -> None:
-        """Remove all of one run but its folder, each part whatever became of the others.
+    def _remove_remains(self, run_id: str, directory: str) -> None:
+        """Remove all of one run but its directory, each part whatever became of the others.
 
         :raises LaunchError: one of them could not be removed.
         """
@@ -326,7 +327,7 @@ class LibvirtLauncher(base.Launcher):
             steps.callback(_remove_logs, f"{_PREFIX}-{run_id}-*")
             steps.callback(network.Network(run_id).remove)
             steps.callback(lambda: self._destroy_domains(self._domain_names(run_id)))
-            steps.callback(host_tuning.HostTuning(os.path.join(folder, "journal")).restore)
+            steps.callback(host_tuning.restore, os.path.join(directory, run_directory.JOURNAL))
 
     def _domain_names(self, run_id: str) -> list[str]:
         """Return all guests of one run that libvirt has, also such as this object does not know of."""

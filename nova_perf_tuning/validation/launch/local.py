@@ -40,19 +40,19 @@ def load(name: str) -> base.Launcher:
 
 
 class LocalLauncher(base.Launcher):
-    """Arms that are all this host; each has a folder of its own to run in."""
+    """Arms that are all this host; each has a directory of its own to run in."""
 
-    def __init__(self, folder: str | None = None) -> None:
-        """Make nothing yet; ``folder`` is where the scratch folder goes (default: the temporary folder)."""
-        self._parent = folder
-        self._folder: str | None = None
+    def __init__(self, directory: str | None = None) -> None:
+        """Make nothing yet; ``directory`` is where the scratch directory goes (default: $TMPDIR, /tmp)."""
+        self._parent = directory
+        self._directory: str | None = None
         self._pairs: dict[str, base.Pair] = {}
 
     def prepare(self) -> None:
-        if self._folder is None:
-            with signals.deferred():  # a folder whose name is lost stays
-                self._folder = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
-                os.chmod(self._folder, 0o711)  # noqa: S103  # as the run's folder of the other launcher
+        if self._directory is None:
+            with signals.deferred():  # a directory whose name is lost stays
+                self._directory = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
+                os.chmod(self._directory, 0o711)  # noqa: S103  # as the run's directory of the other launcher
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if arm.request:
@@ -67,34 +67,34 @@ class LocalLauncher(base.Launcher):
 
     def destroy(self, arm: str) -> None:
         pair = self._pairs.pop(arm, None)
-        if pair is None or self._folder is None:
+        if pair is None or self._directory is None:
             return
         for machine in (pair.client, pair.server):
             assert isinstance(machine, HostMachine)
             machine.close()
-        shutil.rmtree(os.path.join(self._folder, arm), ignore_errors=True)
+        shutil.rmtree(os.path.join(self._directory, arm), ignore_errors=True)
 
     def environment(self) -> Mapping[str, Any]:
         return {
             "launcher": "host",
             "accelerator": "none",
             "kernel": platform.release(),
-            "scratch_filesystem": programs.filesystem(self._folder or self._parent or tempfile.gettempdir()),
+            "scratch_filesystem": programs.filesystem(self._directory or self._parent or tempfile.gettempdir()),
         }
 
     def close(self) -> None:
         for arm in list(self._pairs):
             self.destroy(arm)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
     def _pair(self, arm: str) -> base.Pair:
         if arm not in self._pairs:
             self.prepare()
-            assert self._folder is not None
+            assert self._directory is not None
             client, server = (
-                HostMachine(role, "127.0.0.1", None, os.path.join(self._folder, arm, role))
+                HostMachine(role, "127.0.0.1", None, os.path.join(self._directory, arm, role))
                 for role in ("client", "server")
             )
             self._pairs[arm] = base.Pair(client, server)
@@ -109,13 +109,13 @@ def first_line(text: str) -> str:
 class _Process:
     """One program, in a namespace if there is one; its output goes to nameless files, read up to the limit."""
 
-    def __init__(self, argv: Sequence[str], namespace: str | None, folder: str) -> None:
-        self.stdout: IO[bytes] = tempfile.TemporaryFile(dir=folder)
-        self.stderr: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+    def __init__(self, argv: Sequence[str], namespace: str | None, directory: str) -> None:
+        self.stdout: IO[bytes] = tempfile.TemporaryFile(dir=directory)
+        self.stderr: IO[bytes] = tempfile.TemporaryFile(dir=directory)
         # Same number after exec, so what is measured and killed is the program itself.
         self._popen = subprocess.Popen(
             [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
-            cwd=folder,
+            cwd=directory,
             env=programs.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
@@ -159,21 +159,21 @@ class HostMachine(base.Machine):
     did for them in their own time.
     """
 
-    def __init__(self, role: str, address: str, namespace: str | None, folder: str) -> None:
-        """Make the folder if need be.
+    def __init__(self, role: str, address: str, namespace: str | None, directory: str) -> None:
+        """Make the directory if need be.
 
         :param namespace: network namespace of its programs; None: the host's own network.
-        :param folder: where programs run, on the file system that also holds the guests' disks.
+        :param directory: where programs run, on the file system that also holds the guests' disks.
         """
         self.name = f"host-{role}"
         self.address = address
         self._namespace = namespace
-        self._folder = folder
+        self._directory = directory
         self._processes: dict[int, _Process] = {}
         self._ended_s = self._most_s = 0.0
         self._lock = threading.Lock()
-        os.makedirs(folder, exist_ok=True)
-        os.chmod(folder, 0o711)  # noqa: S103  # a share's guest, who is nobody, passes through
+        os.makedirs(directory, exist_ok=True)
+        os.chmod(directory, 0o711)  # noqa: S103  # a share's guest, who is nobody, passes through
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
         begun = time.time()
@@ -221,7 +221,7 @@ class HostMachine(base.Machine):
             self.stop(handle)
 
     def _start(self, argv: Sequence[str]) -> _Process:
-        process = _Process(argv, self._namespace, self._folder)
+        process = _Process(argv, self._namespace, self._directory)
         with self._lock:
             self._processes[process.pid] = process
         return process

@@ -46,8 +46,8 @@ def call(argv: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
-def filesystem(folder: str) -> str:
-    """Return the type of the file system that holds ``folder``, such as ``ext4``; empty if unknown."""
+def filesystem(directory: str) -> str:
+    """Return the type of the file system that holds ``directory``, such as ``ext4``; empty if unknown."""
     with contextlib.suppress(base.LaunchError, OSError):
-        return call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", folder]).split()[-1]
+        return call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory]).split()[-1]
     return ""

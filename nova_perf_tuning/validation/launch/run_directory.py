@@ -1,6 +1,6 @@
-"""The folder of one run of the launcher, and the remains of runs whose process was killed.
+"""The directory of one run of the launcher, and the remains of runs whose process was killed.
 
-A run is alive as long as its process holds the lock on its folder; the kernel drops that lock with the
+A run is alive as long as its process holds the lock on its directory; the kernel drops that lock with the
 process, however it ends, and no process number that is used again can be mistaken for it.
 """
 
@@ -22,21 +22,23 @@ from nova_perf_tuning.validation.launch import base
 
 LOG = logging.getLogger(__name__)
 
-#: Below libvirt's own folder, since QEMU's user must be able to pass through.
+#: Below libvirt's own directory, since QEMU's user must be able to pass through.
 BASE: Final = "/var/lib/libvirt/nova-perf-tuning"
+#: The transaction of the host's settings, below the run's directory.
+JOURNAL: Final = "journal"
 _ID = re.compile(r"[0-9a-f]{8}")
-#: Seconds to wait for other runs, which hold the lock while they make or sweep folders, and cannot be interrupted.
+#: Seconds to wait for other runs, which hold the lock while they make or sweep directories uninterrupted.
 _PATIENCE_S: Final = 60.0
 
 
 class RunDirectory:
-    """One run's folder.
+    """One run's directory.
 
-    :ivar id: eight hexadecimal digits that are in every name the run gives; :ivar path: the folder.
+    :ivar id: eight hexadecimal digits that are in every name the run gives; :ivar path: the directory.
     """
 
     def __init__(self, parent: str = BASE) -> None:
-        """Make and lock a new folder.
+        """Make and lock a new directory.
 
         :raises LaunchError: it cannot be made.
         """
@@ -50,16 +52,20 @@ class RunDirectory:
                 self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise base.LaunchError(f"run folder {self.path} cannot be made: {error.strerror}") from error
+            raise base.LaunchError(f"run directory {self.path} cannot be made: {error.strerror}") from error
+
+    @property
+    def journal(self) -> str:
+        return self.file(JOURNAL)
 
     def file(self, name: str) -> str:
-        """Return the path of a file in the folder."""
+        """Return the path of a file in the directory."""
         return os.path.join(self.path, name)
 
     def close(self, *, keep: bool = False) -> None:
-        """Remove the folder and give up the lock; may be called twice.
+        """Remove the directory and give up the lock; may be called twice.
 
-        :param keep: leave the folder, so that the next run sweeps what this one could not remove.
+        :param keep: leave the directory, so that the next run sweeps what this one could not remove.
         """
         if self._lock < 0:
             return
@@ -73,7 +79,7 @@ class RunDirectory:
 def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     """Remove what dead runs left; return their ids.
 
-    :param remove: called with id and folder of each dead run to remove all but the folder.
+    :param remove: called with id and directory of each dead run to remove all but the directory.
     """
     swept: list[str] = []
     if not os.path.isdir(parent):
@@ -100,7 +106,7 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(parent: str) -> Iterator[None]:
-    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made.
+    """Hold the lock on the parent directory, making it if need be, so that no run is swept while it is being made.
 
     :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
     """

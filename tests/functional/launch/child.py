@@ -15,7 +15,7 @@ from tests.functional import patience
 image, moment = sys.argv[1:]
 with (
     signals.guarded(signals.TERMINATION),
-    libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S) as launcher,
+    libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image, boot_timeout_s=patience.LIMIT_S) as launcher,
 ):
     launcher.prepare()
     print(launcher.run_id, flush=True)

@@ -19,7 +19,7 @@ ARM = base.Arm("untuned", request.Request())
 class LauncherFailureTest(rig.GuestCase):
     def prepared(self, **options: object) -> tuple[libvirt.LibvirtLauncher, str]:
         launcher = libvirt.LibvirtLauncher(
-            **{"accelerator": "tcg", "image_folder": self.image, "boot_timeout_s": patience.LIMIT_S, **options}
+            **{"accelerator": "tcg", "image_directory": self.image, "boot_timeout_s": patience.LIMIT_S, **options}
         )
         self.addCleanup(launcher.close)
         launcher.prepare()
@@ -45,7 +45,7 @@ class LauncherFailureTest(rig.GuestCase):
         folder = self.copy_image()
         with open(folder / "root.img", "r+b") as file:
             file.write(bytes(1 << 20))  # the superblock is gone
-        launcher, run_id = self.prepared(image_folder=str(folder))
+        launcher, run_id = self.prepared(image_directory=str(folder))
         self.assert_fails_clean(
             launcher, run_id, r"(?s)guest \S+: it ended while booting.*\n  \| .*cannot be mounted"
         )
@@ -53,7 +53,7 @@ class LauncherFailureTest(rig.GuestCase):
     def test_guest_whose_kernel_is_garbage(self) -> None:
         folder = self.copy_image()
         (folder / "vmlinuz").write_bytes(b"no kernel " * 1000)
-        launcher, run_id = self.prepared(image_folder=str(folder), boot_timeout_s=5.0)
+        launcher, run_id = self.prepared(image_directory=str(folder), boot_timeout_s=5.0)
         self.assert_fails_clean(
             launcher, run_id, "cannot start guest|ended while booting|no answer from its agent"
         )
@@ -134,9 +134,9 @@ class LauncherFailureTest(rig.GuestCase):
 class MissingTest(rig.GuestCase):
     """Each thing that prepare() checks, missing: one line that says what to do, and nothing made."""
 
-    def assert_refused(self, pattern: str, image_folder: str = "") -> None:
+    def assert_refused(self, pattern: str, image_directory: str = "") -> None:
         before = _ours()
-        launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image_folder or self.image)
+        launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image_directory or self.image)
         with launcher, self.assertRaisesRegex(base.LaunchError, pattern) as caught:
             launcher.prepare()
         self.assertNotIn("\n", str(caught.exception))
@@ -147,7 +147,7 @@ class MissingTest(rig.GuestCase):
             self.assert_refused("tools/libvirt/up")
 
     def test_no_image(self) -> None:
-        self.assert_refused("tools/image/build", image_folder="/nonexistent")
+        self.assert_refused("tools/image/build", image_directory="/nonexistent")
 
     def test_no_permission(self) -> None:
         with mock.patch("os.geteuid", return_value=1000):

@@ -35,7 +35,7 @@ class PairTest(rig.GuestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.launcher = libvirt.LibvirtLauncher(
-            accelerator="tcg", image_folder=cls.image, boot_timeout_s=patience.LIMIT_S
+            accelerator="tcg", image_directory=cls.image, boot_timeout_s=patience.LIMIT_S
         )
         cls.launcher.prepare()
         run_id = cls.launcher.run_id
@@ -225,7 +225,7 @@ class PairTest(rig.GuestCase):
         self.assertEqual({"hw:vif_multiqueue_enabled": "true"}, tuned["native_specs_not_applied"])
 
     def test_second_run_beside_this_one(self) -> None:
-        with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=rig.start()) as other:
+        with libvirt.LibvirtLauncher(accelerator="tcg", image_directory=rig.start()) as other:
             other.prepare()
             other_id = other.run_id
             self.assertNotEqual(self.launcher.run_id, other_id)

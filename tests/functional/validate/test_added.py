@@ -124,7 +124,7 @@ class AddedTest(rig.GuestCase):
         path = {"PATH": self.environment["PATH"]}
         with (
             mock.patch.dict(os.environ, path),
-            libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image) as launcher,
+            libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image) as launcher,
         ):
             launcher.require({NAME, str(self.table)}, 0, 0)
             launcher.prepare()

@@ -71,6 +71,6 @@ class StepsTest(testtools.TestCase):
         self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in found))
 
     def test_split(self):
-        self.assertEqual({"a": "1", "b": "x=y"}, parameter.split(["a=1", "b=x=y"]))
-        for texts in (["a"], ["=1"], ["a=1", "a=2"]):
-            self.assertRaises(parameter.ParameterError, parameter.split, texts)
+        self.assertEqual({"a": "1", "b": "x=y"}, parameter.split("a=1,b=x=y"))
+        for text in ("a", "=1", "a=1,a=1"):
+            self.assertRaises(parameter.ParameterError, parameter.split, text)

@@ -49,11 +49,11 @@ class ImageTest(unittest.TestCase):
                 (["fio", "netperf"], "own-image"),
                 (["/a/b c"], "own-image"),
             ):
-                self.assertEqual(str(self.folder / link), image.default_folder(wanted))
+                self.assertEqual(str(self.folder / link), image.default_directory(wanted))
             for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
                 told = f"no guest image has {wanted[0]}; build .* --full, and --add"
                 with self.assertRaisesRegex(base.LaunchError, told):
-                    image.default_folder(wanted)
+                    image.default_directory(wanted)
 
     def test_added_files_that_differ_between_host_and_guests(self) -> None:
         """A tool that was built anew; who uses nothing of it is not concerned."""
@@ -100,7 +100,7 @@ class ImageTest(unittest.TestCase):
                 (programs / changed).unlink()  # missing on the host: told elsewhere
                 image.check_same_programs(found, {needed})
 
-    def test_default_folder(self) -> None:
+    def test_default_directory(self) -> None:
         cases = (
             ({"HOME": "/h"}, "/h/.cache/nova-perf-tuning/image"),
             ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/nova-perf-tuning/image"),
@@ -108,4 +108,4 @@ class ImageTest(unittest.TestCase):
         )
         for variables, expected in cases:
             with mock.patch.dict(os.environ, variables, clear=True):
-                self.assertEqual(expected, image.default_folder())
+                self.assertEqual(expected, image.default_directory())
