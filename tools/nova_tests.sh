@@ -74,7 +74,7 @@ if [[ ! -e $venv/.complete ]]; then
     fi
     touch "$venv/.complete"
 fi
-# The tree itself: entry points and the mapping of the shim follow setup.cfg, all else is read in place.
+# The tree itself: entry points and the mapping of the shim follow pyproject.toml, all else is read in place.
 stamp="$top $(cat "$top"/{setup.cfg,pyproject.toml,requirements.txt} | sha256sum | cut -c1-12)"
 if [[ $(cat "$venv/.tree" 2>/dev/null) != "$stamp" ]]; then
     choose_installer "$venv"

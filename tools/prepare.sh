@@ -4,7 +4,7 @@
 #   tools/prepare.sh [--profile demo|test|cloud|lab|bench] [--extras report,test] [--venv DIR] [--packages-only]
 #
 # Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
-# requirements.txt and the extras of setup.cfg. Nothing is done twice: an environment whose stamp matches
+# requirements.txt and the extras of pyproject.toml. Nothing is done twice: an environment whose stamp matches
 # those files is left as it is. As a user who is not root it only says which packages are missing.
 set -euo pipefail
 
