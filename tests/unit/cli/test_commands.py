@@ -1,11 +1,16 @@
-"""Which commands are known, and that only the one that runs is imported."""
+"""The program itself: which commands it knows, what it imports, and its standard output."""
 
+import json
+import os
 import subprocess
 import sys
 
 import testtools
 
 from nova_perf_tuning.cli import main
+
+PROGRAM = (sys.executable, "-m", "nova_perf_tuning.cli.main")
+EXPLAIN = ("explain", "--vcpus", "4", "--spec", "perf:profile=storage")
 
 
 class CommandsTest(testtools.TestCase):
@@ -16,7 +21,24 @@ class CommandsTest(testtools.TestCase):
 
     def test_a_command_imports_no_other(self):
         """Else each would take the second that the statistics of validate take to load."""
-        program = "import sys; from nova_perf_tuning.cli import main; main.main(['explain', '--vcpus', '4']);"
+        program = f"import sys; from nova_perf_tuning.cli import main; main.main({list(EXPLAIN)});"
         program += "sys.exit('numpy' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=600, check=False)
         self.assertEqual(0, done.returncode, done.stderr)
+
+    def test_no_reader(self):
+        for arguments in (EXPLAIN, ("paths", "-f", "json")):
+            shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
+            done = subprocess.run(shell, capture_output=True, text=True, timeout=600, check=False)
+            self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
+
+    def test_ascii(self):
+        """Output that cannot take every character: the same JSON."""
+        shown = []
+        for encoding in ("utf-8", "ascii"):
+            environment = {**os.environ, "PYTHONIOENCODING": encoding}
+            command = (*PROGRAM, *EXPLAIN, "-f", "json")
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            shown.append(json.loads(done.stdout))
+        self.assertEqual(*shown)

@@ -3,6 +3,7 @@
 Of cyclictest there is a made-up one too, whose quantiles are known.
 """
 
+import contextlib
 import json
 import pathlib
 import statistics
@@ -156,6 +157,25 @@ class AnyOutputTest(testtools.TestCase):
             return
         for one in readings:
             self.assertTrue(0 <= one.value <= base.MAX_NUMBER, one)
+        with contextlib.suppress(base.OutputError):
+            span = kind().span(text)
+            self.assertTrue(span is None or span.seconds >= 0)
+
+
+class SpanTest(testtools.TestCase):
+    def test_fio_says_when_its_last_job_ended(self):
+        self.assertEqual(base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json")))
+
+    def test_others_end_with_their_program(self):
+        for kind, seconds in (
+            (sysbench.Cpu, 1.0004),
+            (own.Request, 1.00001),
+            (iperf3.Iperf3, 0.999555),
+            (iperf3.Packets, 1.007058),
+        ):
+            span = kind().span(GOOD[kind])
+            self.assertIsNone(span.until)
+            self.assertAlmostEqual(seconds, span.seconds, 6)
 
 
 class Iperf3Test(testtools.TestCase):
