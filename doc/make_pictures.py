@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
+import draw_rooms
 import yaml
 
 from nova_perf_tuning import errors
@@ -177,7 +178,12 @@ def ratios(title: str, note: str, rows: Sequence[tuple[str, float]]) -> str:
     return plot.svg()
 
 
-PLOTS = {"plot-noise.svg": noise, "plot-measured.svg": measured, "plot-unixbench.svg": unixbench}
+PLOTS = {
+    "plot-noise.svg": noise,
+    "plot-measured.svg": measured,
+    "plot-unixbench.svg": unixbench,
+    "rooms.svg": draw_rooms.svg,
+}
 
 
 def recorded(path: pathlib.Path) -> model.Results:
