@@ -51,7 +51,8 @@ class JournalSession:
             fd = journal_module.take_lock(path, _INSTANT_S)
         except journal_module.HeldError as error:
             raise SecondAgentError(
-                f"{self.directory}: process {error.holder}, another nova-perf-agent, keeps this host: stop it"
+                f"{self.directory}: another nova-perf-agent, process {error.holder}, keeps this host: "
+                "stop it first"
             ) from None
         except OSError as error:
             raise journal_module.JournalError(f"{path}: {error.strerror}") from None

@@ -44,17 +44,17 @@ class Collector:
         if snapshot is None:  # the first pass is still at work
             yield _up(False)
             return
-        counted, state = snapshot.stats, snapshot.state
-        yield _counter("passes", "Passes by what caused them", "cause", counted.passes)
-        yield _counter("writes", "Values written to the kernel", "kind", counted.written)
-        yield _counter("drift", "Objects found changed, by others or by drivers", "kind", counted.drifted)
-        yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=counted.verifies)
-        yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=counted.errors)
+        state = snapshot.state
+        yield _counter("passes", "Passes by what caused them", "cause", state.passes)
+        yield _counter("writes", "Values written to the kernel", "kind", state.written)
+        yield _counter("drift", "Objects found changed, by others or by drivers", "kind", state.drifted)
+        yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=state.verifies)
+        yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=state.errors)
         yield CounterMetricFamily(
-            f"{_PREFIX}_skipped", "Passes put off while a command changed the host", value=counted.skipped
+            f"{_PREFIX}_skipped", "Passes put off while a command changed the host", value=state.skipped
         )
         yield CounterMetricFamily(
-            f"{_PREFIX}_withdrawn", "Values put back that nobody asked for any more", value=counted.withdrawn
+            f"{_PREFIX}_withdrawn", "Values put back that nobody asked for any more", value=state.withdrawn
         )
         yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state.settings)
         yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state.guests or 0)

@@ -342,8 +342,7 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     """Whether somebody else has changed an object since we wrote or watched it."""
     if entry.written is None:
         return False
-    # Of a write that was only begun both may be there.
-    ours = entry.asked if entry.state == "intended" else (entry.written,)
+    ours = {entry.written} | ({entry.wanted} if entry.state == "intended" else set())  # a write was only begun
     return current is None or not any(kind.holds(entry.target, value, current) for value in ours)
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Final, Protocol
 
@@ -33,32 +33,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
 _LONGEST_REST: Final = 1.0
 
 
-@dataclasses.dataclass(slots=True)
-class Stats:
-    """Counters since the agent's start.
-
-    :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
-    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
-    :ivar errors: passes that could not be made; :ivar verifies: full readings.
-    :ivar skipped: passes put off because a command was changing the host.
-    """
-
-    passes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    written: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    drifted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    withdrawn: int = 0
-    errors: int = 0
-    skipped: int = 0
-    verifies: int = 0
-
-    def count(self, causes: Collection[str], done: reconcile.Pass) -> None:
-        """Count a pass."""
-        self.passes[min(causes)] += 1
-        self.written.update(outcome.setting.kind for outcome in done.written)
-        self.drifted.update(setting.kind for setting in done.drifted)
-        self.withdrawn += len(done.withdrawn)
-
-
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
     """What other threads may look at: the loop changes nothing of it.
@@ -67,7 +41,6 @@ class Snapshot:
     """
 
     state: state_module.AgentState
-    stats: Stats
     facts: model.HostFacts | None
 
 
@@ -104,7 +77,7 @@ class Service:
         self.waker = sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)
-        self.stats = Stats()
+        self.stats = state_module.Stats()
         self.facts: model.HostFacts | None = None
         #: As of the last pass, reading or fault; None before the first.
         self.snapshot: Snapshot | None = None
@@ -309,7 +282,10 @@ class Service:
         self._next_passthrough = now + self._timing.passthrough_interval
         if any(setting.kind == model.IrqTarget.kind for setting in done.drifted):
             self._daemons.moved()
-        self.stats.count(causes, done)
+        self.stats.passes[min(causes)] += 1
+        self.stats.written.update(outcome.setting.kind for outcome in done.written)
+        self.stats.drifted.update(setting.kind for setting in done.drifted)
+        self.stats.withdrawn += len(done.withdrawn)
         if done.written or done.withdrawn:
             LOG.info(
                 "%s: %d of %d settings written, %d put back, in %.0f ms",
@@ -354,7 +330,7 @@ class Service:
             self._last_line = line
             self._notifier.send(STATUS=line)
         state = self.state()
-        self.snapshot = Snapshot(state, copy.deepcopy(self.stats), self.facts)
+        self.snapshot = Snapshot(state, self.facts)
         try:
             state_module.write(self._run_dir, state)
         except (errors.PerfTuningError, OSError) as error:
@@ -362,7 +338,7 @@ class Service:
 
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
-        now, stats = time.monotonic(), self.stats
+        now = time.monotonic()
         found = list(self._findings(now))
         return state_module.AgentState(
             pid=os.getpid(),
@@ -373,13 +349,7 @@ class Service:
             settings=len(self._reconciler.wanted),
             guests=len(self.facts.guests) if self.facts is not None else None,
             cpu_s=round(time.process_time(), 3),
-            passes=stats.passes.total(),
-            verifies=stats.verifies,
-            skipped=stats.skipped,
-            errors=stats.errors,
-            withdrawn=stats.withdrawn,
-            written=dict(stats.written),
-            drifted=dict(stats.drifted),
+            **vars(copy.deepcopy(self.stats)),
             error=self._fault,
             findings=[finding.as_json() for finding in findings.first_of_each(found)],
             findings_total=dict(collections.Counter(finding.code.value for finding in found)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -24,13 +25,30 @@ class UnreadableError(errors.PerfTuningError):
     """What is there is not what an agent of this version writes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgentState:
+@dataclasses.dataclass(kw_only=True)
+class Stats:
+    """Counters since the agent's start.
+
+    :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
+    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
+    :ivar errors: passes that could not be made; :ivar verifies: full readings.
+    :ivar skipped: passes put off because a command was changing the host.
+    """
+
+    passes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    written: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    drifted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    withdrawn: int = 0
+    errors: int = 0
+    skipped: int = 0
+    verifies: int = 0
+
+
+@dataclasses.dataclass(kw_only=True)
+class AgentState(Stats):
     """What the agent says of itself; text in it may come from guests.
 
     :ivar pid_start: see :func:`process_start`; :ivar started, updated: seconds since the epoch.
-    :ivar passes, verifies, skipped, errors, withdrawn, written, drifted: see
-        :class:`nova_perf_tuning.agent.service.Stats`.
     :ivar error: why the last pass could not be made; empty when it could.
     :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
@@ -44,13 +62,6 @@ class AgentState:
     settings: int
     guests: int | None
     cpu_s: float
-    passes: int
-    verifies: int
-    skipped: int
-    errors: int
-    withdrawn: int
-    written: dict[str, int]
-    drifted: dict[str, int]
     error: str
     findings: list[dict[str, object]]
     findings_total: dict[str, int]
@@ -62,7 +73,7 @@ class AgentState:
 def write(directory: str, state: AgentState) -> None:
     """Write the state whole."""
     with atomic_write.writing(os.path.join(directory, FILE)) as file:
-        file.write(json.dumps({"schema": SCHEMA, **dataclasses.asdict(state)}).encode())
+        file.write(json.dumps({"schema": SCHEMA, **vars(state)}).encode())
 
 
 def remove(directory: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import os
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ class Status(command.PerfCommand):
         except agent_module.UnreadableError as error:
             fault = str(error)
         if args.format == "json":
-            shown = {"running": None, "unreadable": fault} if fault else agent and dataclasses.asdict(agent)
+            shown = {"running": None, "unreadable": fault} if fault else agent and vars(agent)
             command.print_json({**journal, "agent": shown})
         else:
             _print_journal(journal)

@@ -10,7 +10,7 @@ from typing import Any
 from code_reference import Generated, table
 from sphinx.application import Sphinx
 
-from nova_perf_tuning.agent import metrics, service
+from nova_perf_tuning.agent import metrics, state
 
 
 class Metrics(Generated):
@@ -22,10 +22,10 @@ class Metrics(Generated):
 
 def agent_rows() -> list[list[str]]:
     """Return a row for each metric of an agent that has counted each kind of thing once."""
-    counted = service.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
-    state = types.SimpleNamespace(settings=0, guests=0, findings_total={}, error="")
+    counted = state.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
+    shown = types.SimpleNamespace(**vars(counted), settings=0, guests=0, findings_total={}, error="")
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
-    agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(stats=counted, state=state, facts=facts))
+    agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(state=shown, facts=facts))
     rows = []
     for family in metrics.Collector(agent).collect():
         # A counter's samples end in _total.

@@ -79,10 +79,6 @@ class _QueueMask(base.Attribute):
     def holds(self, target: str, value: str, current: str) -> bool:
         return current == value or cpulist.parse_mask(current) == cpulist.parse_mask(value)
 
-    def way(self, setting: model.Setting) -> tuple[str, str]:
-        queue = model.DeviceTarget.parse(setting.target)
-        return f"/sys/class/net/{queue.device}/queues", f"{queue.name}/{self.place.rpartition('/')[2]}"
-
 
 class Xps(_QueueMask):
     """Which CPUs send through a transmit queue: ``eth0/tx-3`` = ``000000ff``; needs more than one queue."""
@@ -107,15 +103,10 @@ class _Ethtool(base.SettingKind):
 
     option: ClassVar[str]
 
-    @property
-    def writable(self) -> bool:
-        return self.live
-
     def _parse(self, target: str) -> model.DeviceTarget:
         parsed = model.DeviceTarget.parse(target)
         privileged.check_ethtool(self.kind, parsed)
-        if not self.live:
-            raise base.UnsupportedError(f"{self.kind} is not a file: a sysroot does not have it")
+        self.require_live()
         return parsed
 
     def read(self, target: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import enum
 import errno
-import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -112,10 +111,13 @@ class SettingKind(abc.ABC):
         """Whether this is the running host and not a recorded or generated one."""
         return not self.prefix
 
-    @property
-    def writable(self) -> bool:
-        """Whether values of this kind can be written below this root at all; :meth:`write` refuses if not."""
-        return True
+    def require_live(self) -> None:
+        """Refuse a sysroot for a kind whose values are not in files.
+
+        :raises UnsupportedError: it is one.
+        """
+        if not self.live:
+            raise UnsupportedError(f"{self.kind} is not a file: a sysroot does not have it")
 
     @abc.abstractmethod
     def read(self, target: str) -> str:
@@ -227,28 +229,16 @@ class Attribute(SettingKind):
     def describe(self, target: str, value: str) -> str:
         return f"echo {value} > {self.prefix}{self.path(target)}"
 
-    def way(self, setting: model.Setting) -> tuple[str, str]:
-        """Return a directory and the way from it to the file; settings that share the directory are read together.
-
-        Only for reading what the journal or a plan names: the target is not checked.
-        """
-        return "/", self.path(setting.target)[1:]
-
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        held: list[bool] = []
         try:
-            ways = [self.way(setting) for setting in settings]
+            paths = [self.path(setting.target)[1:] for setting in settings]
         except TargetError:
             return super().holding(settings)
-        for directory, group in itertools.groupby(zip(ways, settings, strict=True), lambda item: item[0][0]):
-            members = list(group)
-            paths = [path for (_directory, path), _setting in members]
-            contents = bounded_read.kernel_pages(f"{self.prefix}{directory}", paths)
-            held += [
-                content == f"{setting.value}\n".encode("ascii", "replace")
-                for content, (_way, setting) in zip(contents, members, strict=True)
-            ]
-        return held
+        contents = bounded_read.kernel_pages(f"{self.prefix}/", paths)
+        return [
+            content == f"{setting.value}\n".encode("ascii", "replace")
+            for content, setting in zip(contents, settings, strict=True)
+        ]
 
 
 def whole_number(kind: str, value: str) -> int:

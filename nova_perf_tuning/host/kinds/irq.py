@@ -64,19 +64,21 @@ class IrqAffinity(base.Attribute):
         devices = pci.read_devices(reader.open_root(self.root))
         return {number: device.address for device in devices.values() for number in device.irqs}
 
-    def way(self, setting: model.Setting) -> tuple[str, str]:
-        """Return a way that leads through the handler's directory: it is there, or opening fails."""
-        irq = model.IrqTarget.parse(setting.target, setting.identity)
-        return "/proc/irq", f"{irq.number}/{irq.action and f'{irq.action}/../'}smp_affinity_list"
-
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        """Of the identity only the handler's directory is looked for: it changes with the driver's vectors."""
-        held = super().holding(settings)
-        if not any(held):
-            return held
-        paths = [f"{model.IrqTarget.parse(setting.target).number}/effective_affinity_list" for setting in settings]
-        effective = bounded_read.kernel_pages(f"{self.prefix}/proc/irq", paths)
+        """Of the identity only the handler's directory is looked for: it changes with the driver's vectors.
+
+        The way to the affinity leads through it: it is there, or opening fails.
+        """
+        try:
+            irqs = [model.IrqTarget.parse(setting.target, setting.identity) for setting in settings]
+        except base.TargetError:
+            return [False] * len(settings)
+        ways = [f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number) for irq in irqs]
+        top = f"{self.prefix}/proc/irq"
+        affinities = bounded_read.kernel_pages(top, [f"{way}/smp_affinity_list" for way in ways])
+        effective = bounded_read.kernel_pages(top, [f"{irq.number}/effective_affinity_list" for irq in irqs])
         return [
-            holds and (not cpus or self.reaches("", setting.value, cpus.decode("ascii", "replace")))
-            for holds, cpus, setting in zip(held, effective, settings, strict=True)
+            content == f"{setting.value}\n".encode("ascii", "replace")
+            and (not cpus or self.reaches("", setting.value, cpus.decode("ascii", "replace")))
+            for content, cpus, setting in zip(affinities, effective, settings, strict=True)
         ]

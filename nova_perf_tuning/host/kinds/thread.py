@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import functools
 import itertools
 import os
 import re
@@ -17,7 +15,7 @@ _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
 
 
 class ThreadAffinity(base.SettingKind):
-    """CPU affinity of one thread: QEMU's own and vhost's kernel threads.
+    """CPU affinity of one thread: QEMU's own and vhost's kernel threads; those of a sysroot are only records.
 
     Identity is ``PID:START``: the QEMU process and the thread's start time in ticks after boot. The kernel cuts
     what is written to the cpuset of the thread's cgroup without a word; reading back shows it. After a restore
@@ -30,58 +28,30 @@ class ThreadAffinity(base.SettingKind):
     needs_identity = True
     ephemeral = True
 
-    @property
-    def writable(self) -> bool:
-        return self.live
+    def _tid(self, target: str) -> int:
+        tid = model.ThreadTarget.parse(target).tid
+        self.require_live()
+        return tid
 
     def read(self, target: str) -> str:
-        tid = _tid(target)
-        if self.live:
-            return cpulist.format(os.sched_getaffinity(tid))
-        status = bounded_read.kernel_text(self.prefix, f"{self._directory(tid)}/status")
-        return status.partition("\nCpus_allowed_list:\t")[2].partition("\n")[0]
+        return cpulist.format(os.sched_getaffinity(self._tid(target)))
 
     def write(self, target: str, value: str) -> None:
-        tid = _tid(target)
-        if not self.live:
-            raise base.UnsupportedError("threads of a sysroot are records: they can be read, not moved")
-        allowed = cpulist.find(value)
+        tid, allowed = self._tid(target), cpulist.find(value)
         if not allowed:
             raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
         privileged.move_thread(tid, allowed)
 
     def describe(self, target: str, value: str) -> str:
-        return f"taskset -pc {value} {_tid(target)}"
+        return f"taskset -pc {value} {model.ThreadTarget.parse(target).tid}"
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
 
     def identity(self, target: str) -> str:
-        tid = _tid(target)
-        directory = f"{self.prefix}{self._directory(tid)}"
-        stat = bounded_read.kernel_bytes(f"{directory}/stat")
-        try:
-            return model.ThreadTarget(tid, _process(directory, stat), _start(stat)).identity
-        except (IndexError, ValueError):
-            raise OSError(errno.EIO, f"{directory} is damaged") from None
-
-    def _directory(self, tid: int) -> str:
-        """Where a thread's files are; /proc/TID works live, a recorded tree has only /proc/PID/task/TID."""
-        if self.live:
-            return f"/proc/{tid}/task/{tid}"
-        pid = self._processes.get(str(tid))
-        if pid is None:
-            raise ProcessLookupError(errno.ESRCH, "no such thread")
-        return f"/proc/{pid}/task/{tid}"
-
-    @functools.cached_property
-    def _processes(self) -> dict[str, str]:
-        """Thread -> process of a sysroot; it stands still."""
-        found: dict[str, str] = {}
-        for pid in os.listdir(f"{self.prefix}/proc"):
-            if pid.isdigit() and os.path.isdir(f"{self.prefix}/proc/{pid}/task"):
-                found.update(dict.fromkeys(os.listdir(f"{self.prefix}/proc/{pid}/task"), pid))
-        return found
+        tid = self._tid(target)
+        stat = bounded_read.kernel_bytes(f"/proc/{tid}/task/{tid}/stat")
+        return model.ThreadTarget(tid, _process(tid, stat), _start(stat)).identity
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Compare process by process.
@@ -89,11 +59,10 @@ class ThreadAffinity(base.SettingKind):
         Of each process one thread's start time is read and the numbers of all its threads; a thread that was
         replaced by another of the same living process under the same number is taken for the first.
         """
-        if not self.live:
-            return super().holding(settings)
         try:
+            self.require_live()
             threads = [model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings]
-        except base.TargetError:
+        except (base.TargetError, base.UnsupportedError):
             return super().holding(settings)
         held: list[bool] = []
         members = zip(threads, settings, strict=True)
@@ -112,10 +81,6 @@ class ThreadAffinity(base.SettingKind):
         return held
 
 
-def _tid(target: str) -> int:
-    return model.ThreadTarget.parse(target).tid
-
-
 def _may_run(tid: int, value: str) -> bool:
     """Whether a thread of this host may run on just these CPUs; False when it has ended."""
     try:
@@ -129,10 +94,10 @@ def _start(stat: bytes) -> int:
     return int(stat.rpartition(b")")[2].split()[19])
 
 
-def _process(directory: str, stat: bytes) -> int:
+def _process(tid: int, stat: bytes) -> int:
     """The QEMU process that a thread serves: its own, or the one that a vhost kernel thread is named after."""
     vhost = _VHOST(stat.partition(b"(")[2].rpartition(b")")[0])
     if vhost and stat.rpartition(b")")[2].split()[1] == b"2":
         return int(vhost[1])
-    status = bounded_read.kernel_bytes(f"{directory}/status")
+    status = bounded_read.kernel_bytes(f"/proc/{tid}/task/{tid}/status")
     return int(status.partition(b"\nTgid:\t")[2].partition(b"\n")[0])

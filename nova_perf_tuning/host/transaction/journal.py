@@ -94,13 +94,6 @@ class Entry:
         """What makes it one object of one boot."""
         return self.kind, self.target, self.identity, self.boot_id
 
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The values of which one is there by our doing: a write that was only begun may not have happened."""
-        if self.state == "intended" and self.written is not None:
-            return self.wanted, self.written
-        return (self.wanted,)
-
     def is_current(self, boot: str) -> bool:
         """Whether what it says is in force in ``boot``."""
         return self.boot_id in (boot, ANY_BOOT)

@@ -74,13 +74,13 @@ class BesideCase(agent_case.AgentCase):
 
     def rounds(self, number):
         """Wait until the agent has made ``number`` more passes."""
-        target = self.status()["passes"] + number
+        target = sum(self.status()["passes"].values()) + number
         for place in range(number * 3):
-            if self.status()["passes"] >= target:
+            if sum(self.status()["passes"].values()) >= target:
                 return
             self.file("proc/irq/24/smp_affinity_list").write_text(f"0-{place % 7}\n")
             self.until(lambda: self.irq() == "4", "the interrupt is placed again")
-        self.assertGreaterEqual(self.status()["passes"], target)
+        self.assertGreaterEqual(sum(self.status()["passes"].values()), target)
 
 
 class BesideTest(BesideCase):
@@ -207,7 +207,7 @@ class BothWriteTest(BesideCase):
                 process.send_signal(signal.SIGKILL)
                 patience.finish(process)
             kills += 2
-            written += sum(state.read(f"{self.root}/run/nova-perf-tuning")["written"].values())
+            written += sum(state.read(f"{self.root}/run/nova-perf-tuning").written.values())
             self._check_journal()
         self.assertGreater(kills, 2)
         self.assertGreater(written, 8 * kills / 2)

@@ -2,8 +2,10 @@
 
 import dataclasses
 import errno
+import itertools
 import os
 import pathlib
+import threading
 
 import hypothesis
 import testtools
@@ -21,7 +23,6 @@ KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_b
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
-    "thread_affinity": ("tid:10001", "0,4"),
     "xps": ("eth0/tx-0", "00"),
     "rps": ("eth0/rx-3", "00"),
     "sysctl": ("net.core.rmem_max", "212992"),
@@ -90,31 +91,16 @@ class ReadTest(testtools.TestCase):
         for irq in facts.irqs.values():
             target = IrqTarget(irq.number, irq.device or "", irq.name or "")
             self.assertEqual(target.identity, self.kinds["irq_affinity"].identity(str(target)))
-        threads = [(guest.pid, one) for guest in facts.guests for one in guest.threads]
-        self.assertNotEqual([], threads)
-        for pid, one in threads:
-            target = ThreadTarget(one.tid, pid, one.start)
-            self.assertEqual(target.identity, self.kinds["thread_affinity"].identity(str(target)))
-            self.assertEqual(one.affinity, self.kinds["thread_affinity"].read(str(target)))
-
-    def test_identity_of_a_vhost_kernel_thread_names_its_guest(self):
-        folder = pathlib.Path(self.root, "proc/9000/task/9000")
-        folder.mkdir(parents=True)
-        fields = " ".join(["0"] * 17)
-        (folder / "stat").write_text(f"9000 (vhost-10000) S 2 {fields} 777 {fields}\n")
-        (folder / "status").write_text("Name:\tvhost-10000\nTgid:\t9000\nPid:\t9000\nPPid:\t2\n")
-        self.assertEqual("10000:777", self.kinds["thread_affinity"].identity("tid:9000"))
 
     def test_kinds_without_files_say_so(self):
         for name, target in (
             ("offload", "eth0/rx-gro"),
             ("ring", "eth0/rx"),
             ("channels", "eth0/combined"),
+            ("thread_affinity", "tid:10001"),
         ):
             error = self.assertRaises(base.UnsupportedError, self.kinds[name].read, target)
             self.assertIn("sysroot", str(error))
-        error = self.assertRaises(base.UnsupportedError, self.kinds["thread_affinity"].write, "tid:10001", "1")
-        self.assertIn("sysroot", str(error))
 
     def test_a_link_out_of_the_sysroot_is_not_read(self):
         path = pathlib.Path(self.root, "proc/irq/24/smp_affinity_list")
@@ -152,6 +138,53 @@ class LiveTest(testtools.TestCase):
             self.assertTrue(base.is_gone(error), (name, error))
 
 
+class LiveThreadsTest(testtools.TestCase):
+    """With the threads of this process; none is moved."""
+
+    def setUp(self):
+        super().setUp()
+        self.kind = registry.kinds("/")["thread_affinity"]
+        ends = threading.Event()
+        self.tids = [os.getpid()]
+        for _ in range(3):
+            thread = threading.Thread(target=ends.wait)
+            thread.start()
+            self.addCleanup(thread.join)
+            self.tids.append(thread.native_id)
+        self.addCleanup(ends.set)
+        cpus = cpulist.format(os.sched_getaffinity(0))
+        self.settings = [
+            Setting("thread_affinity", f"tid:{tid}", cpus, None, "", "", self.kind.identity(f"tid:{tid}"))
+            for tid in self.tids
+        ]
+
+    def test_identity(self):
+        for setting, tid in zip(self.settings, self.tids, strict=True):
+            thread = ThreadTarget.parse(setting.target, setting.identity)
+            self.assertEqual((tid, os.getpid(), True), (thread.tid, thread.pid, thread.start > 0))
+
+    def test_a_guest_that_was_started_again_under_the_same_numbers(self):
+        settings = [dataclasses.replace(setting, identity=f"{os.getpid()}:1") for setting in self.settings]
+        self.assertEqual({base.State.GONE}, {seen.state for seen in self.kind.survey(settings)})
+
+    def test_the_fast_way_says_what_the_exact_way_says(self):
+        self.assertEqual([True] * 4, self.kind.holding(self.settings))
+        for index, change in itertools.product(
+            range(4),
+            (
+                {"value": "0-999"},
+                {"value": "no list"},
+                {"target": "tid:4194303"},
+                {"identity": "9:9"},
+                {"identity": "no identity"},
+            ),
+        ):
+            with self.subTest(index=index, change=change):
+                settings = list(self.settings)
+                settings[index] = dataclasses.replace(settings[index], **change)
+                self.assertEqual([self.kind.observe(one) for one in settings], self.kind.survey(settings))
+
+
 class SurveyTest(testtools.TestCase):
     """The fast way must say what the exact way says."""
 
@@ -164,11 +197,6 @@ class SurveyTest(testtools.TestCase):
             "irq_affinity": [
                 self._setting("irq_affinity", f"irq:{number}", facts.irqs[number].affinity)
                 for number in facts.irqs
-            ],
-            "thread_affinity": [
-                self._setting("thread_affinity", f"tid:{one.tid}", one.affinity)
-                for guest in facts.guests
-                for one in guest.threads
             ],
             "xps": [self._setting("xps", f"eth0/tx-{queue}", "00") for queue in range(4)],
             "rps": [self._setting("rps", f"eth0/rx-{queue}", "00") for queue in range(4)],
@@ -215,13 +243,6 @@ class SurveyTest(testtools.TestCase):
             one for one, seen in zip(settings, exact, strict=True) if verify.is_drift(one, seen, self.kinds)
         ]
         self.assertEqual(drifted, verify.drifted(settings, self.kinds))
-
-    def test_a_guest_that_was_started_again_under_the_same_numbers(self):
-        for one in self.settings["thread_affinity"]:
-            thread = ThreadTarget.parse(one.target, one.identity)
-            one.identity = dataclasses.replace(thread, start=thread.start - 1).identity
-        found = self.kinds["thread_affinity"].survey(self.settings["thread_affinity"])
-        self.assertEqual({base.State.GONE}, {one.state for one in found})
 
     def test_pending_and_gone(self):
         number = IrqTarget.parse(self.settings["irq_affinity"][0].target).number
