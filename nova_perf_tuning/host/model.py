@@ -55,7 +55,7 @@ class Node:
 class Irq:
     """One interrupt with a directory in /proc/irq.
 
-    :ivar name: action name(s) as in its directory or the last column of /proc/interrupts; None if no handler.
+    :ivar name: action name(s) as in its directory; None if no handler.
     :ivar device: PCI address or NIC that owns it, None if unknown.
     :ivar affinity: ``smp_affinity_list`` as read; None when unreadable.
     :ivar effective: ``effective_affinity_list`` as read; lags behind until the next interrupt on plain MSI.

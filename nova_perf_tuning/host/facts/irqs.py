@@ -1,20 +1,23 @@
-"""Interrupts: /proc/irq/N, one directory each (Documentation/core-api/irq/irq-affinity.rst).
+"""Interrupts: /proc/irq/N, one directory each (Documentation/core-api/irq/irq-affinity.rst), and who owns them.
 
-/proc/interrupts is read only where no directory has an action's name in it (recordings made of files alone drop
-empty directories): on a large host the kernel must format millions of counters for it and takes every interrupt's
-lock while it does.
+/proc/interrupts is never read: on a large host the kernel must format millions of counters for it and takes every
+interrupt's lock while it does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import pci
-from nova_perf_tuning.host.facts.pci import MAX_IRQ, PciDevice
-from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.facts.root import Directory, Root, numbers
+
+#: Domain (16 or 32 bits), bus, device, function.
+ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BUS: Final = "sys/bus/pci/devices"
+MAX_IRQ: Final = 1 << 24  # far above any nr_irqs; a bound for hostile names
 
 _DIRECTORY: Final = "proc/irq"
 #: What the kernel itself puts into an interrupt's directory; anything else is the name of a handler.
@@ -22,9 +25,46 @@ FILES: Final = frozenset(
     "smp_affinity smp_affinity_list effective_affinity effective_affinity_list affinity_hint node spurious".split()
 )
 _AFFINITIES: Final = ("smp_affinity_list", "effective_affinity_list")
-#: 1024 CPUs and 2048 interrupts make 23 MB.
-_TABLE_LIMIT: Final = 256 << 20
-_TRIGGER: Final = re.compile(r"edge|level|fasteoi|none|simple", re.IGNORECASE)
+
+
+@dataclasses.dataclass(slots=True)
+class PciDevice:
+    """A PCI device with interrupts.
+
+    :ivar node: its NUMA node, None when the firmware gives none.
+    :ivar irqs: MSI and MSI-X vectors that the kernel has allocated, ascending; else the legacy line.
+    """
+
+    address: str
+    node: int | None
+    irqs: tuple[int, ...]
+
+
+def node_of(root: Root, directory: Directory | None, file: str = "numa_node") -> int | None:
+    """Return the node that ``file`` of a device's or interrupt's directory names; the kernel's -1 is None."""
+    node = root.number(directory, file)
+    return node if node is not None and node >= 0 else None
+
+
+def vectors(root: Root, directory: Directory | None) -> tuple[int, ...]:
+    """Return the numbers of a device's MSI and MSI-X interrupts, ascending."""
+    return tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, MAX_IRQ))
+
+
+def read_devices(root: Root) -> dict[str, PciDevice]:
+    """Return every PCI device that owns message-signalled interrupts, by address.
+
+    These are the ones whose affinity can be set one by one; a legacy line may be shared by several devices.
+    """
+    devices: dict[str, PciDevice] = {}
+    bus = root.directory(_BUS)
+    for address in sorted(root.names(bus)):
+        if ADDRESS.fullmatch(address):
+            directory = root.child(bus, address)
+            irqs = vectors(root, directory)
+            if irqs:
+                devices[address] = PciDevice(address, node_of(root, directory), irqs)
+    return devices
 
 
 def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.Irq]:
@@ -34,12 +74,12 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     """
     owners = {irq: device for device in devices.values() for irq in device.irqs}
     base = root.directory(_DIRECTORY)
-    found = numbers(root.directories(base), 0, MAX_IRQ)
-    if not found:
+    there = numbers(root.directories(base), 0, MAX_IRQ)
+    if not there:
         root.notes.add(f"no interrupts in {_DIRECTORY}: they are unknown")
-    values = root.each(base, [f"{irq}/{file}" for irq in found for file in _AFFINITIES])
+    values = root.each(base, [f"{irq}/{file}" for irq in there for file in _AFFINITIES])
     irqs: dict[int, model.Irq] = {}
-    for irq, affinity, effective in zip(found, values[::2], values[1::2], strict=True):
+    for irq, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
         directory = Directory(f"{base}/{irq}")
         owner = owners.get(irq)
         if affinity is None:
@@ -50,12 +90,8 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
             None if owner is None else owner.address,
             root.cpu_list(affinity, directory),
             root.cpu_list(effective, directory),
-            owner.node if owner is not None and owner.node is not None else pci.node_of(root, directory, "node"),
+            owner.node if owner is not None and owner.node is not None else node_of(root, directory, "node"),
         )
-    if irqs and not any(irq.name for irq in irqs.values()):
-        for number, name in read_names(root).items():
-            if number in irqs:
-                irqs[number].name = name
     return irqs
 
 
@@ -65,36 +101,3 @@ def _action(root: Root, directory: Directory) -> str | None:
     if len(names) > 1:
         names.sort()
     return ",".join(names) or None
-
-
-def read_names(root: Root) -> dict[int, str]:
-    """Return the handlers' names in /proc/interrupts by interrupt number.
-
-    The columns after the counters differ between architectures and kernels: chip, hardware number and trigger
-    may each be missing. The name is what follows the trigger, else the last column set off by two spaces.
-    """
-    data = root.read(root.directory("proc"), "interrupts", _TABLE_LIMIT) or b""
-    header, _, rows = data.partition(b"\n")
-    columns = header.count(b"CPU")
-    names = {}
-    for row in rows.split(b"\n"):
-        number, colon, rest = row.partition(b":")
-        irq = decimal(number.strip().decode("ascii", "replace"))
-        fields = rest.split(None, columns)
-        if not colon or irq is None or irq < 0 or len(fields) <= columns:
-            continue
-        name = _name_column(fields[columns].decode("utf-8", "replace").strip())
-        if name:
-            names[irq] = name
-    return names
-
-
-def _name_column(text: str) -> str | None:
-    words = text.split()
-    for index, word in enumerate(words[:-1]):
-        if _TRIGGER.search(word) and index:
-            text = " ".join(words[index + 1 :])
-            break
-    else:
-        text = re.split(r"\s{2,}", text)[-1]
-    return text.replace(", ", ",") if text.isprintable() else None

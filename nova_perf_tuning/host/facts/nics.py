@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import pci
+from nova_perf_tuning.host.facts import irqs as irqs_module
 from nova_perf_tuning.host.facts.root import Directory, Root, decimal
 
 _CLASS: Final = "sys/class/net"
@@ -27,7 +27,7 @@ _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
 _SPEED_UNKNOWN: Final = 0xFFFFFFFF
 
 
-def read_nics(root: Root, devices: Mapping[str, pci.PciDevice]) -> tuple[model.Nic, ...]:
+def read_nics(root: Root, devices: Mapping[str, irqs_module.PciDevice]) -> tuple[model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
     RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of guests' taps, of
@@ -78,7 +78,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _read_nic(
-    root: Root, name: str, directory: Directory, devices: Mapping[str, pci.PciDevice]
+    root: Root, name: str, directory: Directory, devices: Mapping[str, irqs_module.PciDevice]
 ) -> tuple[model.Nic, str | None]:
     """Return the device and the name of its master, if any; see :func:`_resolve_masters`."""
     there = frozenset(root.names(directory))
@@ -90,7 +90,7 @@ def _read_nic(
     if known is not None:
         node, irqs = known.node, known.irqs
     else:
-        node = pci.node_of(root, pci_directory or device)
+        node = irqs_module.node_of(root, pci_directory or device)
         irqs = _interrupts(root, pci_directory)
     nic = model.Nic(
         name,
@@ -118,7 +118,7 @@ def _pci_function(root: Root, device: Directory | None) -> tuple[str | None, Dir
         return None, None
     parts = device.split("/")
     for index in range(len(parts) - 1, -1, -1):
-        if pci.ADDRESS.fullmatch(parts[index]):
+        if irqs_module.ADDRESS.fullmatch(parts[index]):
             return parts[index], root.directory("/".join(parts[: index + 1]))
     return None, None
 
@@ -175,11 +175,11 @@ def _queues(
 
 def _interrupts(root: Root, pci_directory: Directory | None) -> tuple[int, ...]:
     """Return the interrupts of a device without MSI, or that the PCI bus does not list."""
-    irqs = pci.vectors(root, pci_directory)
+    irqs = irqs_module.vectors(root, pci_directory)
     if irqs:
         return irqs
     legacy = root.number(pci_directory, "irq")
-    return (legacy,) if legacy and 0 < legacy <= pci.MAX_IRQ else ()
+    return (legacy,) if legacy and 0 < legacy <= irqs_module.MAX_IRQ else ()
 
 
 def _speed(root: Root, directory: Directory) -> int | None:

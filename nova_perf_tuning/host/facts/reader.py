@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, guests, irqs, nics, pci, topology, virtualization
+from nova_perf_tuning.host.facts import archive, guests, irqs, nics, topology, virtualization
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -72,10 +72,10 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
 def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root; see :func:`read_host`."""
     cpuinfo = virtualization.cpuinfo_head(root)
-    told = virtualization.find_virtualization(root, cpuinfo)
+    machine = virtualization.find_virtualization(root, cpuinfo)
     cpus = topology.read_topology(root, cpuinfo)
     running, domains = guests.read_guests(root)
-    devices = pci.read_devices(root)
+    devices = irqs.read_devices(root)
     network = nics.read_nics(root, devices)
     interrupts = irqs.read_irqs(root, devices)
     kernel = root.directory("proc/sys/kernel")
@@ -91,7 +91,7 @@ def read_root(root: Root) -> model.HostFacts:
         nohz_full=cpus.nohz_full,
         arch=virtualization.read_arch(root, cpuinfo),
         kernel=root.text(kernel, "osrelease"),
-        virtualization=told.kind if told is not None else None,
+        virtualization=machine.kind if machine is not None else None,
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=read_sysctls(root),
         warnings=root.notes.lines(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
@@ -26,12 +26,12 @@ _MAX_NODE: Final = 1023
 _MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
 #: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask only).
 _CORE_SETS: Final = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
-_PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list", "core_siblings")
+_PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list")
 _NODE_SETS: Final = ("cpulist", "cpumap")
 #: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads of one core, with
 #: core ids of their own.
 _AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
-_MASKS: Final = frozenset(("thread_siblings", "core_siblings", "cpumap"))
+_MASKS: Final = frozenset(("thread_siblings", "cpumap"))
 
 
 @dataclasses.dataclass(slots=True)
@@ -116,19 +116,16 @@ def _read_cpus(
     capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
     if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
         capacities = [None] * len(cores)
-    packages = _Packages(root, directories, online)
     cpus: dict[int, model.Cpu] = {}
-    for (leader, (threads, core)), rating in zip(cores.items(), capacities, strict=True):
+    for core, rating in zip(cores.values(), capacities, strict=True):
         capacity = _natural(root, rating)
-        package = packages.find(leader)
-        text = cpulist.format(threads)
-        for thread in threads:
-            cpus[thread] = model.Cpu(thread, core, package, node_of.get(thread), True, text, capacity)
+        text = cpulist.format(core.threads)
+        for thread in core.threads:
+            cpus[thread] = model.Cpu(thread, core.id, core.package, node_of.get(thread), True, text, capacity)
     for cpu, place in directories.items():
         if cpu not in cpus:
             node = node_of[cpu] if cpu in node_of else _linked_node(root, place)
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
-    packages.note_unknown()
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
 
 
@@ -138,16 +135,29 @@ def _natural(root: Root, data: bytes | None) -> int | None:
     return number if number is not None and number >= 0 else None
 
 
+class _Core(NamedTuple):
+    """Hardware threads of a core, its ``core_id`` and ``physical_package_id``."""
+
+    threads: set[int]
+    id: int | None
+    package: int | None
+
+
 def _read_cores(
     root: Root, directories: Mapping[int, Directory], online: frozenset[int], modules: bool
-) -> dict[int, tuple[set[int], int | None]]:
-    """Return by the first CPU of each core the core's CPUs and its ``core_id``."""
-    cores: dict[int, tuple[set[int], int | None]] = {}
+) -> dict[int, _Core]:
+    """Return the cores by the first CPU of each.
+
+    Packages whose CPUs the kernel lists without an id (s390: -1) are numbered in the order of their first CPUs.
+    """
+    cores: dict[int, _Core] = {}
     claimed: set[int] = set()
+    unnamed: dict[frozenset[int], int] = {}
     for cpu in sorted(online):
         if cpu in claimed:
             continue
-        data, core_id = root.each(Directory(f"{directories[cpu]}/topology"), (_CORE_SETS[0], "core_id"))
+        place = Directory(f"{directories[cpu]}/topology")
+        data, core_id, package_id = root.each(place, (_CORE_SETS[0], "core_id", "physical_package_id"))
         if data is None:
             threads = _members(root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online)
         else:
@@ -164,44 +174,16 @@ def _read_cores(
         elif not threads.isdisjoint(claimed):
             root.notes.add("core's CPU list overlaps another core's", f"CPU {cpu}")
             threads -= claimed
-        cores[cpu] = threads, _natural(root, core_id)
+        package = _natural(root, package_id)
+        if package is None:
+            members = _members(root, root.child(directories[cpu], "topology"), _PACKAGE_SETS, online) or ()
+            if cpu in members:
+                package = unnamed.setdefault(frozenset(members), len(unnamed))
+            else:
+                root.notes.add("package unknown", f"CPU {cpu}")
+        cores[cpu] = _Core(threads, _natural(root, core_id), package)
         claimed |= threads
     return cores
-
-
-class _Packages:
-    """Finds each CPU's package, reading one CPU of each package where the kernel gives its CPU list.
-
-    Where it gives the list but no id (s390: -1), packages are numbered in the order of their first CPUs.
-    """
-
-    def __init__(self, root: Root, directories: Mapping[int, Directory], online: frozenset[int]) -> None:
-        self._root = root
-        self._directories = directories
-        self._online = online
-        self._package_of: dict[int, int | None] = {}
-        self._numbered = 0
-
-    def find(self, cpu: int) -> int | None:
-        """Return the package of ``cpu``."""
-        if cpu not in self._package_of:
-            directory = self._root.child(self._directories[cpu], "topology")
-            package = _natural(self._root, self._root.read(directory, "physical_package_id"))
-            members = _members(self._root, directory, _PACKAGE_SETS, self._online)
-            if members is None or cpu not in members:
-                members = {cpu}
-            elif package is None:
-                package = self._numbered
-                self._numbered += 1
-            for member in members:
-                self._package_of.setdefault(member, package)
-        return self._package_of[cpu]
-
-    def note_unknown(self) -> None:
-        """Note the CPUs whose package the kernel does not tell."""
-        for cpu, package in self._package_of.items():
-            if package is None:
-                self._root.notes.add("package unknown", f"CPU {cpu}")
 
 
 def _linked_node(root: Root, directory: Directory) -> int | None:

@@ -38,7 +38,7 @@ def cpuinfo_head(root: Root) -> bytes:
     return root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
 
 
-class Told(NamedTuple):
+class Virtualization(NamedTuple):
     """What this host runs on, and the file that tells.
 
     :ivar kind: ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...;
@@ -50,7 +50,7 @@ class Told(NamedTuple):
     text: str
 
 
-def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
+def find_virtualization(root: Root, cpuinfo: bytes) -> Virtualization | None:
     """Return what this host runs on and what tells it; None where nothing does."""
     xen = _xen(root)
     if xen is not None:
@@ -59,37 +59,37 @@ def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
     clocks = root.text(root.directory(directory), "available_clocksource") or ""
     for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
         if any(clock.startswith(mark) for clock in clocks.split()):
-            return Told(kind, f"/{directory}/available_clocksource", clocks)
+            return Virtualization(kind, f"/{directory}/available_clocksource", clocks)
     tree = root.text(root.directory("proc/device-tree/hypervisor"), "compatible") or ""
     if tree.startswith("linux,kvm"):
-        return Told("kvm", "/proc/device-tree/hypervisor/compatible", tree)
+        return Virtualization("kvm", "/proc/device-tree/hypervisor/compatible", tree)
     if b"\nflags" in cpuinfo:  # x86
         if b" hypervisor" not in cpuinfo:
-            return Told("none", "/proc/cpuinfo", "no flag hypervisor")
-        return _dmi(root) or Told("vm", "/proc/cpuinfo", "flag hypervisor")
+            return Virtualization("none", "/proc/cpuinfo", "no flag hypervisor")
+        return _dmi(root) or Virtualization("vm", "/proc/cpuinfo", "flag hypervisor")
     return _dmi(root)
 
 
-def _xen(root: Root) -> Told | None:
+def _xen(root: Root) -> Virtualization | None:
     hypervisor = root.directory("sys/hypervisor")
     if root.text(hypervisor, "type") != "xen":
         return None
     capabilities = root.text(root.directory("proc/xen"), "capabilities") or ""
     if "control_d" in capabilities:
-        return Told("xen-dom0", "/proc/xen/capabilities", capabilities)
+        return Virtualization("xen-dom0", "/proc/xen/capabilities", capabilities)
     guest = (root.text(hypervisor, "guest_type") or "").lower()
     if guest in ("pv", "hvm", "pvh"):
-        return Told(f"xen-{guest}", "/sys/hypervisor/guest_type", guest)
-    return Told("xen", "/sys/hypervisor/type", "xen")
+        return Virtualization(f"xen-{guest}", "/sys/hypervisor/guest_type", guest)
+    return Virtualization("xen", "/sys/hypervisor/type", "xen")
 
 
-def _dmi(root: Root) -> Told | None:
+def _dmi(root: Root) -> Virtualization | None:
     directory = root.directory("sys/class/dmi/id")
     vendor = root.text(directory, "sys_vendor") or ""
     kind = next((name for start, name in _DMI if vendor.startswith(start)), None)
     if vendor.startswith("Microsoft") and (root.text(directory, "product_name") or "") == "Virtual Machine":
         kind = "hyperv"
-    return None if kind is None else Told(kind, "/sys/class/dmi/id/sys_vendor", vendor)
+    return None if kind is None else Virtualization(kind, "/sys/class/dmi/id/sys_vendor", vendor)
 
 
 def read_arch(root: Root, cpuinfo: bytes) -> str | None:

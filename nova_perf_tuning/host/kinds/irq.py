@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nova_perf_tuning import bounded_read, cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import pci, reader
+from nova_perf_tuning.host.facts import irqs, reader
 from nova_perf_tuning.host.kinds import base
 
 
@@ -61,7 +61,7 @@ class IrqAffinity(base.Attribute):
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
         """Interrupt number -> PCI address, read once: only while one plan is applied or checked."""
-        devices = pci.read_devices(reader.open_root(self.root))
+        devices = irqs.read_devices(reader.open_root(self.root))
         return {number: device.address for device in devices.values() for number in device.irqs}
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import testtools
 
-from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, topology, virtualization
+from nova_perf_tuning.host.facts import guests, irqs, nics, reader, topology, virtualization
 from nova_perf_tuning.host.facts.root import Root
 from tests.unit.host.facts import trees
 from tests.unit.host.facts.trees import DIRECTORY, Tree, link
@@ -43,7 +43,7 @@ def _links(names: Iterable[str]) -> dict[str, str | None]:
 class TestNics(testtools.TestCase):
     def read(self, tree: Tree) -> dict[str, object]:
         root = Root(trees.grow(self, tree))
-        return {nic.name: nic for nic in nics.read_nics(root, pci.read_devices(root))}
+        return {nic.name: nic for nic in nics.read_nics(root, irqs.read_devices(root))}
 
     def test_hardware(self) -> None:
         tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
@@ -146,7 +146,7 @@ class TestIrqs(testtools.TestCase):
     def read(self, tree: Tree) -> dict[int, object]:
         root = Root(trees.grow(self, tree))
         self.root = root
-        return dict(irqs.read_irqs(root, pci.read_devices(root)))
+        return dict(irqs.read_irqs(root, irqs.read_devices(root)))
 
     def test_owner_name_and_node(self) -> None:
         tree = _device(_NIC, 1, "30 31 32 33") | {"proc/irq/default_smp_affinity": "f"}
@@ -180,25 +180,6 @@ class TestIrqs(testtools.TestCase):
         self.assertEqual((None, ""), (found[5].affinity, found[5].effective))
         self.assertEqual((None, None), (found[6].affinity, found[6].effective))
         self.assertIn("not a CPU list: proc/irq/5", self.root.notes.lines())
-
-    def test_names_of_proc_interrupts_where_directories_have_none(self) -> None:
-        table = """\
-           CPU0       CPU1
-  0:         44          0  IO-APIC   2-edge      timer
- 30:          5          1 PCI-MSIX-0000:81:00.0   0-edge      eth0-TxRx-0
- 31:          5          1  PCI-MSI 524288-edge      ahci[0000:00:1f.2]
- 32:          0          7     GICv3  27 Level     arch_timer
- 33:          0          7  PCI-MSI-edge      xhci_hcd, usb 1
- 34:          0          7  XT-PIC  cascade
- 35:          0
-NMI:          0          0   Non-maskable interrupts
-garbage"""
-        tree: dict[str, str | None] = {"proc/interrupts": table}
-        for number in (0, 30, 31, 32, 33, 34, 35):
-            tree |= _irq(number)
-        names = [irq.name for irq in self.read(tree).values()]
-        wanted = ["timer", "eth0-TxRx-0", "ahci[0000:00:1f.2]", "arch_timer", "xhci_hcd,usb 1", "cascade", None]
-        self.assertEqual(wanted, names)
 
 
 _XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-1111-111111111111</uuid>
@@ -359,8 +340,8 @@ class TestVirtualization(testtools.TestCase):
     def read(self, tree: Tree) -> tuple[str | None, str | None]:
         root = Root(trees.grow(self, {"sys": DIRECTORY, **tree}))
         head = virtualization.cpuinfo_head(root)
-        told = virtualization.find_virtualization(root, head)
-        return told and told.kind, virtualization.read_arch(root, head)
+        machine = virtualization.find_virtualization(root, head)
+        return machine and machine.kind, virtualization.read_arch(root, head)
 
     def test_kinds(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
