@@ -33,22 +33,6 @@ class AgentTest(agent_case.AgentCase):
         self.assertEqual(placed, self.irq())
         self.assertIsNone(self.status())
 
-    def test_who_may_be_the_other_writer_is_told(self):
-        self.file("proc/4242").mkdir()
-        self.file("proc/4242/comm").write_text("irqbalance\n")
-        process = self.start(f"{agent_case.QUICK}rewrite_limit = 1\n")
-
-        def told():
-            self.file("proc/irq/24/smp_affinity_list").write_text("0-7\n")
-            return [one for one in self.status()["findings"] if one["code"] == "written_by_others"]
-
-        self.until(told, "it holds back")
-        (finding,) = told()
-        self.assertEqual(
-            ("irq:24", "may be written by irqbalance (pid 4242)"), (finding["target"], finding["text"])
-        )
-        self.end(process)
-
     def test_stop_with_restore(self):
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())
@@ -73,17 +57,6 @@ class AgentTest(agent_case.AgentCase):
         self.until_told("WATCHDOG=1")
         self.end(process)
         self.until_told("STOPPING=1")
-
-    def test_two_agents_do_not_share_a_host(self):
-        process = self.start()
-        config = self.folder / "other.conf"
-        config.write_text("[agent]\n")
-        second = patience.run(
-            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config]
-        )
-        self.assertEqual(3, second.returncode)
-        self.assertIn(f"another nova-perf-agent, process {process.pid}, keeps this host", second.stderr)
-        self.assertEqual(1, len(second.stderr.splitlines()), second.stderr)
 
     def test_sets_that_contradict_each_other_are_told_and_mended(self):
         nova = self.folder / "nova.conf"
@@ -113,22 +86,6 @@ class AgentTest(agent_case.AgentCase):
         self.assertIn("# TYPE nova_perf_guest_host_cpu_seconds_total counter", text)
         self.assertNotIn("nova_perf_guest_host_cpu_seconds_total{", text)
         self.end(process)
-
-    def test_wrong_options_are_one_line(self):
-        for text, word in (
-            ("interval = soon\n", "interval"),
-            ("housekeeping = x\n", "[agent] housekeeping"),
-            ("on_stop = explode\n", "on_stop"),
-        ):
-            config = self.folder / "wrong.conf"
-            config.write_text(f"[agent]\n{text}")
-            done = patience.run(
-                [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root]
-                + ["--config-file", str(config)]
-            )
-            self.assertEqual(3, done.returncode, done.stderr)
-            self.assertIn(word, done.stderr)
-            self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
 
 
 class ImportsTest(testtools.TestCase):

@@ -137,15 +137,6 @@ class BesideTest(BesideCase):
         self.assertEqual(0, code, err)
         self.assertEqual(self.before, sysroots.content(self.root))
 
-    def test_a_plan_file_with_the_planners_rules_is_the_persons_too(self):
-        self.command("apply", "--from", self.plan(("irq_affinity", "irq:24", "2", "nic-irq-local")))
-        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
-        (finding,) = self.status()["findings"]
-        self.assertEqual(("applied_by_person", "irq:24"), (finding["code"], finding["target"]))
-        self.assertEqual(0, self.end(process)[0])
-        self.assertEqual("2", self.irq())
-        self.restored()
-
     def test_a_stop_with_restore_leaves_what_a_person_applied(self):
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.command("apply", "--rule", _RULE)

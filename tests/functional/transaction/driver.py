@@ -51,7 +51,7 @@ class Cut:
         self.root = root
         self.state_dir = os.path.join(folder, "state")
         self.settings = settings
-        others = {"0": "2", "4": "6", "0f": "3c", "9000": "4000", "03": "0c", "1-2": "3", "512": "256", "16": "8"}
+        others = {"0": "2", "4": "6", "0f": "3c", "03": "0c", "1-2": "3", "512": "256", "16": "8"}
         others |= {"madvise": "always", "performance": "schedutil"}
         self.later = [
             one

@@ -251,13 +251,6 @@ class ToldTest(LoopTest):
         lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: 10 more findings", lines)
 
-    def test_nothing_more_is_told_where_all_are_named(self):
-        agent = self.serve()
-        self.hold_back(agent, self.nic_vectors()[:3])
-        self.assertEqual(3, len(agent.snapshot.state.findings))
-        lines = status._agent_lines(dataclasses.replace(agent.snapshot.state, age_s=0.0))
-        self.assertEqual([], [line for line in lines if line.endswith("more findings")])
-
     def test_a_person_is_told_what_the_plan_cannot_give(self):
         plan = self.host.plan
         self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=("guest g1: no CPU of node 1",))
@@ -265,15 +258,6 @@ class ToldTest(LoopTest):
         self.assertEqual(["guest g1: no CPU of node 1"], state.warnings)
         lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: warning: guest g1: no CPU of node 1", lines)
-
-    def test_status_has_what_prometheus_gets(self):
-        agent = self.serve()
-        self.hold_back(agent, self.nic_vectors()[:1])
-        agent._tell()
-        state, figures = agent.snapshot.state, self.figures(agent)
-        for name, family in (("written", "writes"), ("drifted", "drift")):
-            for kind, number in getattr(state, name).items():
-                self.assertEqual(number, figures[f"nova_perf_{family}_total", kind])
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()

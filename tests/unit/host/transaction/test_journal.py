@@ -63,19 +63,6 @@ class JournalTest(testtools.TestCase):
         self.assertEqual(0o600, path.stat().st_mode & 0o777)
         self.assertEqual(0, path.parent.stat().st_mode & 0o022)
 
-    def test_whom_it_belongs_to_is_told_to_who_may_not_read_it(self):
-        path = self.fill()
-        if os.geteuid() == 0:
-            os.chmod(path.parents[2], 0o755)
-            self.addCleanup(os.seteuid, 0)
-            os.seteuid(65534)
-            owner = "root"
-        else:
-            self.patch(os, "geteuid", lambda: os.getuid() + 1)
-            owner = f"user {os.getuid()}"
-        error = self.assertRaises(journal.ForbiddenError, self.open, False)
-        self.assertEqual(f"{path}: only its owner ({owner}) may read it: run this as {owner}", str(error))
-
     def test_a_reader_makes_nothing_and_finds_nothing(self):
         with self.open(writer=False) as book:
             self.assertEqual([], book.entries())

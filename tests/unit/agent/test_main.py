@@ -1,10 +1,13 @@
-"""The host as the agent plans it."""
+"""The agent's program: what it refuses to start with, and what its plan tells."""
 
+import contextlib
 import dataclasses
+import io
+import pathlib
 
 import testtools
 
-from nova_perf_tuning.agent import reconcile
+from nova_perf_tuning.agent import main, reconcile
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.specs import request
 from tests.hosts import sysroots
@@ -26,3 +29,19 @@ class TunedHostTest(testtools.TestCase):
         plan = target.plan(facts)
         self.assertNotIn("takeover", str(plan))
         self.assertIn(facts.guests[0].name, str(plan))
+
+
+class OptionsTest(testtools.TestCase):
+    def test_a_wrong_option_is_one_line(self):
+        root = sysroots.make_host(self)
+        config = pathlib.Path(root, "agent.conf")
+        for option, word in (
+            ("interval = soon", "interval"),
+            ("housekeeping = x", "[agent] housekeeping"),
+            ("on_stop = explode", "on_stop"),
+        ):
+            with self.subTest(option=option), contextlib.redirect_stderr(io.StringIO()) as stderr:
+                config.write_text(f"[agent]\n{option}\n")
+                self.assertEqual(3, main.main(["--sysroot", root, "--config-file", str(config)]))
+                self.assertIn(word, stderr.getvalue())
+                self.assertEqual(1, stderr.getvalue().count("\n"))
