@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, own, parameter
@@ -28,34 +28,56 @@ class _Iperf(base.Benchmark):
     paired = True
     protocol: ClassVar[str]
 
-    def documents(self, text: str) -> list[dict[str, Any]]:
+    def pair(self, values: parameter.Values, peer: str | None, *options: str) -> list[base.Step]:
+        """Return server and client, which has ``options`` besides; ``@PORT@`` stands for each process's port."""
+        seconds, port = values.numbers("seconds", "port")
+        processes = int(values.get("processes", 1))
+        if port + processes > 65_536:
+            raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
+        server = ["iperf3", "-s", "-1", "-B", self.server(peer), "-p", "@PORT@"]
+        client = ["iperf3", "-c", self.server(peer), "-p", "@PORT@", "-t", str(seconds), *options]
+        # A report each second would make the output of a long run longer than what is read.
+        client += ["-i", "0", "-J", "--connect-timeout", "20000"]
+        if values["direction"] == "reverse":
+            client.append("-R")
+        if self.protocol == "TCP" and (bitrate := values["bitrate"]):
+            client += ["-b", f"{bitrate}M"]
+        limit_s = seconds + base.MARGIN_S
+        return [
+            base.Step(fan(server, processes, port), "server", limit_s),
+            base.Step(fan(client, processes, port), "client", limit_s),
+        ]
+
+    def documents(self, text: str) -> list[object]:
         """Return iperf3's JSON of every process.
 
         :raises base.NotReadyError: a server did not listen yet.
         :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
         """
         data = self.load_json(text)
-        found = data.get("outputs", [data])
-        if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        documents = data.get("outputs", [data])
+        if not isinstance(documents, list) or not documents:
             raise self.fault("the output has no list of processes")
-        for one in found:
-            if "error" in one:
-                message = one_line(one["error"], 160)
+        for document in documents:
+            if isinstance(document, dict) and "error" in document:
+                message = one_line(document["error"], 160)
                 fault = base.NotReadyError if "refused" in message else base.OutputError
                 raise fault(f"{self.kind}: {message}")
-            if (told := self.find(one, "start", "test_start", "protocol")) != self.protocol:
-                raise self.fault(f"the output is of a {one_line(told, 20)} test, not of {self.protocol}")
-        return found
+            if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
+                raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
+        return documents
 
     def span(self, text: str) -> base.Span:
         # It ends some 10 ms after the last of them.
-        return base.Span(max(self.number(one, "end", "sum_sent", "seconds") for one in self.documents(text)))
+        return base.Span(
+            max(self.number(document, "end", "sum_sent", "seconds") for document in self.documents(text))
+        )
 
-    def cpu_shares(self, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
+    def cpu_shares(self, ends: Sequence[object]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
         readings = []
         for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
-            share = sum(self.number(one, "end", "cpu_utilization_percent", field) for one in found)
+            share = sum(self.number(end, "cpu_utilization_percent", field) for end in ends)
             readings.append(base.Reading(name, "%", "lower", share))
         return readings
 
@@ -89,40 +111,23 @@ class Iperf3(_Iperf):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, streams, processes, port = values.numbers("seconds", "streams", "processes", "port")
-        direction = values.text("direction")
-        peer = self.server(peer)
-        client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-P", str(streams)]
-        # A report each second would make the output of a long run longer than what is read.
-        client += ["-i", "0", "-J", "--connect-timeout", "20000"]
-        if port + processes > 65_536:
-            raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
-        if direction == "reverse":
-            client.append("-R")
-        if bitrate := values.number("bitrate"):
-            client += ["-b", f"{bitrate}M"]
-        timeout_s = seconds + base.MARGIN_S
-        server = fan(("iperf3", "-s", "-1", "-B", peer, "-p", "@PORT@"), processes, port)
-        return (
-            base.Step(server, "server", timeout_s),
-            base.Step(fan(client, processes, port), "client", timeout_s),
-        )
+        return self.pair(values, peer, "-P", str(values["streams"]))
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = self.documents(text)
-        rates = [self.number(one, "end", "sum_received", "bits_per_second") for one in found]
+        ends = [self.find(document, "end") for document in self.documents(text)]
+        rates = [self.number(end, "sum_received", "bits_per_second") for end in ends]
         if not all(rates):
             raise self.fault("the receiver got nothing (0 bit/s)")
-        work = sum(self.number(one, "end", "sum_received", "bytes") for one in found)
+        work = sum(self.number(end, "sum_received", "bytes") for end in ends)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
         ]
-        sent = [self.find(one, "end", "sum_sent") for one in found]
-        if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
-            count = sum(self.number(one, "retransmits") for one in sent)
+        sent = [self.find(end, "sum_sent") for end in ends]
+        if all(isinstance(total, dict) and "retransmits" in total for total in sent):  # only systems with TCP_INFO
+            count = sum(self.number(total, "retransmits") for total in sent)
             readings.append(base.Reading("retransmits", "segments", "lower", count))
-        return readings + self.cpu_shares(found)
+        return readings + self.cpu_shares(ends)
 
 
 class Packets(_Iperf):
@@ -150,24 +155,15 @@ class Packets(_Iperf):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, length, bitrate, port = values.numbers("seconds", "bytes", "bitrate", "port")
-        direction = values.text("direction")
-        peer = self.server(peer)
-        client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-u", "-b"]
-        client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-i", "0"]
-        client += ["-J", "--connect-timeout", "20000"]
-        if direction == "reverse":
-            client.append("-R")
-        timeout_s = seconds + base.MARGIN_S
-        server = ("iperf3", "-s", "-1", "-B", peer, "-p", str(port))
-        return (base.Step(server, "server", timeout_s), base.Step(tuple(client), "client", timeout_s))
+        bitrate = f"{values['bitrate']}M" if values["bitrate"] else "0"
+        return self.pair(values, peer, "-u", "-b", bitrate, "-l", str(values["bytes"]))
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = self.documents(text)
-        end = self.find(found[0], "end")
+        [document, *_] = self.documents(text)
+        end = self.find(document, "end")
         sent = self.number(end, "sum", "packets")
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
-        length = self.number(found[0], "start", "test_start", "blksize")
+        length = self.number(document, "start", "test_start", "blksize")
         arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
         # Of the receiver: it has counted until the last packet came.
         seconds = self.number(end, "sum_received", "seconds")
@@ -181,5 +177,5 @@ class Packets(_Iperf):
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
             base.Reading("jitter", "ms", "lower", self.number(end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
-            *self.cpu_shares(found),
+            *self.cpu_shares([end]),
         ]

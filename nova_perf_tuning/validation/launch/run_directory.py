@@ -13,8 +13,7 @@ import os
 import re
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from nova_perf_tuning import errors
@@ -27,8 +26,6 @@ BASE: Final = "/var/lib/libvirt/nova-perf-tuning"
 #: The transaction of the host's settings, below the run's directory.
 JOURNAL: Final = "journal"
 _ID = re.compile(r"[0-9a-f]{8}")
-#: Seconds to wait for other runs, which hold the lock while they make or sweep directories uninterrupted.
-_PATIENCE_S: Final = 60.0
 
 
 class RunDirectory:
@@ -38,7 +35,7 @@ class RunDirectory:
     """
 
     def __init__(self, parent: str = BASE) -> None:
-        """Make and lock a new directory.
+        """Make and lock a new directory; it gets its name when it is locked, so that no sweep finds it before.
 
         :raises LaunchError: it cannot be made.
         """
@@ -46,11 +43,11 @@ class RunDirectory:
         self.id = secrets.token_hex(4)
         self.path = os.path.join(parent, self.id)
         try:
-            with _locked(parent):
-                os.mkdir(self.path, 0o711)
-                os.chmod(self.path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
-                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.makedirs(f"{self.path}.new")
+            for path in (parent, f"{self.path}.new"):
+                os.chmod(path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
+            self._lock = _locked(f"{self.path}.new")
+            os.rename(f"{self.path}.new", self.path)
         except OSError as error:
             raise base.LaunchError(f"run directory {self.path} cannot be made: {error.strerror}") from error
 
@@ -67,9 +64,7 @@ class RunDirectory:
 
         :param keep: leave the directory, so that the next run sweeps what this one could not remove.
         """
-        if self._lock < 0:
-            return
-        with _locked(self.parent):
+        if self._lock >= 0:
             if not keep:
                 shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -82,21 +77,16 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     :param remove: called with id and directory of each dead run to remove all but the directory.
     """
     swept: list[str] = []
-    if not os.path.isdir(parent):
-        return swept
-    with _locked(parent):
-        for name in sorted(os.listdir(parent)):
-            path = os.path.join(parent, name)
-            if not _ID.fullmatch(name) or os.path.islink(path):
-                continue
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+        path = os.path.join(parent, name)
+        if not _ID.fullmatch(name) or os.path.islink(path):
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # its process lives, or has just removed it
+            lock = _locked(path)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(name, path)
                 shutil.rmtree(path, ignore_errors=True)
                 swept.append(name)
-            except BlockingIOError:  # its process lives
-                continue
             except (errors.PerfTuningError, OSError) as error:
                 LOG.warning("run %s has ended, but its remains cannot be removed: %s", name, error)
             finally:
@@ -104,26 +94,15 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     return swept
 
 
-@contextlib.contextmanager
-def _locked(parent: str) -> Iterator[None]:
-    """Hold the lock on the parent directory, making it if need be, so that no run is swept while it is being made.
+def _locked(path: str) -> int:
+    """Return a descriptor of a directory that holds the lock on it.
 
-    :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
+    :raises BlockingIOError: another process has it.
     """
-    until = time.monotonic() + _PATIENCE_S
-    os.makedirs(parent, exist_ok=True)
-    # Passed through by QEMU's user; who could list it could lock it, and stop every run.
-    os.chmod(parent, 0o711)  # noqa: S103
-    lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise base.LaunchError(f"{parent} is locked by another process") from None
-                time.sleep(0.05)
-        yield
-    finally:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
         os.close(lock)
+        raise
+    return lock
