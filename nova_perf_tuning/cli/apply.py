@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.cli import audit_options, command, journal_options, option_types, plan_options
+from nova_perf_tuning.cli import audit_options, command, journal_options, option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.audit import persist, runner
@@ -35,7 +35,7 @@ class Apply(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_plan(parser)
+        plan_module.add_plan(parser)
         journal_options.add_state_options(parser, sysroot=False)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
         parser.add_argument(

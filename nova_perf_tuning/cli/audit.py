@@ -10,7 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nova_perf_tuning import atomic_write, errors, rules
-from nova_perf_tuning.cli import audit_options, command, plan_options
+from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.printing import printable
 
@@ -26,7 +27,7 @@ class Audit(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_host(parser, "/etc/nova/nova.conf")
+        plan_module.add_host(parser, "/etc/nova/nova.conf")
         audit_options.add_path(parser)
         parser.add_argument(
             "--rule", metavar="ID", action="append", default=[], help="only this rule; may be repeated"

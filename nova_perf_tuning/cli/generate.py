@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import audit_options, command, plan_options
+from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host.audit import generate
 
 _WHAT = {
@@ -25,7 +26,7 @@ class Generate(command.PerfCommand):
         parser.add_argument(
             "what", choices=tuple(_WHAT), help="; ".join(f"{key}: {text}" for key, text in _WHAT.items())
         )
-        plan_options.add_host(parser, "/etc/nova/nova.conf")
+        plan_module.add_host(parser, "/etc/nova/nova.conf")
         audit_options.add_path(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:

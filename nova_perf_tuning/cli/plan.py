@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.cli import command, option_types, plan_options
+from nova_perf_tuning.cli import command, option_types
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
@@ -37,7 +36,7 @@ class Plan(command.PerfCommand):
     """Show how interrupts, vhost workers, emulator and I/O threads should be placed, and why; changes nothing."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_plan(parser)
+        add_plan(parser)
         parser.add_argument(
             "--all",
             action="store_true",
@@ -51,6 +50,55 @@ class Plan(command.PerfCommand):
         else:
             _show(plan, args.all)
         return int(errors.ExitCode.PASS)
+
+
+def add_sysroot(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot``."""
+    parser.add_argument(
+        "--sysroot",
+        metavar="DIR|FILE",
+        default="/",
+        help="a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
+        " (default: /, this host)",
+    )
+
+
+def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
+    """Add ``--sysroot``, ``--nova-config`` and ``--domain``.
+
+    :param nova_config: what is read where no nova.conf is named.
+    """
+    add_sysroot(parser)
+    parser.add_argument(
+        "--nova-config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="take CPU sets and what else counts from this nova.conf; later files win; may be repeated "
+        f"(default: {nova_config})",
+    )
+    parser.add_argument(
+        "--domain",
+        metavar="XML",
+        action="append",
+        default=[],
+        help="also look at this guest's domain XML; may be repeated",
+    )
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`plan_from` obeys: the host, ``--housekeeping`` and ``--rps``."""
+    add_host(parser, "none, while the agent and audit read /etc/nova/nova.conf")
+    parser.add_argument(
+        "--housekeeping",
+        metavar="LIST",
+        help="CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)",
+    )
+    parser.add_argument(
+        "--rps",
+        action="store_true",
+        help="spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs",
+    )
 
 
 def plan_from(args: argparse.Namespace) -> planner.Plan:
@@ -82,25 +130,25 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
     for path in paths:
         try:
             data = bounded_read.read(path, parsing.MAX_BYTES)
-            one = parsing.parse_domain(data)
+            domain = parsing.parse_domain(data)
         except OSError as error:
             raise option_types.OptionError(
                 f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)"
             ) from None
         except parsing.DomainError as error:
             raise option_types.OptionError(f"--domain {path!r}: {error}") from None
-        yield data, one
+        yield data, domain
 
 
-def as_json(plan: planner.Plan) -> dict[str, Any]:
+def as_json(plan: planner.Plan) -> dict[str, object]:
     """Return the plan in the documented JSON form."""
     return {
         "settings": [
             {
-                name: getattr(one, name)
+                name: getattr(setting, name)
                 for name in ("kind", "target", "value", "current", "reason", "rule", "identity")
             }
-            for one in plan.settings
+            for setting in plan.settings
         ],
         "sets": plan.sets,
         "warnings": plan.warnings,
@@ -115,13 +163,8 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     print()
     changes = plan.changes()
     if everything:
-        command.print_table(
-            ("kind", "target", "now", "planned", "reason"),
-            [
-                (one.kind, one.target, one.current, "holds" if one.current == one.value else one.value, one.reason)
-                for one in plan.settings
-            ],
-        )
+        head = ("kind", "target", "now", "planned", "reason")
+        command.print_table(head, [_row(setting) for setting in plan.settings])
     else:
         command.print_table(("rule", "changes", "CPUs", "for example"), _summary(changes))
     if plan.settings:
@@ -134,15 +177,20 @@ def _show(plan: planner.Plan, everything: bool) -> None:
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 
 
+def _row(setting: model.Setting) -> tuple[object, ...]:
+    planned = "holds" if setting.current == setting.value else setting.value
+    return setting.kind, setting.target, setting.current, planned, setting.reason
+
+
 def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each rule of the planner."""
-    grouped: dict[str, list[model.Setting]] = {}
-    for one in changes:
-        grouped.setdefault(one.rule, []).append(one)
+    by_rule: dict[str, list[model.Setting]] = {}
+    for setting in changes:
+        by_rule.setdefault(setting.rule, []).append(setting)
     rows: list[tuple[object, ...]] = []
-    for rule, members in grouped.items():
+    for rule, settings in by_rule.items():
         cpus: frozenset[int] = frozenset()
-        for text in {one.value for one in members if one.kind.endswith("_affinity")}:
+        for text in {setting.value for setting in settings if setting.kind.endswith("_affinity")}:
             cpus |= cpulist.parse(text)
-        rows.append((rule, len(members), cpulist.format(cpus) or None, members[0].reason))
+        rows.append((rule, len(settings), cpulist.format(cpus) or None, settings[0].reason))
     return rows

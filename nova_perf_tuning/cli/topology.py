@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nova_perf_tuning import cpulist, errors
-from nova_perf_tuning.cli import command, plan_options
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.printing import counted
@@ -36,7 +37,7 @@ class Topology(command.PerfCommand):
     """Show CPUs, NUMA nodes, network devices, interrupts and guests of this host or of a recorded one."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_sysroot(parser)
+        plan_module.add_sysroot(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         facts = reader.read_host(args.sysroot)
@@ -47,7 +48,7 @@ class Topology(command.PerfCommand):
         return int(errors.ExitCode.PASS)
 
 
-def as_json(facts: model.HostFacts) -> dict[str, Any]:
+def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
     single = ("online", "isolated", "nohz_full", "arch", "kernel", "virtualization")
     return {
@@ -74,7 +75,7 @@ def as_json(facts: model.HostFacts) -> dict[str, Any]:
     }
 
 
-def _fields(item: Any) -> dict[str, Any]:
+def _fields(item: Any) -> dict[str, object]:
     """Return the fields of an object of the model; ``dataclasses.asdict`` would copy each value."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
