@@ -25,7 +25,8 @@ class BenchList(command.PerfCommand):
             return int(errors.ExitCode.PASS)
         rows = []
         for benchmark in benchmarks:
-            installed = f"no: {plugins.how_to_get(benchmark)}" if plugins.missing(benchmark) else "yes"
+            absent = plugins.missing(benchmark, {})
+            installed = f"no: {plugins.how_to_get(benchmark, absent)}" if absent else "yes"
             rows.append((benchmark.kind, benchmark.primary[1], installed, benchmark.summary))
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for benchmark in benchmarks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sysconfig
-from collections.abc import Iterator
 from typing import Final
 
 import nova_perf_tuning
@@ -43,21 +42,23 @@ _BESIDE: Final = {
 }
 
 
-def found() -> dict[str, tuple[pathlib.Path, str]]:
+def locations() -> dict[str, tuple[pathlib.Path, str]]:
     """Return name -> where it is, and what it is for, of all that this installation has."""
-    places = [(name, what, [_PACKAGE / place]) for name, (what, place) in _IN_PACKAGE.items()]
-    places += [(name, what, list(_beside(*where))) for name, (what, *where) in _BESIDE.items()]
-    there = ((name, what, [place for place in tried if place.exists()]) for name, what, tried in places)
-    return {name: (paths[0].resolve(), what) for name, what, paths in there if paths}
+    candidates = {name: (what, [_PACKAGE / path]) for name, (what, path) in _IN_PACKAGE.items()}
+    candidates |= {name: (what, _beside(path, tree)) for name, (what, path, tree) in _BESIDE.items()}
+    return {
+        name: (present[0].resolve(), what)
+        for name, (what, paths) in candidates.items()
+        if (present := [path for path in paths if path.exists()])
+    }
 
 
-def _beside(place: str, tree: str) -> Iterator[pathlib.Path]:
-    """Yield where files may be: in the source tree, or where a scheme of Python's puts data."""
-    if (_PACKAGE.parent / "setup.cfg").is_file():
-        yield _PACKAGE.parent / tree
-    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
-        yield pathlib.Path(sysconfig.get_path("data", scheme)) / place
-    yield pathlib.Path("/usr") / place
+def _beside(path: str, tree: str) -> list[pathlib.Path]:
+    """Return where files may be: in the source tree, or where a scheme of Python's puts data."""
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    prefixes = [*(sysconfig.get_path("data", scheme) for scheme in schemes), "/usr"]
+    in_tree = [_PACKAGE.parent / tree] if (_PACKAGE.parent / "setup.cfg").is_file() else []
+    return in_tree + [pathlib.Path(prefix) / path for prefix in prefixes]
 
 
 class Paths(command.PerfCommand):
@@ -71,14 +72,16 @@ class Paths(command.PerfCommand):
         parser.add_argument("name", metavar="NAME", nargs="?", help="print the path of this one alone")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        places = found()
-        if args.name is not None:
-            if args.name not in places:
-                raise option_types.OptionError(
-                    f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(places)}"
-                )
-            places = {args.name: places[args.name]}
-        rows = [{"name": name, "path": str(path), "what": what} for name, (path, what) in places.items()]
+        known = locations()
+        if args.name is not None and args.name not in known:
+            raise option_types.OptionError(
+                f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(known)}"
+            )
+        rows = [
+            {"name": name, "path": str(path), "what": what}
+            for name, (path, what) in known.items()
+            if args.name in (None, name)
+        ]
         if args.format == "json":
             command.print_json({"paths": rows})
         elif args.name is not None:

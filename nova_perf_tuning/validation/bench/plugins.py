@@ -35,7 +35,7 @@ class Job:
 
 def load_all() -> list[base.Benchmark]:
     """Return every installed benchmark, ordered by kind."""
-    return [found() for found in _installed().values()]
+    return [kind() for kind in _installed().values()]
 
 
 def load(kind: str) -> base.Benchmark:
@@ -43,10 +43,10 @@ def load(kind: str) -> base.Benchmark:
 
     :raises UnknownBenchmarkError: nothing installed has that name.
     """
-    found = find(kind)
-    if found is None:
+    benchmark = find(kind)
+    if benchmark is None:
         raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(_installed())}")
-    return found()
+    return benchmark()
 
 
 def find(kind: str) -> type[base.Benchmark] | None:
@@ -57,53 +57,53 @@ def find(kind: str) -> type[base.Benchmark] | None:
 @functools.cache
 def _installed() -> dict[str, type[base.Benchmark]]:
     """Return kind -> its benchmark."""
-    found = {}
+    benchmarks = {}
     for entry in sorted(metadata.entry_points(group=NAMESPACE)):
         with contextlib.suppress(Exception):  # one that is broken takes no other along
-            found[entry.name] = entry.load()
-    return found
+            benchmarks[entry.name] = entry.load()
+    return benchmarks
 
 
 class MissingProgramError(errors.PerfTuningError):
     """A benchmark's program is not on this host; names the package to install."""
 
 
-def check_installed(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> None:
+def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:
     """See that the host can run ``benchmark`` with the parameters that are given.
 
     :raises MissingProgramError: a program is not on PATH, or a file not where it should be.
     """
     if absent := missing(benchmark, given):
-        how = how_to_get(benchmark, given)
+        how = how_to_get(benchmark, absent)
         raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
 
 
-def missing(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> list[str]:
+def missing(benchmark: base.Benchmark, given: Mapping[str, str]) -> list[str]:
     """Return the programs of ``benchmark`` that are not on this host, and the files that are not there."""
     path = cache_directory.program_path()
     absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
-    return absent + [file for file in benchmark.files(given or {}) if not os.path.exists(file)]
+    return absent + [file for file in benchmark.files(given) if not os.path.exists(file)]
 
 
-def how_to_get(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> str:
-    """Return what to do to have a benchmark's programs on this host."""
-    absent = missing(benchmark, given)
+def how_to_get(benchmark: base.Benchmark, absent: Sequence[str]) -> str:
+    """Return what to do to have what :func:`missing` has named."""
     own = any(program.startswith("nova-perf-") for program in absent)
-    ways = ["build it with tools/programs/build"] if own else []
-    if benchmark.packages and any(program in absent for program in benchmark.programs):
-        ways.append(f"install {' '.join(benchmark.packages)}")
-    return " and ".join([*ways, *filter(None, [benchmark.brought])])
+    packages = benchmark.packages if set(absent) & set(benchmark.programs) else ()
+    ways = (
+        "build it with tools/programs/build" if own else "",
+        f"install {' '.join(packages)}" if packages else "",
+    )
+    return " and ".join(filter(None, (*ways, benchmark.brought)))
 
 
-def needs(found: Sequence[Job]) -> tuple[set[str], int, int]:
+def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:
     """Return what jobs need in a guest: programs, memory of the largest in MiB, space of all files in MiB.
 
     Files that must be there beside the programs are among these, by their paths.
     """
-    programs = {program for job in found for program in job.benchmark.programs}
-    programs |= {file for job in found for file in job.benchmark.files(job.parameters)}
-    memory = max((job.benchmark.memory_mib(job.parameters) for job in found), default=0)
-    return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in found)
+    programs = {name for job in jobs for name in (*job.benchmark.programs, *job.benchmark.files(job.parameters))}
+    memory = max((job.benchmark.memory_mib(job.parameters) for job in jobs), default=0)
+    return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in jobs)
 
 
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
