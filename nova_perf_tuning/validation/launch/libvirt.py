@@ -33,6 +33,7 @@ from nova_perf_tuning.validation.launch import (
     run_directory,
 )
 from nova_perf_tuning.validation.launch.guest import Guest
+from nova_perf_tuning.validation.launch.image import Image
 
 LOG = logging.getLogger(__name__)
 
@@ -49,8 +50,25 @@ _VHOST_NET: Final = "/dev/vhost-net"
 _QEMU_LOGS: Final = "/var/log/libvirt/qemu"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rig:
+    """What :meth:`LibvirtLauncher.prepare` has found and made.
+
+    :ivar image: as it was built; :ivar files: its copy in the run's directory.
+    :ivar cache: disk cache mode.
+    """
+
+    run: run_directory.RunDirectory
+    network: network.Network
+    image: Image
+    files: Image
+    emulator: str
+    accelerator: domain.Accelerator
+    cache: str
+
+
 @dataclasses.dataclass(slots=True)
-class _Arm:
+class BootedArm:
     """What belongs to one arm that was booted."""
 
     arm: base.Arm
@@ -89,7 +107,8 @@ class LibvirtLauncher(base.Launcher):
         self._boot_timeout_s = boot_timeout_s
         self._connection: libvirt.virConnect | None = None
         self._run: run_directory.RunDirectory | None = None
-        self._arms: dict[str, _Arm] = {}
+        self._rig: _Rig | None = None
+        self._arms: dict[str, BootedArm] = {}
         self._hosts: list[local.HostMachine] = []
         self._active: str | None = None
 
@@ -118,18 +137,18 @@ class LibvirtLauncher(base.Launcher):
         for program, package in programs.NEEDED.items():
             if shutil.which(program, path=programs.environment()["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
-        self._image = image.load(self._image_directory, self._programs)
+        built = image.load(self._image_directory, self._programs)
         self._connect()
-        self._emulator = self._find_emulator()
+        emulator = self._find_emulator()
         try:
-            self._accelerator = domain.choose(self._wanted, self._emulator, self._image)
+            accelerator = domain.choose(self._wanted, emulator, built)
             self.remove_dead_runs()
             with signals.deferred():
                 self._run = run_directory.RunDirectory()
-            self._files = image.copy(self._image, self._run)
-            self._cache = domain.cache_mode(self._run.path)
-            self._network = network.Network(self._run.id)
-            self._network.create()
+            files, cache = image.copy(built, self._run), domain.cache_mode(self._run.path)
+            bridge = network.Network(self._run.id)
+            bridge.create()
+            self._rig = _Rig(self._run, bridge, built, files, emulator, accelerator, cache)
         except BaseException:
             self.close()
             raise
@@ -143,28 +162,28 @@ class LibvirtLauncher(base.Launcher):
             return run_directory.sweep(self._remove_remains)
 
     def boot(self, arm: base.Arm) -> base.Pair:
-        run = self._prepared()
+        rig = self._prepared()
         try:
-            booting = [self._create(arm, role, run) for role in network.ROLES]
+            booting = [self._create(rig, arm, role) for role in network.ROLES]
             guests = tuple(guest for guest, _notes in booting)
             self._await_agents(guests)
             client, server = guests
             server.configure_network()
             client.configure_network(server.address)
             truths = tuple(guest.truth() for guest in guests)
-            self._arms[arm.name] = _Arm(arm, guests, booting[0][1], truths)
+            self._arms[arm.name] = BootedArm(arm, guests, booting[0][1], truths)
         except BaseException:
             with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
             raise
         return base.Pair(client, server)
 
-    def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
+    def _create(self, rig: _Rig, arm: base.Arm, role: str) -> tuple[Guest, tuple[str, ...]]:
         """Start one guest; it boots while the next one is made."""
         name = self._domain_name(arm.name, role)
-        port = self._network.new_port()
-        files = domain.create(run, f"{arm.name}-{role}", self._files, self._size)
-        xml = domain.base_domain(name, self._size, files, port, kvm=self._accelerator.kvm, cache=self._cache)
+        port = rig.network.new_port()
+        files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
+        xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.kvm, cache=rig.cache)
         mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
         transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
         try:
@@ -201,7 +220,7 @@ class LibvirtLauncher(base.Launcher):
             guest.suspend()
         if arm == self._active:
             return
-        host_tuning.restore(self._prepared().journal)
+        host_tuning.restore(self._prepared().run.journal)
         self._active = None
         if arm is None:
             return
@@ -210,42 +229,34 @@ class LibvirtLauncher(base.Launcher):
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
         chosen.settings = (
-            host_tuning.apply(self._prepared().journal, chosen.guests, resting) if chosen.arm.request else []
+            host_tuning.apply(self._prepared().run.journal, chosen.guests, resting) if chosen.arm.request else []
         )
         self._active = arm
 
     def host_pair(self) -> base.Pair:
-        run = self._prepared()
+        rig = self._prepared()
         if not self._hosts:
-            image.check_same_programs(self._image, self._programs)
-            self._hosts = [
-                local.HostMachine(
-                    role,
-                    self._network.host_address(role),
-                    self._network.namespace(role),
-                    run.file(f"host-{role}"),
-                )
-                for role in network.ROLES
-            ]
-        client, server = self._hosts
-        return base.Pair(client, server)
+            image.check_same_programs(rig.image, self._programs)
+            for role in network.ROLES:
+                address, namespace = rig.network.host_address(role), rig.network.namespace(role)
+                self._hosts.append(local.HostMachine(role, address, namespace, rig.run.file(f"host-{role}")))
+        return base.Pair(*self._hosts)
 
     def environment(self) -> Mapping[str, Any]:
-        self._prepared()
-        connection = self._connected()
+        rig, connection = self._prepared(), self._connected()
         return {
             "launcher": "libvirt",
-            "accelerator": self._accelerator.name,
-            "accelerator_reason": self._accelerator.reason,
+            "accelerator": rig.accelerator.name,
+            "accelerator_reason": rig.accelerator.reason,
             "libvirt": _version(connection.getLibVersion()),
             "qemu": _version(connection.getVersion()),
-            "emulator": self._emulator,
+            "emulator": rig.emulator,
             "kernel": platform.release(),
             "machine": domain.MACHINE,
-            "disk_cache": self._cache,
-            "scratch_filesystem": programs.filesystem(self._prepared().path),
+            "disk_cache": rig.cache,
+            "scratch_filesystem": programs.filesystem(rig.run.path),
             "vhost_net": os.path.exists(_VHOST_NET),
-            "image": {"id": self._image.id, "kernel": self._image.release, "packages": self._image.packages},
+            "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
             "guest": dataclasses.asdict(self._size),
             "arms": {
                 name: {
@@ -255,24 +266,12 @@ class LibvirtLauncher(base.Launcher):
                     "settings": one.settings,
                     "virtualization": one.truths[0].virtualization,
                     "truth": one.truths[0].as_data(),
-                    "findings": self._findings(one),
+                    "findings": findings(one, rig.accelerator.name, self._size.vcpus),
                     "xml": one.guests[0].xml,
                 }
                 for name, one in self._arms.items()
             },
         }
-
-    def _findings(self, arm: _Arm) -> list[dict[str, str]]:
-        """Return where the guests of an arm are not what was asked for; what both say is said once."""
-        found: dict[truth_module.Finding, list[str]] = {}
-        for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
-            asked = truth_module.resolved(arm.arm.request, guest.xml, self._size.vcpus)
-            for finding in truth_module.findings(truth, asked, self._accelerator.name, self._size.vcpus):
-                found.setdefault(finding, []).append(role)
-        return [
-            {"code": finding.code.value, "text": f"{' and '.join(roles)}: {finding.text}"}
-            for finding, roles in found.items()
-        ]
 
     # --- removing -------------------------------------------------------------------------------------------
 
@@ -281,7 +280,7 @@ class LibvirtLauncher(base.Launcher):
             return
         with signals.deferred():
             if self._active == arm:
-                host_tuning.restore(self._prepared().journal)
+                host_tuning.restore(self._run.journal)
                 self._active = None
             self._arms.pop(arm, None)
             self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
@@ -295,7 +294,7 @@ class LibvirtLauncher(base.Launcher):
 
     def _close(self) -> None:
         run, hosts = self._run, self._hosts
-        self._hosts, self._run, self._active = [], None, None
+        self._hosts, self._run, self._rig, self._active = [], None, None, None
         self._arms.clear()
         removed = False
         try:
@@ -369,10 +368,10 @@ class LibvirtLauncher(base.Launcher):
             raise base.LaunchError("the launcher is not prepared, or closed already")
         return self._connection
 
-    def _prepared(self) -> run_directory.RunDirectory:
-        if self._run is None:
+    def _prepared(self) -> _Rig:
+        if self._rig is None:
             raise base.LaunchError("the launcher is not prepared, or closed already")
-        return self._run
+        return self._rig
 
     def _find_emulator(self) -> str:
         """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
@@ -386,7 +385,20 @@ class LibvirtLauncher(base.Launcher):
         return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
 
     def _domain_name(self, arm: str, role: str) -> str:
-        return f"{_PREFIX}-{self._prepared().id}-{arm}-{role}"
+        return f"{_PREFIX}-{self.run_id}-{arm}-{role}"
+
+
+def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[dict[str, str]]:
+    """Return where the guests of an arm are not what was asked for; what both say is said once."""
+    roles: dict[truth_module.Finding, list[str]] = {}
+    for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
+        request = truth_module.resolved(arm.arm.request, guest.xml, vcpus)
+        for finding in truth_module.findings(truth, request, accelerator, vcpus):
+            roles.setdefault(finding, []).append(role)
+    return [
+        {"code": finding.code.value, "text": f"{' and '.join(names)}: {finding.text}"}
+        for finding, names in roles.items()
+    ]
 
 
 def _remove_logs(pattern: str) -> None:

@@ -46,7 +46,7 @@ class LocalLauncher(base.Launcher):
         """Make nothing yet; ``directory`` is where the scratch directory goes (default: $TMPDIR, /tmp)."""
         self._parent = directory
         self._directory: str | None = None
-        self._pairs: dict[str, base.Pair] = {}
+        self._machines: dict[str, list[HostMachine]] = {}
 
     def prepare(self) -> None:
         if self._directory is None:
@@ -66,13 +66,8 @@ class LocalLauncher(base.Launcher):
         """Nothing rests: the host is always there."""
 
     def destroy(self, arm: str) -> None:
-        pair = self._pairs.pop(arm, None)
-        if pair is None or self._directory is None:
-            return
-        for machine in (pair.client, pair.server):
-            assert isinstance(machine, HostMachine)
+        for machine in self._machines.pop(arm, ()):
             machine.close()
-        shutil.rmtree(os.path.join(self._directory, arm), ignore_errors=True)
 
     def environment(self) -> Mapping[str, Any]:
         return {
@@ -83,22 +78,21 @@ class LocalLauncher(base.Launcher):
         }
 
     def close(self) -> None:
-        for arm in list(self._pairs):
+        for arm in list(self._machines):
             self.destroy(arm)
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
     def _pair(self, arm: str) -> base.Pair:
-        if arm not in self._pairs:
+        if arm not in self._machines:
             self.prepare()
             assert self._directory is not None
-            client, server = (
+            self._machines[arm] = [
                 HostMachine(role, "127.0.0.1", None, os.path.join(self._directory, arm, role))
                 for role in ("client", "server")
-            )
-            self._pairs[arm] = base.Pair(client, server)
-        return self._pairs[arm]
+            ]
+        return base.Pair(*self._machines[arm])
 
 
 def first_line(text: str) -> str:
@@ -216,9 +210,10 @@ class HostMachine(base.Machine):
             return {"total": self._most_s}
 
     def close(self) -> None:
-        """End everything that still runs; may be called twice."""
+        """End everything that still runs and remove the directory; may be called twice."""
         for handle in list(self._processes):
             self.stop(handle)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, argv: Sequence[str]) -> _Process:
         process = _Process(argv, self._namespace, self._directory)

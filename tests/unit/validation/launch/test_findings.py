@@ -17,15 +17,7 @@ class FindingsTest(testtools.TestCase):
         sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
         truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
         guests = (types.SimpleNamespace(xml=xml),) * 2
-        launcher = libvirt.LibvirtLauncher()
-        launcher._accelerator = types.SimpleNamespace(name="kvm")
-        arm = libvirt._Arm(base.Arm("tuned", asked), guests, (), truths)
-        self.assertEqual(
-            [
-                {
-                    "code": "queues",
-                    "text": "client: eth0: 1 of 2 queues are enabled (ethtool -L in the guest)",
-                }
-            ],
-            launcher._findings(arm),
-        )
+        arm = libvirt.BootedArm(base.Arm("tuned", asked), guests, (), truths)
+        [finding] = libvirt.findings(arm, "kvm", 2)
+        self.assertEqual("queues", finding["code"])
+        self.assertTrue(finding["text"].startswith("client: eth0: 1 of 2 queues"), finding)
