@@ -6,7 +6,7 @@ import unittest
 
 from openstack import exceptions
 
-from nova_perf_tuning.nova.metadefs import definitions
+from nova_perf_tuning.nova import metadefs
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning_smoke import cloud
 
@@ -56,7 +56,7 @@ LOAD = "glance-manage db_load_metadefs $(nova-perf paths metadefs) true '' true"
 )
 class MetadefsTest(cloud.SmokeTest):
     def test_definitions_are_those_of_this_release(self) -> None:
-        for wanted in definitions.namespaces().values():
+        for wanted in metadefs.namespaces().values():
             name = wanted["namespace"]
             with self.subTest(namespace=name):
                 try:

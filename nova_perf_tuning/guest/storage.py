@@ -55,6 +55,27 @@ def write(
     return [*left_out, *_spread(able, threads, limit, mapping)]
 
 
+def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[str]:
+    """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
+
+    :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
+        none when it was started before this package was installed.
+    """
+    reason = why_not(disk)
+    if reason is not None:
+        return [f"the disk that is plugged in: {reason}"] if reason else []
+    domain = parsing.parse_tree(domain_xml)
+    there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
+    threads = min(request.iothreads or 0, there)
+    if request.disk_queues is not None:
+        vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
+        set_queues([disk], request.disk_queues, vcpus)
+    if threads:
+        busy = [thread for device in domain.iterfind("devices/*") for thread in served_by(device)]
+        attach(disk, [min(range(1, threads + 1), key=busy.count)])
+    return []
+
+
 def why_not(device: etree._Element) -> str | None:
     """Return why a device takes neither queues nor an I/O thread; empty when that goes without saying."""
     if device.tag == "disk":

@@ -1,27 +1,38 @@
 """The compute driver: Nova's libvirt driver with the guest's request put into what it hands to libvirt.
 
-Overrides as few methods as there are sources of domain XML. All of them call Nova's own first and change its
-result, but two that refuse beforehand what is wrong. The parameters named are the same in Nova 31 to 34, all
-others are passed through.
+Overrides as few methods as there are sources of domain XML. The request is written into the lxml elements that
+Nova's configuration objects render (``format_dom``): of whole domains, and of devices that are plugged in. The
+parameters named are the same in Nova 31 to 34, all others are passed through.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Set
 
 import nova.conf
+from lxml import etree
 from nova import exception
+from nova.network import model as network_model
 from nova.virt import hardware
-from nova.virt.libvirt import driver
+from nova.virt.libvirt import config as vconfig
+from nova.virt.libvirt import driver, vif
 from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import network, storage, transform
-from nova_perf_tuning.nova import error_policy, guest_request, hotplug, migration, placement, traits
-from nova_perf_tuning.nova import vif as vif_module
+from nova_perf_tuning.nova import (
+    ConfigObject,
+    Flavor,
+    Guest,
+    Host,
+    Instance,
+    error_policy,
+    guest_request,
+    migration,
+    traits,
+)
 from nova_perf_tuning.specs import request as request_module
 
 LOG = logging.getLogger(__name__)
@@ -29,18 +40,64 @@ CONF = nova.conf.CONF
 options.register_opts(CONF)
 
 
+#: Returns what Nova's configuration object renders.
+Render = Callable[[], etree._Element]
+#: Writes a guest's request into an element of it; returns what was left out and why.
+Write = Callable[[etree._Element, Instance, request_module.Request], Iterable[str]]
+
+
+class PluggedVIF(network_model.VIF):
+    """An interface on its way from ``attach_interface`` to ``get_config``, which Nova calls for others as well."""
+
+
+class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
+    """Nova's VIF driver with the guest's request in what it renders of an interface that is plugged in.
+
+    The object that Nova gets back stays its own class, since detach looks running interfaces up by class.
+
+    :param tune: makes a configuration object render with its guest's request.
+    """
+
+    def __init__(self, host: Host, tune: Callable[[Instance, ConfigObject], None]) -> None:
+        super().__init__(host)
+        self._tune = tune
+
+    def get_config(
+        self,
+        instance: Instance,
+        vif: network_model.VIF,
+        image_meta: object,
+        flavor: Flavor,
+        virt_type: str,
+        *args: object,
+        **kwargs: object,
+    ) -> ConfigObject:
+        """Return Nova's config object; of an interface that is plugged in, with ``format_dom`` of it replaced."""
+        conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
+        virtio = isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio"
+        if not virtio or not error_policy.asks(instance):
+            return conf
+        if virt_type == "qemu" and conf.vhost_queues is None:
+            # Nova makes the tap device for several queues whatever the type, but asks libvirt for them with kvm
+            # only; such a device cannot be opened with one, and the guest would not start.
+            conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
+        if isinstance(vif, PluggedVIF):
+            self._tune(instance, conf)
+        return conf
+
+
 class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     """``[DEFAULT] compute_driver = perf_tuning.PerfTuningLibvirtDriver``."""
 
-    def __init__(self, virtapi: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, virtapi: object, *args: object, **kwargs: object) -> None:
         super().__init__(virtapi, *args, **kwargs)
-        self.vif_driver = vif_module.PerfVIFDriver(self._host, self._tuned_interface)
+        self.vif_driver = PerfVIFDriver(self._host, functools.partial(self._tune, self._write_interface))
 
     @functools.cached_property
     def _host_traits(self) -> traits.HostTraits:
         return traits.HostTraits(CONF)
 
-    def init_host(self, host: str, *args: Any, **kwargs: Any) -> None:
+    def init_host(self, host: str, *args: object, **kwargs: object) -> None:
         """Start as Nova does, then say in the log which options cannot be used."""
         super().init_host(host, *args, **kwargs)
         try:
@@ -50,56 +107,68 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.exception("The options were not looked at, nothing else")
         LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", error_policy.on_error())
 
-    # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
+    # ---- the one way in: what a configuration object renders ----
 
-    def _get_guest_config(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return Nova's config object; if the guest asks for anything, with ``format_dom`` of this one replaced.
+    def _tune(self, write: Write, instance: Instance, conf: ConfigObject) -> None:
+        """Let ``conf`` render with the guest's request; Nova's ``to_xml`` prints, and logs, what it renders."""
+        conf.format_dom = functools.partial(self._tuned, write, instance, conf.format_dom)
 
-        Nova's ``to_xml`` prints what that returns, so what Nova logs is tuned as well.
-        """
-        conf = super()._get_guest_config(instance, *args, **kwargs)
-        if error_policy.asks(instance):
-            conf.format_dom = functools.partial(self._tuned_domain, instance, conf.format_dom)
-        return conf
-
-    def _tuned_domain(self, instance: Any, render: Callable[[], Any]) -> Any:
+    def _tuned(self, write: Write, instance: Instance, render: Render) -> etree._Element:
         element = render()
         try:
             request, warnings = guest_request.request(instance)
-            nodes = _nodes(element)
-            if request.emulator_placement == "numa" and nodes is not None:
-                warnings += self._place_emulator(element, nodes)
-            housekeeping = self._housekeeping(nodes, request)
-            left_out = transform.write(element, request, housekeeping, self._can_map())
-            self._log(instance, left_out, warnings)
+            left_out = list(write(element, instance, request))
+            if left_out:  # what it gets stands in the XML
+                LOG.info("left out: %s", "; ".join(left_out), instance=instance)
+            for warning in warnings:
+                LOG.warning("%s", warning, instance=instance)
         except Exception as error:
             error_policy.judge(instance, error)
             element = render()
             try:
-                transform.mark_untuned(element, error_policy.cause(error))
+                if element.tag == "domain":
+                    transform.mark_untuned(element, error_policy.cause(error))
             except Exception:
                 LOG.exception("The guest is not marked as untuned", instance=instance)
         return element
 
-    def _place_emulator(self, element: Any, nodes: frozenset[int]) -> tuple[str, ...]:
-        """Move the emulator to the shared CPUs of the guest's nodes; from Nova 33 on the I/O thread as well."""
-        cpus, warnings = self._emulator_cpus(nodes)
-        if cpus:
-            for pin in (*element.iterfind("cputune/emulatorpin"), *element.iterfind("cputune/iothreadpin")):
-                pin.set("cpuset", hardware.format_cpu_spec(cpus))
-        return warnings
+    # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
-    def _emulator_cpus(self, nodes: frozenset[int]) -> tuple[frozenset[int], tuple[str, ...]]:
-        """Return the CPUs of an emulator whose guest asks for its own nodes; none, and why."""
-        cpus = placement.shared_cpus(self._host, nodes)
-        if cpus:
-            return cpus, ()
-        lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
-        return frozenset(), (f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}",)
+    def _get_guest_config(self, instance: Instance, *args: object, **kwargs: object) -> ConfigObject:
+        conf = super()._get_guest_config(instance, *args, **kwargs)
+        if error_policy.asks(instance):
+            self._tune(self._write_domain, instance, conf)
+        return conf
+
+    def _write_domain(
+        self, domain: etree._Element, instance: Instance, request: request_module.Request
+    ) -> Iterable[str]:
+        nodes = _memory_nodes(domain)
+        if request.emulator_placement == "numa" and nodes is not None:
+            cpus = self._emulator_cpus(nodes, instance)
+            # From Nova 33 on the I/O thread is pinned as the emulator is.
+            for pin in domain.xpath("cputune/emulatorpin | cputune/iothreadpin") if cpus else ():
+                pin.set("cpuset", hardware.format_cpu_spec(cpus))
+        connection = self._host.get_connection()
+        mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
+        return transform.write(domain, request, self._housekeeping(nodes, request), mapping)
+
+    def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
+        """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""
+        cpus = shared_cpus(self._host, nodes)
+        if not cpus:
+            lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
+            what = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
+            LOG.warning("%s", what, instance=instance)
+        return cpus or frozenset()
+
+    def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
+        """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known."""
+        return housekeeping_cpus(self._host, nodes) if request.vif_queues == request_module.AUTO else None
 
     # ---- refused while the guest still runs ----
 
-    def _hard_reboot(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    def _hard_reboot(self, context: object, instance: Instance, *args: object, **kwargs: object) -> None:
         """Reboot as Nova does, unless its flavor asks for something wrong: Nova takes the guest down first.
 
         :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as its fault.
@@ -107,11 +176,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         failed = self._mistake(instance, None)
         if failed is not None:
             raise failed
-        return super()._hard_reboot(context, instance, *args, **kwargs)
+        super()._hard_reboot(context, instance, *args, **kwargs)
 
     def migrate_disk_and_power_off(
-        self, context: Any, instance: Any, dest: Any, flavor: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+        self, context: object, instance: Instance, dest: str, flavor: Flavor, *args: object, **kwargs: object
+    ) -> object:
         """Power off and copy as Nova does, unless what the new flavor asks for is wrong.
 
         Later, on the destination, there is no way back to the old flavor.
@@ -121,9 +190,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         failed = self._mistake(instance, flavor)
         if failed is not None:
             raise exception.InstanceFaultRollback(failed)
-        return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
+        result: object = super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
+        return result
 
-    def _mistake(self, instance: Any, flavor: Any) -> error_policy.TuningFailed | None:
+    def _mistake(self, instance: Instance, flavor: Flavor) -> error_policy.TuningFailed | None:
         """Return what is wrong with a flavor's request, where ``on_error`` refuses it; None for nothing."""
         try:
             if error_policy.on_error() == "fail":
@@ -138,65 +208,56 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     # ---- single devices: hot plug ----
 
     def attach_interface(
-        self, context: Any, instance: Any, image_meta: Any, vif: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+        self,
+        context: object,
+        instance: Instance,
+        image_meta: object,
+        vif: network_model.VIF,
+        *args: object,
+        **kwargs: object,
+    ) -> None:
         """Attach as Nova does; when it cannot be tuned and ``on_error`` is ``fail``, leave no device behind."""
-        with hotplug.plugging(instance):
+        try:
+            super().attach_interface(context, instance, image_meta, PluggedVIF(**vif), *args, **kwargs)
+        except error_policy.TuningFailed:
             try:
-                return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
-            except error_policy.TuningFailed:
-                try:
-                    self.vif_driver.unplug(instance, vif)
-                except Exception:  # must not take the place of the reason
-                    LOG.exception("A device of the refused interface is left on the host", instance=instance)
-                raise
+                self.vif_driver.unplug(instance, vif)
+            except Exception:  # must not take the place of the reason
+                LOG.exception("A device of the refused interface is left on the host", instance=instance)
+            raise
 
-    def _tuned_interface(self, instance: Any, render: Callable[[], Any]) -> Any:
-        element = render()
-        try:
-            request, _ = guest_request.request(instance)
-            topology = instance.numa_topology
-            nodes = frozenset(cell.id for cell in topology.cells) if topology else None
-            kvm = CONF.libvirt.virt_type == "kvm"
-            guest = network.Guest(instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
-            self._log(instance, network.write(element, request, guest) if request.asks_network else ())
-        except Exception as error:
-            error_policy.judge(instance, error)
-            return render()
-        return element
+    def _write_interface(
+        self, interface: etree._Element, instance: Instance, request: request_module.Request
+    ) -> Iterable[str]:
+        if not request.asks_network:
+            return ()
+        topology = instance.numa_topology
+        nodes = frozenset(cell.id for cell in topology.cells) if topology else None
+        kvm = CONF.libvirt.virt_type == "kvm"
+        guest = network.Guest(instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
+        return network.write(interface, request, guest)
 
-    def attach_volume(
-        self, context: Any, connection_info: Any, instance: Any, mountpoint: str, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Attach as Nova does; ``_get_volume_config``, which isn't told, knows the guest meanwhile."""
-        with hotplug.plugging(instance):
-            return super().attach_volume(context, connection_info, instance, mountpoint, *args, **kwargs)
+    def _check_discard_for_attach_volume(
+        self, conf: ConfigObject, instance: Instance, *args: object, **kwargs: object
+    ) -> None:
+        """Check as Nova does: the only call with the guest and the object that is then rendered and plugged in."""
+        super()._check_discard_for_attach_volume(conf, instance, *args, **kwargs)
+        if error_policy.asks(instance):
+            self._tune(self._write_disk, instance, conf)
 
-    def _get_volume_config(self, connection_info: Any, disk_info: Any, *args: Any, **kwargs: Any) -> Any:
-        conf = super()._get_volume_config(connection_info, disk_info, *args, **kwargs)
-        instance = hotplug.guest.get()
-        if instance is not None and error_policy.asks(instance):
-            conf.format_dom = functools.partial(self._tuned_disk, instance, conf.format_dom)
-        return conf
-
-    def _tuned_disk(self, instance: Any, render: Callable[[], Any]) -> Any:
-        element = render()
-        try:
-            request, _ = guest_request.request(instance)
-            if request.iothreads or request.disk_queues:
-                running = self._host.get_guest(instance).get_xml_desc()
-                self._log(instance, hotplug.write_disk(element, running, request))
-        except Exception as error:
-            error_policy.judge(instance, error)
-            return render()
-        return element
+    def _write_disk(
+        self, disk: etree._Element, instance: Instance, request: request_module.Request
+    ) -> Iterable[str]:
+        if not (request.iothreads or request.disk_queues):
+            return ()
+        return storage.write_plugged(disk, self._host.get_guest(instance).get_xml_desc(), request)
 
     # ---- live migration ----
 
     def _get_live_migrate_numa_info(
-        self, instance_numa_topology: Any, flavor: Any, image_meta: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Work out the pins on this host, the destination, as :meth:`_place_emulator` does at boot.
+        self, instance_numa_topology: object, flavor: Flavor, image_meta: object, *args: object, **kwargs: object
+    ) -> object:
+        """Work out the pins on this host, the destination, as :meth:`_write_domain` does at boot.
 
         A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
         """
@@ -204,31 +265,21 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         try:
             if "emulator_pins" in info and guest_request.of_flavor(flavor, {})[0].emulator_placement == "numa":
                 nodes = frozenset(node for nodes in info.cell_pins.values() for node in nodes)
-                cpus, warnings = self._emulator_cpus(nodes)
-                info.emulator_pins = set(cpus) or info.emulator_pins
-                for warning in warnings:
-                    LOG.warning("%s", warning)
+                info.emulator_pins = set(self._emulator_cpus(nodes)) or info.emulator_pins
         except Exception:
             LOG.exception("The emulator of a guest that arrives is where Nova puts it")
         return info
 
     def _live_migration_operation(
-        self,
-        context: Any,
-        instance: Any,
-        dest: Any,
-        block_migration: Any,
-        migrate_data: Any,
-        guest: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        migrating = migration.MigratingGuest(guest, functools.partial(self._destination_xml, instance))
-        return super()._live_migration_operation(
-            context, instance, dest, block_migration, migrate_data, migrating, *args, **kwargs
-        )
+        self, context: object, instance: Instance, *args: object, **kwargs: object
+    ) -> None:
+        """Migrate as Nova does; after these come destination, block migration, migrate data and the guest."""
+        dest, block_migration, migrate_data, guest, *others = args
+        finish = functools.partial(self._destination_xml, instance)
+        ahead = (context, instance, dest, block_migration, migrate_data)
+        super()._live_migration_operation(*ahead, migration.MigratingGuest(guest, finish), *others, **kwargs)
 
-    def _destination_xml(self, instance: Any, guest: Any, rewritten: str) -> str:
+    def _destination_xml(self, instance: Instance, guest: Guest, rewritten: str) -> str:
         """Return what arrives. A fault leaves Nova's XML, since an exception would put a running guest into ERROR.
 
         Where the two differ in what the guest sees, QEMU refuses to migrate and the guest stays.
@@ -243,7 +294,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     # ---- the host ----
 
-    def update_provider_tree(self, provider_tree: Any, nodename: str, *args: Any, **kwargs: Any) -> None:
+    def update_provider_tree(self, provider_tree: object, nodename: str, *args: object, **kwargs: object) -> None:
         """Report as Nova does, and the traits that the host's validation has earned."""
         super().update_provider_tree(provider_tree, nodename, *args, **kwargs)
         try:
@@ -251,7 +302,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         except Exception:
             LOG.exception("Traits of %s stay as they are", nodename)
 
-    def get_available_resource(self, nodename: str, *args: Any, **kwargs: Any) -> Any:
+    def get_available_resource(self, nodename: str, *args: object, **kwargs: object) -> object:
         """Report as Nova does, and the score of the host's validation for the weigher."""
         resources = super().get_available_resource(nodename, *args, **kwargs)
         try:
@@ -262,25 +313,42 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.exception("No score of %s is reported", nodename)
         return resources
 
-    def _can_map(self) -> bool:
-        connection = self._host.get_connection()
-        return storage.can_map(connection.getLibVersion(), connection.getVersion())
 
-    def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
-        """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known."""
-        if request.vif_queues != request_module.AUTO:
-            return None
-        return placement.housekeeping_cpus(self._host, nodes)
-
-    def _log(self, instance: Any, left_out: Iterable[str], warnings: Iterable[str] = ()) -> None:
-        """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""
-        if left_out:
-            LOG.info("left out: %s", "; ".join(left_out), instance=instance)
-        for warning in warnings:
-            LOG.warning("%s", warning, instance=instance)
-
-
-def _nodes(domain: Any) -> frozenset[int] | None:
+def _memory_nodes(domain: etree._Element) -> frozenset[int] | None:
     """Return the host nodes of a guest's memory, None when it may lie anywhere."""
     memory = domain.find("numatune/memory")
     return None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
+
+
+def shared_cpus(host: Host, nodes: Iterable[int] | None) -> frozenset[int] | None:
+    """Return the online CPUs of ``[compute] cpu_shared_set``, those of ``nodes`` only if given.
+
+    None when the option is not set. Without it Nova has no place for emulator threads but the guest's own
+    CPUs, and what is left over beside ``cpu_dedicated_set`` may belong to others (a DPDK switch).
+
+    :param host: Nova's ``libvirt.host.Host``.
+    """
+    text = CONF.compute.cpu_shared_set
+    return _online(host, hardware.parse_cpu_spec(text), nodes) if text else None
+
+
+def housekeeping_cpus(host: Host, nodes: Iterable[int] | None) -> int | None:
+    """Return how many CPUs may serve a guest's queues: shared ones, else those not dedicated; None: unknown.
+
+    :param nodes: as of :func:`shared_cpus`.
+    """
+    shared = shared_cpus(host, nodes)
+    if shared is not None:
+        return len(shared)
+    dedicated = hardware.get_cpu_dedicated_set()
+    if dedicated is None:
+        return None
+    return len(_online(host, host.get_online_cpus() - dedicated, nodes))
+
+
+def _online(host: Host, cpus: Set[int], nodes: Iterable[int] | None) -> frozenset[int]:
+    if nodes is not None:
+        wanted = frozenset(nodes)
+        cells = host.get_capabilities().host.topology.cells
+        cpus = cpus & {cpu.id for cell in cells if cell.id in wanted for cpu in cell.cpus}
+    return frozenset(cpus & host.get_online_cpus())

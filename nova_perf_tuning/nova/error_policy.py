@@ -5,7 +5,7 @@ Every piece of ours that Nova runs for a guest hands what it catches to :func:`j
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import nova.conf
 from nova import exception
@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning import errors, printing
-from nova_perf_tuning.nova import guest_request
+from nova_perf_tuning.nova import Flavor, Instance, guest_request
 from nova_perf_tuning.specs import vocabulary
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class TuningFailed(exception.BuildAbortException):
     msg_fmt = "%(reason)s"
 
 
-def judge(instance: Any, error: Exception, *, forgiving: bool = False) -> None:
+def judge(instance: Instance, error: Exception, *, forgiving: bool = False) -> None:
     """Do what ``on_error`` says about a fault that has just been caught; return to go on without our part.
 
     :param forgiving: go on in any case, since Nova could not undo what it has done so far.
@@ -60,7 +60,7 @@ def on_error() -> str:
         return "fail"
 
 
-def asks(instance: Any) -> bool:
+def asks(instance: Instance) -> bool:
     """Return whether a guest asks for anything; with nothing of what may just have failed. True: not known."""
     try:
         return _flavor_asks(instance) or any(key.startswith(_IMAGE) for key in instance.system_metadata)
@@ -68,7 +68,7 @@ def asks(instance: Any) -> bool:
         return True
 
 
-def _flavor_asks(instance: Any) -> bool:
+def _flavor_asks(instance: Instance) -> bool:
     try:
         flavor = instance.flavor
         keys = (flavor.extra_specs or ()) if "extra_specs" in flavor else ()
@@ -83,7 +83,7 @@ def cause(error: Exception) -> str:
     return text if isinstance(error, errors.PerfTuningError) else f"internal error, {type(error).__name__}: {text}"
 
 
-def failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed:
+def failure(instance: Instance, error: Exception, flavor: Flavor = None) -> TuningFailed:
     """Return what is to be raised.
 
     :param flavor: the one that the guest was to get; None: its own.

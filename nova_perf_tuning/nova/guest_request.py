@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import nova.conf
 
+from nova_perf_tuning.nova import Flavor, Instance
 from nova_perf_tuning.specs import crosscheck, profiles, vocabulary
 from nova_perf_tuning.specs import request as request_module
 
@@ -16,7 +17,7 @@ CONF = nova.conf.CONF
 _IMAGE: Final = "image_"
 
 
-def specs(instance: Any, flavor: Any = None) -> dict[str, str]:
+def specs(instance: Instance, flavor: Flavor = None) -> dict[str, str]:
     """Return the ``perf:*`` extra specs and ``hw_perf_*`` image properties of a ``nova.objects.Instance``.
 
     Those of the snapshots that Nova took at boot, resize or rebuild, not of today's flavor and image.
@@ -28,7 +29,7 @@ def specs(instance: Any, flavor: Any = None) -> dict[str, str]:
     return {key: text for key, text in everything.items() if key.startswith(wanted)}
 
 
-def request(instance: Any, flavor: Any = None) -> tuple[request_module.Request, tuple[str, ...]]:
+def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.Request, tuple[str, ...]]:
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
     :param flavor: as of :func:`specs`.
@@ -40,7 +41,9 @@ def request(instance: Any, flavor: Any = None) -> tuple[request_module.Request, 
     return of_flavor(flavor, _image_properties(instance))
 
 
-def of_flavor(flavor: Any, image_properties: Mapping[str, str]) -> tuple[request_module.Request, tuple[str, ...]]:
+def of_flavor(
+    flavor: Flavor, image_properties: Mapping[str, str]
+) -> tuple[request_module.Request, tuple[str, ...]]:
     """Do as :func:`request` does, for a flavor and properties of an image."""
     specs = extra_specs(flavor)
     options = CONF.nova_perf_tuning
@@ -50,11 +53,11 @@ def of_flavor(flavor: Any, image_properties: Mapping[str, str]) -> tuple[request
     )
 
 
-def extra_specs(flavor: Any) -> Mapping[str, str]:
+def extra_specs(flavor: Flavor) -> Mapping[str, str]:
     """Return those of a ``nova.objects.Flavor``, which may lack them."""
     return (flavor.extra_specs or {}) if "extra_specs" in flavor else {}
 
 
-def _image_properties(instance: Any) -> dict[str, str]:
+def _image_properties(instance: Instance) -> dict[str, str]:
     stored = instance.system_metadata
     return {key.removeprefix(_IMAGE): stored[key] for key in stored if key.startswith(f"{_IMAGE}hw_")}

@@ -1,7 +1,7 @@
 """The vocabulary as Glance metadata definitions, which Horizon and ``openstack image metadef`` show.
 
 Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a flavor and
-``hw_perf_vif_host_offload_csum`` on an image. The JSON files beside this module are these definitions in the
+``hw_perf_vif_host_offload_csum`` on an image. The JSON files in ``metadefs/`` are these definitions in the
 form that ``glance-manage db_load_metadefs`` reads; run as a program, this module writes them.
 """
 
@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nova_perf_tuning.specs import vocabulary
 
+#: A namespace, or an object in it, as Glance's schema has it.
+Namespace: TypeAlias = dict[str, Any]
+#: Where the JSON files are.
+DIRECTORY: Final = pathlib.Path(__file__).with_suffix("")
 _TITLE_WORDS: Final = {
     "vif": "network interface",
     "rx": "receive",
@@ -23,7 +27,7 @@ _TITLE_WORDS: Final = {
 }
 
 
-def namespaces() -> Mapping[str, dict[str, Any]]:
+def namespaces() -> Mapping[str, Namespace]:
     """Return file name -> namespace with its properties, in the form of Glance's schema."""
     return {
         "compute-perf-tuning.json": _namespace(
@@ -55,7 +59,7 @@ def namespaces() -> Mapping[str, dict[str, Any]]:
     }
 
 
-def text(namespace: Mapping[str, Any]) -> str:
+def text(namespace: Namespace) -> str:
     """Return the contents of a namespace's file."""
     return json.dumps(namespace, indent=4, ensure_ascii=False) + "\n"
 
@@ -65,8 +69,8 @@ def _namespace(
     display_name: str,
     description: str,
     resource_types: list[dict[str, str]],
-    properties: dict[str, dict[str, Any]],
-) -> dict[str, Any]:
+    properties: dict[str, Namespace],
+) -> Namespace:
     return {
         "namespace": name,
         "display_name": display_name,
@@ -78,7 +82,7 @@ def _namespace(
     }
 
 
-def _property(spec: vocabulary.Spec, feature: str | None) -> dict[str, Any]:
+def _property(spec: vocabulary.Spec, feature: str | None) -> Namespace:
     words = " ".join(_TITLE_WORDS.get(word, word) for word in spec.name.split("_"))
     title = words[0].upper() + words[1:] + (f": {feature}" if feature else "")
     return {"title": title, "description": f"{spec.description} Default: {spec.default}.", **spec.schema()}
@@ -86,4 +90,4 @@ def _property(spec: vocabulary.Spec, feature: str | None) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for file, entry in namespaces().items():
-        pathlib.Path(__file__).with_name(file).write_text(text(entry), encoding="utf-8")
+        (DIRECTORY / file).write_text(text(entry), encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
+from nova_perf_tuning.nova import Guest
 
 _DISK: Final = ("queues", "iothread")
 
@@ -84,7 +85,7 @@ def _keep_disk(source: etree._Element | None, disk: etree._Element) -> None:
 class MigratingGuest:
     """Nova's guest for the time of a live migration; all it changes is the XML for the destination."""
 
-    def __init__(self, guest: Any, finish: Callable[[Any, str], str]) -> None:
+    def __init__(self, guest: Guest, finish: Callable[[Guest, str], str]) -> None:
         """
         :param guest: ``nova.virt.libvirt.guest.Guest``.
         :param finish: function of (guest, destination XML) to destination XML.
@@ -95,7 +96,7 @@ class MigratingGuest:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._guest, name)
 
-    def migrate(self, destination: str, *args: Any, **kwargs: Any) -> Any:
+    def migrate(self, destination: str, *args: object, **kwargs: Any) -> object:
         """Migrate as Nova's guest does, with the finished XML."""
         if kwargs.get("destination_xml"):
             kwargs["destination_xml"] = self._finish(self._guest, kwargs["destination_xml"])

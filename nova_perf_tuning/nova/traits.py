@@ -12,10 +12,10 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning import printing
-from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.nova import Options, ProviderTree, host_result
 
 LOG = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class HostTraits:
     :param conf: Nova's configuration with the options of :mod:`nova_perf_tuning.conf.nova`.
     """
 
-    def __init__(self, conf: Any) -> None:
+    def __init__(self, conf: Options) -> None:
         self._conf = conf
         self._said: dict[str, str] = {}
 
-    def update_provider_tree(self, provider_tree: Any, nodename: str) -> None:
+    def update_provider_tree(self, provider_tree: ProviderTree, nodename: str) -> None:
         """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned.
 
         Where there is no result file, traits set through Placement's API are left alone. Traits that were made

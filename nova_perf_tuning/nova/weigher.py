@@ -7,7 +7,7 @@ so this needs no service of its own. Hard requirements are traits, not weights: 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import nova.conf
 from nova.scheduler import utils, weights
@@ -15,6 +15,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.nova import HostState, RequestSpec
 from nova_perf_tuning.specs import vocabulary
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class PerfWeigher(weights.BaseHostWeigher):
     minval = 0.0
     maxval = 100.0
 
-    def weight_multiplier(self, host_state: Any) -> float:
+    def weight_multiplier(self, host_state: HostState) -> float:
         """Return the option's value, or that of an aggregate of the host."""
         try:
             option = CONF.nova_perf_tuning.perf_weight_multiplier or 0.0
@@ -46,7 +47,7 @@ class PerfWeigher(weights.BaseHostWeigher):
         multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option)
         return multiplier
 
-    def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
+    def _weigh_object(self, host_state: HostState, weight_properties: RequestSpec) -> float:
         flavor = weight_properties.flavor
         if "extra_specs" not in flavor or not any(
             key.startswith(vocabulary.PREFIX) for key in flavor.extra_specs or {}

@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from nova_perf_tuning.nova.metadefs import definitions
+from nova_perf_tuning.nova import metadefs
 from tests.cloud import base
 
 CONF = "/run/cloud/etc/glance/glance-api.conf"
@@ -24,7 +24,7 @@ class SmokeTest(base.CloudTest):
 
     def test_all_pass_and_leave_nothing(self) -> None:
         base.tool("run", "--", "sh", "-c", LOAD)
-        for wanted in definitions.namespaces().values():
+        for wanted in metadefs.namespaces().values():
             self.addCleanup(self.cloud.image.delete_metadef_namespace, wanted["namespace"])
         done = self.smoke()
         self.assertEqual(0, done.returncode, done.stderr)

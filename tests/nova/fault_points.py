@@ -11,7 +11,7 @@ import fixtures
 import nova_perf_tuning.guest
 import nova_perf_tuning.nova
 import nova_perf_tuning.specs
-from nova_perf_tuning.nova import driver, error_policy, migration, vif
+from nova_perf_tuning.nova import driver, error_policy, migration
 
 #: What nova-compute has of us in its process.
 PACKAGES = (nova_perf_tuning.nova, nova_perf_tuning.guest, nova_perf_tuning.specs)
@@ -20,10 +20,7 @@ PACKAGES = (nova_perf_tuning.nova, nova_perf_tuning.guest, nova_perf_tuning.spec
 ELSEWHERE = ("extra_specs", "weigher", "metadefs")
 
 #: The guard itself: what keeps a fault from Nova cannot be kept from it.
-GUARD = frozenset(
-    {"nova.hotplug.plugging"}
-    | {f"nova.error_policy.{name}" for name, value in vars(error_policy).items() if callable(value)}
-)
+GUARD = frozenset(f"nova.error_policy.{name}" for name, value in vars(error_policy).items() if callable(value))
 
 
 def overrides(cls):
@@ -39,10 +36,12 @@ def overrides(cls):
 ENTRIES = frozenset(
     {
         *(f"nova.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
-        *(f"nova.vif.PerfVIFDriver.{name}" for name in overrides(vif.PerfVIFDriver)),
+        *(f"nova.driver.PerfVIFDriver.{name}" for name in overrides(driver.PerfVIFDriver)),
         *(f"nova.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
-        *(f"nova.driver.PerfTuningLibvirtDriver._tuned_{what}" for what in ("domain", "interface", "disk")),
-        *(f"nova.driver.PerfTuningLibvirtDriver.{name}" for name in ("_mistake", "_destination_xml")),
+        *(
+            f"nova.driver.PerfTuningLibvirtDriver.{name}"
+            for name in ("_tune", "_tuned", "_mistake", "_destination_xml")
+        ),
     }
 )
 

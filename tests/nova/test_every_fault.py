@@ -10,7 +10,7 @@ from lxml import etree
 from nova import context
 from nova.tests import fixtures as nova_fixtures
 
-from nova_perf_tuning.nova import driver, error_policy, hotplug, vif
+from nova_perf_tuning.nova import driver, error_policy
 from tests.nova import base, fault_points, test_migration
 
 #: What Nova calls of ours -> the test that lets every function under it fail.
@@ -22,8 +22,7 @@ TESTED_IN = {
     "_get_guest_config": "EachFunctionTest",
     "get_config": "EachFunctionTest",
     "attach_interface": "EachFunctionTest",
-    "attach_volume": "EachFunctionTest",
-    "_get_volume_config": "EachFunctionTest",
+    "_check_discard_for_attach_volume": "EachFunctionTest",
     "_hard_reboot": "BeforehandTest",
     "migrate_disk_and_power_off": "BeforehandTest",
     "_get_live_migrate_numa_info": "LiveMigrationTest",
@@ -35,7 +34,9 @@ EVERYTHING = base.TUNED | {"perf:profile": "own", "perf:vif_queues": "auto", "pe
 
 class SurfaceTest(testtools.TestCase):
     def test_no_override_without_a_fault_test(self):
-        found = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(vif.PerfVIFDriver)
+        found = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(
+            driver.PerfVIFDriver
+        )
         self.assertEqual(set(TESTED_IN), found)
 
     def test_functions_are_found(self):
@@ -44,7 +45,7 @@ class SurfaceTest(testtools.TestCase):
             "nova.guest_request.request",
             "guest.transform.write",
             "specs.parsing.parse",
-            "nova.placement._online",
+            "nova.driver._online",
         ):
             self.assertIn(name, found)
         self.assertTrue(len(found) > 80, len(found))
@@ -122,28 +123,26 @@ class EachFunctionTest(EveryFaultTestCase):
         with self.points.failing():  # marking, too
             self.assertIsNone(self.untuned_reason(etree.fromstring(self.written())))
 
-    def plugged(self, name, owner):
-        """Return Nova's XML of one device as it is when plugged in."""
-        instance = self.arguments("_get_guest_config")[0][0]
-        args, kwargs = self.arguments(name, owner)
-        target = self.driver.vif_driver if owner.startswith("vif") else self.driver
-        with hotplug.plugging(instance):
-            return getattr(target, name)(*args, **kwargs).to_xml()
+    def interface(self):
+        """Return Nova's XML of an interface as it is when plugged in."""
+        (instance, vif, *others), kwargs = self.arguments("get_config", "driver.PerfVIFDriver")
+        plugged = driver.PluggedVIF(**vif)
+        return self.driver.vif_driver.get_config(instance, plugged, *others, **kwargs).to_xml()
 
-    def devices(self):
-        for name, owner in (
-            ("get_config", "vif.PerfVIFDriver"),
-            ("_get_volume_config", "driver.PerfTuningLibvirtDriver"),
-        ):
-            yield lambda name=name, owner=owner: self.plugged(name, owner)
+    def disk(self):
+        """Return Nova's XML of a volume as it is when plugged in."""
+        (conf, instance), _ = self.arguments("_check_discard_for_attach_volume")
+        vars(conf).pop("format_dom", None)  # of the plug before
+        self.driver._check_discard_for_attach_volume(conf, instance)
+        return conf.to_xml()
 
     def test_single_devices(self):
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
-        for plug in self.devices():
+        for plug in (self.interface, self.disk):
             for name in self.each(plug):
                 self.assert_refused(self.assertRaises(error_policy.TuningFailed, plug), name)
         self.ignore()
-        for plug in self.devices():
+        for plug in (self.interface, self.disk):
             with self.points.failing():
                 plain = plug()
             for _ in self.each(plug):

@@ -10,10 +10,9 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.nova import TESTED
-from nova_perf_tuning.nova.metadefs import definitions
+from nova_perf_tuning.nova import TESTED, metadefs
 
-FOLDER = pathlib.Path(definitions.__file__).parent
+FOLDER = metadefs.DIRECTORY
 RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 
 
@@ -42,7 +41,7 @@ class GlanceTest(testtools.TestCase):
     def test_load_and_renew(self):
         expected = {
             (entry["namespace"], key, one["title"])
-            for entry in definitions.namespaces().values()
+            for entry in metadefs.namespaces().values()
             for key, one in entry["properties"].items()
         }
         query = (

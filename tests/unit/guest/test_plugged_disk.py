@@ -3,7 +3,7 @@
 import testtools
 from lxml import etree
 
-from nova_perf_tuning.nova import hotplug
+from nova_perf_tuning.guest import storage
 from nova_perf_tuning.specs import request
 
 DOMAIN = """<domain type='kvm'>
@@ -22,7 +22,7 @@ class DiskTest(testtools.TestCase):
         """Return the attributes that the disk's driver gets."""
         disk = etree.fromstring(DISK.format(bus))
         domain = DOMAIN.format(iothreads=iothreads)
-        hotplug.write_disk(disk, domain, request.Request(**asked))
+        storage.write_plugged(disk, domain, request.Request(**asked))
         self.assertIsNone(disk.getparent())
         return {key: text for key, text in disk.find("driver").attrib.items() if key != "name"}
 

@@ -1,16 +1,15 @@
 """The metadata definitions say what the parser takes; Glance itself is asked in tests/nova."""
 
-import pathlib
 import re
 
 import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.nova.metadefs import definitions
+from nova_perf_tuning.nova import metadefs
 from nova_perf_tuning.specs import vocabulary
 
-FOLDER = pathlib.Path(definitions.__file__).parent
+FOLDER = metadefs.DIRECTORY
 
 
 def takes(entry, text):
@@ -26,12 +25,12 @@ def takes(entry, text):
 
 class DefinitionsTest(testtools.TestCase):
     def test_files_are_not_stale(self):
-        """Mend with: python -m nova_perf_tuning.nova.metadefs.definitions"""
-        expected = {name: definitions.text(entry) for name, entry in definitions.namespaces().items()}
+        """Mend with: python -m nova_perf_tuning.nova.metadefs"""
+        expected = {name: metadefs.text(entry) for name, entry in metadefs.namespaces().items()}
         self.assertEqual(expected, {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")})
 
     def test_every_key_is_there_in_both_forms(self):
-        flavor, image = definitions.namespaces().values()
+        flavor, image = metadefs.namespaces().values()
         self.assertEqual(set(vocabulary.BY_KEY), {f"perf:{key}" for key in flavor["properties"]})
         self.assertEqual(set(vocabulary.BY_IMAGE_PROPERTY), {f"hw_perf_{key}" for key in image["properties"]})
         for key, entry in image["properties"].items():
@@ -40,7 +39,7 @@ class DefinitionsTest(testtools.TestCase):
 
     def test_limits_of_glance(self):
         """Lengths of glance/api/v2/metadef_namespaces.py."""
-        for entry in definitions.namespaces().values():
+        for entry in metadefs.namespaces().values():
             self.assertTrue(len(entry["namespace"]) <= 80 and len(entry["display_name"]) <= 80)
             self.assertTrue(len(entry["description"]) <= 500)
             for key, one in entry["properties"].items():
@@ -57,7 +56,7 @@ class DefinitionsTest(testtools.TestCase):
     )
     def test_takes_what_the_parser_takes(self, key, text):
         spec, _feature = vocabulary.BY_KEY[key]
-        entry = definitions.namespaces()["compute-perf-tuning.json"]["properties"][key.removeprefix("perf:")]
+        entry = metadefs.namespaces()["compute-perf-tuning.json"]["properties"][key.removeprefix("perf:")]
         try:
             spec.parse(text)
             parsed = True
