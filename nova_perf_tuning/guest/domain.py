@@ -1,7 +1,6 @@
-"""What a domain's XML says, as plain data; read by :func:`nova_perf_tuning.guest.parsing.parse_domain`.
+"""What a domain's XML says, as plain data; :mod:`nova_perf_tuning.guest.parsing` reads it.
 
-Nobody changes these after they were made; they are not frozen because that would make each field cost a call:
-a host has hundreds of guests.
+:class:`Domain` and its parts are not frozen, which would make each field cost a call: a host has hundreds.
 """
 
 from __future__ import annotations
@@ -90,3 +89,53 @@ class Domain:
     request_error: str | None = None
     specs: MetadataSpecs = dataclasses.field(default_factory=lambda: MetadataSpecs({}, {}, None))
     pid: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disk:
+    """One ``<disk>``; empty texts where the XML says nothing.
+
+    :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``, ``network`` ...
+    :ivar device: the name that the guest's XML gives it (``vda``).
+    """
+
+    device: str
+    kind: str = "disk"
+    source: str = "file"
+    bus: str = ""
+    cache: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Controller:
+    """One ``<controller>``: its type (``scsi``, ``ide`` ...), model, and the driver's queues."""
+
+    kind: str
+    model: str = ""
+    queues: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inventory:
+    """What decides a guest's speed beyond placement: its devices, memory and features.
+
+    Names of files, volumes and hosts are not in it: nothing here tells what a tenant stores where.
+
+    :ivar memory_kib: of the guest, 0 when it is not stated in KiB, as libvirt does.
+    :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
+    :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
+    :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
+    :ivar windows: image properties or libosinfo say so.
+    :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
+    """
+
+    memory_kib: int = 0
+    hugepages: bool = False
+    cells: int = 0
+    hyperv: frozenset[str] = frozenset()
+    hyperv_clock: bool = False
+    windows: bool = False
+    disks: tuple[Disk, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    rx_queue_sizes: tuple[str, ...] = ()
+    mtus: tuple[int | None, ...] = ()

@@ -30,6 +30,7 @@ MAX_VCPUS: Final = 4096
 MAX_QUEUES: Final = 1024
 MAX_IOTHREADS: Final = 1024
 _MAX_NAME: Final = 255
+_MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 _MAX_IFNAME: Final = 15  # IFNAMSIZ less the closing zero
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
@@ -143,6 +144,63 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         specs=specs,
         pid=None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
     )
+
+
+def parse_inventory(xml: str | bytes) -> domain.Inventory:
+    """Return the devices, memory and features of a domain; ``xml`` as for :func:`parse_domain`.
+
+    :raises DomainError: it is no domain XML, or a number in it is none.
+    """
+    root = parse_tree(xml)
+    memory, in_other_unit = root.findtext("memory", "0"), _shown(root, "memory", "unit") not in ("", "KiB")
+    hyperv = root.find("features/hyperv")
+    names = [] if hyperv is None else [feature.tag for feature in hyperv if feature.get("state") == "on"]
+    if hyperv is not None and hyperv.get("mode") == "passthrough":
+        names = ["passthrough"]
+    clocks = root.findall("clock/timer[@name='hypervclock']")
+    interfaces = root.findall("devices/interface")
+    mtus = (number(_shown(interface, "mtu", "size") or "0", 0, _MAX_AMOUNT, "mtu") for interface in interfaces)
+    return domain.Inventory(
+        memory_kib=number("0" if in_other_unit else memory.strip(), 0, _MAX_AMOUNT, "<memory>"),
+        hugepages=root.find("memoryBacking/hugepages") is not None,
+        cells=len(root.findall("cpu/numa/cell")),
+        hyperv=frozenset(names),
+        hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
+        windows=_is_windows(root),
+        disks=tuple(
+            domain.Disk(
+                device=_shown(disk, "target", "dev") or "?",
+                kind=disk.get("device", "disk"),
+                source=_shown(disk, ".", "type"),
+                bus=_shown(disk, "target", "bus"),
+                cache=_shown(disk, "driver", "cache"),
+            )
+            for disk in root.iterfind("devices/disk")
+        ),
+        controllers=tuple(
+            domain.Controller(
+                *(_shown(device, *where) for where in ((".", "type"), (".", "model"), ("driver", "queues")))
+            )
+            for device in root.iterfind("devices/controller")
+        ),
+        rx_queue_sizes=tuple(_shown(interface, "driver", "rx_queue_size") for interface in interfaces),
+        mtus=tuple(mtu or None for mtu in mtus),
+    )
+
+
+def _shown(element: etree._Element, path: str, name: str) -> str:
+    """Return an attribute of a child, fit to be shown; empty where there is none."""
+    child = element.find(path)
+    return "" if child is None else vocabulary.shown(child.get(name, ""), 256)
+
+
+def _is_windows(root: etree._Element) -> bool:
+    for element in root.iterfind("metadata//*"):
+        if element.tag == _PROPERTY and element.get("name") == "os_type":
+            return (element.text or "").strip().lower() == "windows"
+        if element.tag.endswith("}os") and "libosinfo.org" in element.tag:
+            return "microsoft.com/win" in element.get("id", "")
+    return False
 
 
 def number(text: str, low: int, high: int, what: str) -> int:

@@ -138,7 +138,7 @@ def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_mod
         root = parsing.parse_xml(xml)
         for field, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
             if getattr(asked, field) == request_module.AUTO:
-                written = [int(one.get("queues")) for one in root.iterfind(f"devices/{device}/driver[@queues]")]
+                written = map(int, root.xpath(f"devices/{device}/driver/@queues"))
                 numbers[field] = max(written, default=fallback)
     return dataclasses.replace(asked, **numbers)
 

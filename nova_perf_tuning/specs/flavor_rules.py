@@ -171,12 +171,12 @@ def findings(
             why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
             found.append(unusable(key, value, error, why))
     usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
-    for one in contradictions.values():
+    for contradiction in contradictions.values():
         remedy, why = (
             "remove one of them, or make them equal",
             "The flavor wins; the driver leaves the image's out.",
         )
-        found.append(crosscheck.wrong("flavor-and-image", str(one), remedy, why))
+        found.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
     asked = parsing.parse(readable, usable, profiles)
     found += crosscheck.findings(asked, readable, usable, vcpus)
     lacks = crosscheck.needed_native(asked, readable, usable, vcpus)

@@ -190,5 +190,7 @@ def findings(
         found += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
     else:
         alone = flavor_rules.findings(vcpus, specs, profiles)
-        found += [one for one in flavor_rules.findings(vcpus, specs, profiles, readable) if one not in alone]
+        found += [
+            finding for finding in flavor_rules.findings(vcpus, specs, profiles, readable) if finding not in alone
+        ]
     return found + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings

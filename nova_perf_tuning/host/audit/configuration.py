@@ -35,10 +35,10 @@ def carriers(host: Host, target: str) -> list[model.Nic]:
     nic = host.nic(target)
     if nic is None or nic.kind in ("physical", "vf"):
         return [] if nic is None else [nic]
-    members = [one for one in host.facts.nics if target in (one.bridge, one.bond)]
-    bonds = [one.name for one in members if one.kind == "bond"]
-    found = [one for one in members if one.kind in ("physical", "vf")]
-    return found + [one for bond in bonds for one in host.facts.nics if one.bond == bond]
+    members = [nic for nic in host.facts.nics if target in (nic.bridge, nic.bond)]
+    bonds = [nic.name for nic in members if nic.kind == "bond"]
+    physical = [nic for nic in members if nic.kind in ("physical", "vf")]
+    return physical + [nic for bond in bonds for nic in host.facts.nics if nic.bond == bond]
 
 
 def _nodes(nics: Iterable[model.Nic]) -> frozenset[int]:

@@ -16,6 +16,7 @@ _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC
 #: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.
 ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks")
 _VIRTIO_SCSI: Final = ("virtio-scsi", "virtio-transitional", "virtio-non-transitional")
+_CACHED: Final = ("writethrough", "writeback", "unsafe")
 _DRIVERS: Final = (
     "install virtio drivers in the guest (Windows loads the one of disks while an empty virtio disk is attached), "
     "then:\n"
@@ -27,7 +28,7 @@ def set_property(guest: Guest, *properties: str) -> str:
 
     A hard reboot alone reads nothing of the image anew, and a rebuild empties the disk.
     """
-    words = " ".join(f"--property {one}" for one in properties)
+    words = " ".join(f"--property {text}" for text in properties)
     return (
         f"nova-manage image_property set {shlex.quote(guest.domain.uuid)} {words}  # while it is stopped; "
         "and the same for its image"
@@ -78,11 +79,11 @@ class EmulatedDisk(_DiskRule):
     source = _WINDOWS
 
     def about(self, host: Host, guest: Guest) -> Finding | None:
-        disks = [one for one in guest.inventory.disks if one.kind in ("disk", "lun")]
-        slow = [one for one in disks if one.bus in image_rules.EMULATED_BUSES]
-        what = f"on {named(sorted({one.bus for one in slow}))}"
+        disks = [disk for disk in guest.inventory.disks if disk.kind in ("disk", "lun")]
+        slow = [disk for disk in disks if disk.bus in image_rules.EMULATED_BUSES]
+        what = f"on {named(sorted({disk.bus for disk in slow}))}"
         remedy = _DRIVERS + set_property(guest, "hw_disk_bus=virtio")
-        return self.of_disks(guest, [(one.device, f"bus {one.bus}") for one in slow], what, remedy)
+        return self.of_disks(guest, [(disk.device, f"bus {disk.bus}") for disk in slow], what, remedy)
 
 
 class EmulatedController(GuestRule):
@@ -147,11 +148,11 @@ class DiskCache(_DiskRule):
     source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
 
     def about(self, host: Host, guest: Guest) -> Finding | None:
-        disks = [one for one in guest.inventory.disks if one.kind == "disk" and one.source in ("file", "block")]
-        cached = [one for one in disks if one.cache in ("writethrough", "writeback", "unsafe")]
-        unsafe = any(one.cache == "unsafe" for one in cached)
+        disks = [disk for disk in guest.inventory.disks if disk.kind == "disk"]
+        cached = [disk for disk in disks if disk.source in ("file", "block") and disk.cache in _CACHED]
+        unsafe = any(disk.cache == "unsafe" for disk in cached)
         also = "; unsafe loses what was flushed when the host fails" if unsafe else ""
-        wrong = [(one.device, f"cache {one.cache}") for one in cached]
+        wrong = [(disk.device, f"cache {disk.cache}") for disk in cached]
         return self.of_disks(guest, wrong, f"cached by the host{also}")
 
 

@@ -49,7 +49,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
 def _faults(host: Host) -> list[str]:
     """Return what is wrong with the CPU sets of nova.conf."""
     try:
-        return [one.why for one in configuration.CpuSets().check(host)]
+        return [finding.why for finding in configuration.CpuSets().check(host)]
     except rules.NotApplicableError:
         return []
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import ethtool, guests
@@ -53,7 +52,7 @@ class Guest:
     """
 
     domain: domain_module.Domain
-    inventory: inventory_module.Inventory
+    inventory: domain_module.Inventory
     process: model.GuestProcess | None
     path: str
 
@@ -216,7 +215,8 @@ class Host:
             plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))
         except errors.PerfTuningError:
             return {}
-        return {(one.kind, one.target): one for one in plan.settings if one.current != one.value}
+        changes = [setting for setting in plan.settings if setting.current != setting.value]
+        return {(setting.kind, setting.target): setting for setting in changes}
 
     # Guests
 
@@ -225,16 +225,16 @@ class Host:
         """Every domain with its devices, running ones first."""
         given = dict(self.options.domains)
         processes = {guest.name: guest for guest in self.facts.guests}
-        found = []
-        for one in self.facts.domains:
-            for path, data in self._xml_of(one.name, given):
+        guests = []
+        for domain in self.facts.domains:
+            for path, data in self._xml_of(domain.name, given):
                 try:
-                    inventory = inventory_module.read(data)
+                    inventory = parsing.parse_inventory(data)
                 except parsing.DomainError:
                     continue
-                found.append(Guest(one, inventory, processes.get(one.name), path))
+                guests.append(Guest(domain, inventory, processes.get(domain.name), path))
                 break
-        return tuple(sorted(found, key=lambda guest: (guest.process is None, guest.name)))
+        return tuple(sorted(guests, key=lambda guest: (guest.process is None, guest.name)))
 
     def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if name in given:
@@ -246,8 +246,8 @@ class Host:
 
     def cpus_of(self, guest: Guest) -> frozenset[int]:
         """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else all."""
-        threads = [one for one in (guest.process.threads if guest.process else ()) if one.kind == "vcpu"]
-        texts = [one.affinity for one in threads if one.affinity]
+        threads = [thread for thread in (guest.process.threads if guest.process else ()) if thread.kind == "vcpu"]
+        texts = [thread.affinity for thread in threads if thread.affinity]
         if not texts and len(guest.domain.vcpu_pins) >= guest.domain.vcpus:
             texts = list(guest.domain.vcpu_pins.values())
         if not texts:
@@ -303,7 +303,7 @@ class Host:
     @functools.cached_property
     def links(self) -> tuple[model.Nic, ...]:
         """NICs of the host itself that are up or whose state is unknown; those given to a guest left out."""
-        passed = {address.lower() for one in self.facts.domains for address in one.hostdevs}
+        passed = {address.lower() for domain in self.facts.domains for address in domain.hostdevs}
         return tuple(
             nic
             for nic in self.facts.nics

@@ -204,8 +204,8 @@ class NicInterruptRule(Rule):
         for nic, queues in nics:
             irqs, where = self.wrong(host, nic, queues)
             if irqs:
-                planned = [host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs]
-                settings = [dataclasses.replace(one, rule=f"audit-{self.id}") for one in planned if one]
+                planned = filter(None, (host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs))
+                settings = [dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned]
                 speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
                 apply = f"nova-perf apply --rule {self.id}  # 'nova-perf plan --all' shows where to"
                 yield self.finding(
