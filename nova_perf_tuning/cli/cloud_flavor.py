@@ -74,7 +74,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
         asked = spec_options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         for warning in warnings:
-            self.warn(f"warning: {warning}")
+            self.warn(f"warning: {crosscheck.message(warning)}")
         made = flavors.create(
             self.connection,
             parsed_args.name,
@@ -112,7 +112,7 @@ class FlavorSet(cloud_command.CloudShowOne):
             profiles.load(parsed_args.profile_dir),
         )
         for warning in warnings:
-            self.warn(f"warning: {warning}")
+            self.warn(f"warning: {crosscheck.message(warning)}")
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = _shown(flavors.find(self.connection, flavor.id))
         return (*names, "set", "removed"), (*values, Lines(done), Lines(removed))
@@ -168,7 +168,7 @@ class FlavorExplain(cloud_command.CloudLister):
         specs, vcpus = flavor.extra_specs, flavor.vcpus
         wanted, warnings = crosscheck.guest_request(specs, properties, vcpus, known)
         for warning in warnings:
-            self.warn(f"warning: {warning}")
+            self.warn(f"warning: {crosscheck.message(warning)}")
         chosen = known.get(wanted.profile or "")
         rows = explain.rows(wanted, specs, properties, chosen, vcpus)
         return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), [
@@ -178,7 +178,7 @@ class FlavorExplain(cloud_command.CloudLister):
                 row.origin,
                 format_columns.DictColumn(dict(row.native)),
                 Lines(row.xml),
-                Lines(row.left_out),
+                Lines([left_out.text for left_out in row.left_out]),
                 row.host or "",
                 row.reason or "",
             )

@@ -11,6 +11,8 @@ from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.errors import ExitCode
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
+from nova_perf_tuning.guest.domain import LeftOut
+from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
 #: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
@@ -50,8 +52,11 @@ class Row:
     reason: str | None
     native: Mapping[str, str]
     xml: tuple[str, ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
     host: str | None
+
+    def as_data(self) -> dict[str, object]:
+        return {**dataclasses.asdict(self), "left_out": [left_out.as_data() for left_out in self.left_out]}
 
 
 class Explain(command.PerfCommand):
@@ -81,13 +86,14 @@ class Explain(command.PerfCommand):
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
         found = rows(wanted, specs, properties, chosen, args.vcpus)
+        notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in warnings]
         if args.format == "json":
             command.print_json(
                 {
                     "vcpus": args.vcpus,
-                    "specs": [dataclasses.asdict(row) for row in found],
+                    "specs": [row.as_data() for row in found],
                     "flavor_lacks": missing,
-                    "warnings": list(warnings),
+                    "warnings": notes,
                 }
             )
         else:
@@ -138,7 +144,7 @@ def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
     return vocabulary.Effect.HOST in spec.effects and placed
 
 
-def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
     """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
     root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
     before = frozenset(transform.text(root).splitlines())
@@ -149,7 +155,7 @@ def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[
     return tuple(dict.fromkeys(lines)), left_out
 
 
-def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
+def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[Finding]) -> None:
     for row in found:
         command.say(f"{row.spec}={row.value}  (from {row.origin})")
         command.say(*_becomes(row), prefix="    ")
@@ -159,7 +165,7 @@ def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
         print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
         command.say(f"  openstack flavor set {properties} FLAVOR")
-    command.say(*warnings, prefix="Warning: ")
+    command.say(*map(crosscheck.message, warnings), prefix="Warning: ")
 
 
 def _becomes(row: Row) -> list[str]:
@@ -170,7 +176,7 @@ def _becomes(row: Row) -> list[str]:
     else:
         lines.append("native: Nova's own")
     lines += [f"XML: {line}" for line in row.xml]
-    lines += [f"not for every guest: {line}" for line in row.left_out]
+    lines += [f"not for every guest: {left_out.text}" for left_out in row.left_out]
     if row.host is not None:
         lines.append(f"host: {row.host}")
     if row.reason is not None:

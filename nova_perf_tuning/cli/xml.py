@@ -12,6 +12,7 @@ from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
+from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
 
@@ -41,11 +42,15 @@ class Xml(command.PerfCommand):
             result = transform.transform(data, wanted)
         except parsing.DomainError as error:
             raise option_types.OptionError(f"{args.domain}: {error}") from None
-        notes = [*(f"warning: {text}" for text in warnings), *(f"left out: {text}" for text in result.left_out)]
+        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in warnings]
+        notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
         if not wanted:
-            notes.append("nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged")
+            nothing = "nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged"
+            notes.append(("no_request", nothing))
         if args.format == "json":
-            command.print_json({"xml": result.xml, "notes": notes})
+            command.print_json(
+                {"xml": result.xml, "notes": [{"code": code, "text": text} for code, text in notes]}
+            )
             return errors.ExitCode.PASS
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
@@ -55,8 +60,8 @@ class Xml(command.PerfCommand):
             sys.stdout.writelines(difflib.unified_diff(before, after, args.domain, f"{args.domain} (tuned)"))
         else:
             sys.stdout.write(result.xml)
-        for note in notes:
-            print(note, file=sys.stderr)
+        for _code, text in notes:
+            print(text, file=sys.stderr)
         return errors.ExitCode.PASS
 
 
@@ -65,7 +70,7 @@ def _request(
     specs: Mapping[str, str],
     properties: Mapping[str, str],
     known: Mapping[str, profiles.Profile],
-) -> tuple[request.Request, tuple[str, ...]]:
+) -> tuple[request.Request, list[Finding]]:
     """Return the request of the options, else of the domain; and how its specs fit together.
 
     Nova's own specs in the metadata stay in force beside the options.
@@ -92,7 +97,7 @@ def _request(
     found = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
     if specs:
         crosscheck.refuse(found)
-    return wanted, (*(f"left out: {error}" for error in unusable.values()), *map(crosscheck.message, found))
+    return wanted, [*crosscheck.unusable_properties(unusable), *found]
 
 
 def _read(path: str) -> bytes:

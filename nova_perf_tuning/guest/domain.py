@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.specs import request as request_module
 
@@ -139,3 +140,47 @@ class Inventory:
     controllers: tuple[Controller, ...] = ()
     rx_queue_sizes: tuple[str, ...] = ()
     mtus: tuple[int | None, ...] = ()
+
+
+class Omission(enum.Enum):
+    """Why a part of a request is left out of a device, or of the whole guest; the value is for people."""
+
+    PASSED_THROUGH = "{device} is a PCI device passed through, its queues are its own"
+    VDPA_WITHOUT_MODEL = "{device} is a vDPA device without a model, and libvirt reads no driver of such a one"
+    NIC_NOT_VIRTIO = "{device} is of model {detail}, not virtio"
+    NO_MULTIQUEUE = "{device} of type {detail} cannot have several queues"
+    TAP_WITH_ONE_QUEUE = (
+        "{device} keeps its one queue: its tap device is made beforehand, and with several queues only by "
+        "hw:vif_multiqueue_enabled=true"
+    )
+    NO_TRANSMIT_RING = "{device} is {detail}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
+    NO_DISK = "{device}: a {detail} has neither queues nor an I/O thread"
+    BUS_NOT_VIRTIO = "{device}: on bus {detail}, not virtio"
+    OWN_BACK_END = "{device}: of type {detail}, served by its own back end"
+    CONTROLLER_NOT_VIRTIO = "{device}: its model is {detail}, not virtio-scsi"
+    THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
+    NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
+    IDLE_THREADS = (
+        "I/O thread {detail} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
+        "QEMU 9.0.0"
+    )
+
+
+class LeftOut(NamedTuple):
+    """A part of a request that a guest does not get.
+
+    :ivar device: ``interface MAC``, ``disk vda``, ``scsi controller 0``; empty for the whole guest.
+    :ivar detail: what its XML says, fit to be shown.
+    """
+
+    omission: Omission
+    device: str = ""
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.omission.value.format(device=self.device, detail=self.detail)
+
+    def as_data(self) -> dict[str, str]:
+        """Return it as JSON documents have it."""
+        return {"code": self.omission.name.lower(), "device": self.device, "text": self.text}

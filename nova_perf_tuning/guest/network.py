@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from lxml import etree
 
 from nova_perf_tuning.guest import domain, parsing
+from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -46,18 +47,18 @@ def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int
     return min(vcpus, AUTO_QUEUES, limit)
 
 
-def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[str]:
+def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[LeftOut]:
     """Write a request into an ``<interface>``; return what was left out and why."""
     mac, model, driver = interface.find("mac"), interface.find("model"), interface.find("driver")
     label = "interface without MAC"
     if mac is not None:
         label = f"interface {vocabulary.shown(mac.get('address', ''))}"
     kind = interface.get("type", "")
-    reason = _why_not(kind, None if model is None else model.get("type"))
-    if reason:
-        return [f"{label} {reason}"]
+    objection = _objection(label, kind, None if model is None else model.get("type"))
+    if objection is not None:
+        return [objection]
     present = {} if driver is None else dict(driver.attrib)
-    wanted, left_out = _attributes(interface, kind, present.get("queues"), request, guest)
+    wanted, left_out = _attributes(interface, label, present.get("queues"), request, guest)
     sides = {"host": request.vif_host_offload, "guest": request.vif_guest_offload}
     if any(wanted.values()) or any(sides.values()) or (driver is not None and wanted):
         if kind in _TAP_KINDS and guest.accelerated and "name" not in present:
@@ -71,7 +72,7 @@ def write(interface: etree._Element, request: request_module.Request, guest: Gue
             if offloads:
                 values = {name: "on" if on else "off" for name, on in sorted(offloads.items())}
                 assign(child(driver, side), values)
-    return [f"{label} {text}" for text in left_out]
+    return left_out
 
 
 def child(element: etree._Element, tag: str) -> etree._Element:
@@ -89,29 +90,30 @@ def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:
             element.attrib.pop(key, None)
 
 
-def _why_not(kind: str, model: str | None) -> str | None:
+def _objection(label: str, kind: str, model: str | None) -> LeftOut | None:
     """Return why an interface has nothing that could be changed."""
     if kind == "hostdev":
-        return "is a PCI device passed through, its queues are its own"
+        return LeftOut(Omission.PASSED_THROUGH, label)
     if kind == "vdpa" and model is None:
         # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
-        return "is a vDPA device without a model, and libvirt reads no driver of such a one"
+        return LeftOut(Omission.VDPA_WITHOUT_MODEL, label)
     if model not in domain.VIRTIO_MODELS:
-        return f"is of model {vocabulary.shown(model or '(none given)')}, not virtio"
+        return LeftOut(Omission.NIC_NOT_VIRTIO, label, vocabulary.shown(model or "(none given)"))
     return None
 
 
 def _attributes(
-    interface: etree._Element, kind: str, written: str | None, request: request_module.Request, guest: Guest
-) -> tuple[dict[str, str | None], list[str]]:
+    interface: etree._Element, label: str, written: str | None, request: request_module.Request, guest: Guest
+) -> tuple[dict[str, str | None], list[LeftOut]]:
     """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 
     :param written: queue pairs that it has, None where it names none.
     """
     wanted: dict[str, str | None] = {}
     left_out = []
+    kind = interface.get("type", "")
     if request.vif_queues is not None and kind not in _QUEUE_KINDS:
-        left_out.append(f"of type {vocabulary.shown(kind)} cannot have several queues")
+        left_out.append(LeftOut(Omission.NO_MULTIQUEUE, label, vocabulary.shown(kind)))
     elif request.vif_queues is not None:
         queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
         present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
@@ -119,10 +121,7 @@ def _attributes(
         made_before = kind == "ethernet" and target is not None and target.get("managed") == "no"
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
-            left_out.append(
-                "keeps its one queue: its tap device is made beforehand, and with several queues only by "
-                "hw:vif_multiqueue_enabled=true"
-            )
+            left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, label))
         else:
             if made_before and present > 1:
                 queues = max(queues, 2)
@@ -132,7 +131,5 @@ def _attributes(
     if request.vif_tx_queue_size is not None and kind in _TX_KINDS:
         wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
     elif request.vif_tx_queue_size is not None:
-        left_out.append(
-            f"is {vocabulary.shown(kind)}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
-        )
+        left_out.append(LeftOut(Omission.NO_TRANSMIT_RING, label, vocabulary.shown(kind)))
     return wanted, left_out

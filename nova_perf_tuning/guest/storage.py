@@ -8,6 +8,7 @@ from typing import Final
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
+from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -26,7 +27,7 @@ def write(
     request: request_module.Request,
     vcpus: int,
     mapping: bool,
-) -> list[str]:
+) -> list[LeftOut]:
     """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
     Disks take the threads in turn, whatever served them before.
@@ -37,17 +38,19 @@ def write(
     able = []
     for device in domain.iterfind("devices/*"):
         if device.tag == "disk" or (device.tag == "controller" and device.get("type") == "scsi"):
-            reason = why_not(device)
-            if reason is None:
+            if device.tag == "disk" and _of(device, "target", "bus") == "scsi":
+                continue  # its controller has queues and an I/O thread
+            objection = _objection(device)
+            if objection is None:
                 able.append(device)
-            elif reason:
-                left_out.append(f"{_label(device)}: {reason}")
+            else:
+                left_out.append(objection)
     if request.disk_queues is not None:
         set_queues(able, request.disk_queues, vcpus)
     if request.iothreads is None:
         return left_out
     if domain.find("iothreadids") is not None:
-        return [*left_out, "the domain numbers its I/O threads itself; they and their disks stay"]
+        return [*left_out, LeftOut(Omission.THREADS_NUMBERED)]
     threads = range(1, request.iothreads + 1)
     limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
     _make(domain, len(threads))
@@ -55,15 +58,17 @@ def write(
     return [*left_out, *_spread(able, threads, limit, mapping)]
 
 
-def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[str]:
+def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
     """
-    reason = why_not(disk)
-    if reason is not None:
-        return [f"the disk that is plugged in: {reason}"] if reason else []
+    if _of(disk, "target", "bus") == "scsi":
+        return []
+    objection = _objection(disk)
+    if objection is not None:
+        return [objection]
     domain = parsing.parse_tree(domain_xml)
     there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
     threads = min(request.iothreads or 0, there)
@@ -76,21 +81,21 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
     return []
 
 
-def why_not(device: etree._Element) -> str | None:
-    """Return why a device takes neither queues nor an I/O thread; empty when that goes without saying."""
-    if device.tag == "disk":
-        kind, bus = device.get("device", "disk"), _of(device, "target", "bus")
-        if bus == "scsi":
-            return ""  # its controller has them
-        if kind not in ("disk", "lun"):
-            return f"a {vocabulary.shown(kind)} has neither queues nor an I/O thread"
-        if bus != "virtio":
-            return f"on bus {vocabulary.shown(bus or 'unknown')}, not virtio"
-        if device.get("type") in ("vhostuser", "vhostvdpa"):
-            return f"of type {device.get('type')}, served by its own back end"
-    elif device.get("model") not in _SCSI_MODELS:
-        return f"its model is {vocabulary.shown(device.get('model', 'left to libvirt'))}, not virtio-scsi"
-    return None
+def _objection(device: etree._Element) -> LeftOut | None:
+    """Return why a device takes neither queues nor an I/O thread."""
+    if device.tag == "controller":
+        model = device.get("model", "left to libvirt")
+        label = f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
+        if model in _SCSI_MODELS:
+            return None
+        return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
+    label = f"disk {vocabulary.shown(_of(device, 'target', 'dev') or '?')}"
+    kind, bus, source = device.get("device", "disk"), _of(device, "target", "bus"), device.get("type")
+    if kind not in ("disk", "lun"):
+        return LeftOut(Omission.NO_DISK, label, vocabulary.shown(kind))
+    if bus != "virtio":
+        return LeftOut(Omission.BUS_NOT_VIRTIO, label, vocabulary.shown(bus or "unknown"))
+    return LeftOut(Omission.OWN_BACK_END, label, source) if source in ("vhostuser", "vhostvdpa") else None
 
 
 def set_queues(devices: Iterable[etree._Element], asked: request_module.Queues, vcpus: int) -> None:
@@ -120,12 +125,6 @@ def served_by(device: etree._Element) -> set[int]:
     return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts}
 
 
-def _label(device: etree._Element) -> str:
-    if device.tag == "disk":
-        return f"disk {vocabulary.shown(_of(device, 'target', 'dev') or '?')}"
-    return f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
-
-
 def _of(device: etree._Element, tag: str, attribute: str) -> str | None:
     """Return an attribute of a device's child, None where there is none."""
     part = device.find(tag)
@@ -144,13 +143,13 @@ def _make(domain: etree._Element, asked: int) -> None:
         element.text = str(asked)
 
 
-def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[str]:
+def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[LeftOut]:
     """Give each device a thread in turn; where QEMU can, disks share those that are left over.
 
     :param limit: how many threads one disk can use: as many as it has queues.
     """
     if threads and not devices:
-        return ["no virtio disk or controller that an I/O thread could serve"]
+        return [LeftOut(Omission.NOTHING_TO_SERVE)]
     idle = set(threads)
     for index, device in enumerate(devices):
         turn = index % len(threads) if threads else 0
@@ -160,11 +159,7 @@ def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: in
         idle -= set(chosen)
     if not idle:
         return []
-    names = ", ".join(map(str, sorted(idle)))
-    return [
-        f"I/O thread {names} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
-        "QEMU 9.0.0"
-    ]
+    return [LeftOut(Omission.IDLE_THREADS, detail=", ".join(map(str, sorted(idle))))]
 
 
 def _pin(domain: etree._Element, threads: Iterable[int]) -> None:

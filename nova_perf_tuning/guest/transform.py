@@ -8,6 +8,7 @@ from typing import Final
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing, storage
+from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -20,7 +21,7 @@ class Transformed:
     """The XML, and what was asked and left out of it."""
 
     xml: str
-    left_out: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def transform(
@@ -54,7 +55,7 @@ def write(
     request: request_module.Request,
     housekeeping_cpus: int | None = None,
     mapping: bool = False,
-) -> tuple[str, ...]:
+) -> tuple[LeftOut, ...]:
     """Write a request into a ``<domain>``; return what was left out and why.
 
     Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
@@ -76,7 +77,7 @@ def write(
         return ()
     vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
     guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus)
-    left_out = []
+    left_out: list[LeftOut] = []
     if request.asks_network:
         for interface in domain.iterfind("devices/interface"):
             left_out += network.write(interface, request, guest)

@@ -22,6 +22,7 @@ from oslo_log import log as logging
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import network, storage, transform
+from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.nova import (
     ConfigObject,
     Flavor,
@@ -33,6 +34,7 @@ from nova_perf_tuning.nova import (
     migration,
     traits,
 )
+from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.specs import request as request_module
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ options.register_opts(CONF)
 #: Returns what Nova's configuration object renders.
 Render = Callable[[], etree._Element]
 #: Writes a guest's request into an element of it; returns what was left out and why.
-Write = Callable[[etree._Element, Instance, request_module.Request], Iterable[str]]
+Write = Callable[[etree._Element, Instance, request_module.Request], Iterable[LeftOut]]
 
 
 class PluggedVIF(network_model.VIF):
@@ -117,11 +119,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         element = render()
         try:
             request, warnings = guest_request.request(instance)
-            left_out = list(write(element, instance, request))
+            left_out = [part.text for part in write(element, instance, request)]
             if left_out:  # what it gets stands in the XML
                 LOG.info("left out: %s", "; ".join(left_out), instance=instance)
             for warning in warnings:
-                LOG.warning("%s", warning, instance=instance)
+                LOG.warning("%s", crosscheck.message(warning), instance=instance)
         except Exception as error:
             error_policy.judge(instance, error)
             element = render()
@@ -142,7 +144,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _write_domain(
         self, domain: etree._Element, instance: Instance, request: request_module.Request
-    ) -> Iterable[str]:
+    ) -> Iterable[LeftOut]:
         nodes = _memory_nodes(domain)
         if request.emulator_placement == "numa" and nodes is not None:
             cpus = self._emulator_cpus(nodes, instance)
@@ -228,7 +230,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _write_interface(
         self, interface: etree._Element, instance: Instance, request: request_module.Request
-    ) -> Iterable[str]:
+    ) -> Iterable[LeftOut]:
         if not request.asks_network:
             return ()
         topology = instance.numa_topology
@@ -247,7 +249,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _write_disk(
         self, disk: etree._Element, instance: Instance, request: request_module.Request
-    ) -> Iterable[str]:
+    ) -> Iterable[LeftOut]:
         if not (request.iothreads or request.disk_queues):
             return ()
         return storage.write_plugged(disk, self._host.get_guest(instance).get_xml_desc(), request)

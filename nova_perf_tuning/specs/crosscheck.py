@@ -17,6 +17,9 @@ from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request as request_module
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
+#: The rule that Nova's own specs are in the flavor, and why.
+NATIVE_MISSING: Final = "native-specs-missing"
+WHY_NATIVE: Final = "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles."
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 #: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
@@ -159,9 +162,15 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
         )
 
 
+def unusable_properties(errors_by_key: Mapping[str, parsing.SpecError]) -> list[Finding]:
+    """Return a finding for each image property that :func:`parsing.usable_properties` leaves out."""
+    why = "Images are written by tenants: what is wrong in one never fails a build."
+    return [wrong(error.rule, f"left out: {error}", "", why, Level.WARNING) for error in errors_by_key.values()]
+
+
 def message(finding: Finding) -> str:
     """Return a finding as one sentence: what is wrong, and what to change."""
-    return f"{finding.evidence[0].value}; {finding.remedy}"
+    return "; ".join(filter(None, (finding.evidence[0].value, finding.remedy)))
 
 
 def refuse(found: Iterable[Finding]) -> None:
@@ -196,14 +205,14 @@ def check(
     extra_specs: Mapping[str, str] = _NO_PROPERTIES,
     image_properties: Mapping[str, str] = _NO_PROPERTIES,
     vcpus: int | None = None,
-) -> tuple[str, ...]:
+) -> list[Finding]:
     """Return the warnings; arguments as of :func:`findings`.
 
     :raises ContradictionError: as :func:`refuse`.
     """
     found = findings(request, extra_specs, image_properties, vcpus)
     refuse(found)
-    return tuple(map(message, found))
+    return found
 
 
 def guest_request(
@@ -214,7 +223,7 @@ def guest_request(
     image_iothreads: int = vocabulary.IMAGE_IOTHREADS,
     *,
     native_of_profile: bool = True,
-) -> tuple[request_module.Request, tuple[str, ...]]:
+) -> tuple[request_module.Request, list[Finding]]:
     """Return what a guest gets of its flavor and its image, and warnings about all that it does not get.
 
     Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
@@ -224,7 +233,7 @@ def guest_request(
     :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
     """
     usable, unusable = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
-    warnings = [f"left out: {error}" for error in unusable.values()]
+    warnings = unusable_properties(unusable)
 
     def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
         asked = parsing.parse(extra_specs, properties, profiles)
@@ -238,8 +247,10 @@ def guest_request(
         refuse(finding for finding in found if finding.rule in mistakes)
     if asked.native and not native_of_profile:
         lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
-        warnings.append(f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile")
-    return asked, (*warnings, *map(message, found))
+        evidence = f"perf:profile={asked.profile}: the flavor lacks {lacks}"
+        remedy = "set them, Nova reads no profile"
+        warnings.append(wrong(NATIVE_MISSING, evidence, remedy, WHY_NATIVE, Level.WARNING))
+    return asked, [*warnings, *found]
 
 
 def needed_native(

@@ -116,8 +116,8 @@ class MistypedScope(FlavorRule):
 RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
 
 
-#: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings for the user.
-Written = tuple[dict[str, str], tuple[str, ...]]
+#: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings.
+Written = tuple[dict[str, str], list[Finding]]
 
 
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
@@ -183,10 +183,10 @@ def findings(
     if lacks:
         found.append(
             crosscheck.wrong(
-                "native-specs-missing",
+                crosscheck.NATIVE_MISSING,
                 f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
                 "openstack perf flavor set FLAVOR writes them",
-                "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles.",
+                crosscheck.WHY_NATIVE,
                 Level.WARNING,
             )
         )

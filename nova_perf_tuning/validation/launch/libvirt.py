@@ -191,7 +191,7 @@ class LibvirtLauncher(base.Launcher):
             running = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         except libvirt.libvirtError as error:
             raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
-        notes = tuple(f"left out: {text}" for text in transformed.left_out)
+        notes = tuple(f"left out: {left_out.text}" for left_out in transformed.left_out)
         return Guest(running, port, files.console, transformed.xml), notes
 
     def altered(self, arm: base.Arm, xml: str) -> str:

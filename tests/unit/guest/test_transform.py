@@ -7,6 +7,7 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.guest import network, parsing, storage, transform
+from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import parsing as spec_parsing
 from nova_perf_tuning.specs import request
 from tests.unit.guest import corpus
@@ -16,7 +17,7 @@ REQUESTS = VALID_SPECS.map(spec_parsing.parse)
 
 
 def changed(name, specs, **options):
-    """Return the lines that a request adds to a domain (metadata apart), and the notes."""
+    """Return the lines that a request adds to a domain (metadata apart), and what is left out."""
     result = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options)
     lines = [line[2:].strip() for line in difference(corpus.text(name), result.xml) if line.startswith("+ ")]
     return [line for line in lines if "perf:" not in line], list(result.left_out)
@@ -70,14 +71,14 @@ class NetworkTest(testtools.TestCase):
         self.assertEqual(['<driver name="qemu" queues="2"/>'], lines)
 
     def test_vhostuser_has_no_name_and_honours_the_transmit_ring(self):
-        lines, notes = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
+        lines, left_out = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
         self.assertEqual(['<driver queues="2" rx_queue_size="1024" tx_queue_size="1024"/>'], lines)
-        self.assertEqual([], notes)
+        self.assertEqual([], left_out)
 
     def test_transmit_ring_left_out_elsewhere(self):
-        lines, notes = changed("rescue.xml", {"perf:vif_tx_queue_size": "512"})
+        lines, (left_out,) = changed("rescue.xml", {"perf:vif_tx_queue_size": "512"})
         self.assertEqual([], lines)
-        self.assertIn("QEMU honours a transmit ring of vhost-user and vDPA interfaces only", notes[0])
+        self.assertEqual((Omission.NO_TRANSMIT_RING, "bridge"), (left_out.omission, left_out.detail))
 
     def test_offloads(self):
         specs = {"perf:vif_host_offload.tso4": "off", "perf:vif_guest_offload.csum": "on"}
@@ -87,17 +88,15 @@ class NetworkTest(testtools.TestCase):
     def test_vdpa_as_nova_writes_it(self):
         """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
         asked = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
-        for model, words in (("", "a vDPA device without a model"), ('<model type="virtio"/>', None)):
+        for model, omissions in (("", [Omission.VDPA_WITHOUT_MODEL]), ('<model type="virtio"/>', [])):
             xml = (
                 '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
                 f'<mac address="52:54:00:00:00:01"/><source dev="/dev/vhost-vdpa-0"/>{model}</interface></devices>'
                 "</domain>"
             )
             done = transform.transform(xml, asked)
-            left_out = done.left_out
-            self.assertEqual(words is None, not left_out, left_out)
-            self.assertIn(words or "", "".join(left_out))
-            self.assertEqual(words is None, 'tx_queue_size="512"' in done.xml)
+            self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
+            self.assertEqual(not omissions, 'tx_queue_size="512"' in done.xml)
 
     def test_a_multiqueue_tap_made_beforehand_keeps_two(self):
         lines, _ = changed("multi-nic.xml", {"perf:vif_queues": "auto"}, housekeeping_cpus=1)
@@ -130,11 +129,12 @@ class StorageTest(testtools.TestCase):
         self.assertEqual((["1"], ["2"], [None]), (found["0"], found["1"], found["sda"]))
 
     def test_cdroms_and_other_buses_are_left_out(self):
-        lines, notes = changed("config-drive.xml", {"perf:iothreads": "1"})
+        lines, left_out = changed("config-drive.xml", {"perf:iothreads": "1"})
         self.assertEqual(
             ["<iothreads>1</iothreads>", '<driver name="qemu" type="qcow2" cache="none" iothread="1"/>'], lines
         )
-        self.assertIn("disk hda: a cdrom has neither queues nor an I/O thread", notes)
+        self.assertIn(LeftOut(Omission.NO_DISK, "disk hda", "cdrom"), left_out)
+        self.assertIn("disk hda: a cdrom has neither queues nor an I/O thread", [part.text for part in left_out])
 
     def test_new_threads_are_pinned_where_the_emulator_is(self):
         lines, _ = changed("vhostuser.xml", {"perf:iothreads": "3"})
@@ -159,7 +159,7 @@ class StorageTest(testtools.TestCase):
         done = transform.transform(text, spec_parsing.parse({"perf:iothreads": "3"}))
         self.assertEqual([], corpus.schema_errors(done.xml))
         self.assertNotIn('cache="none" iothread=', done.xml)
-        self.assertIn("numbers its I/O threads itself", done.left_out[0])
+        self.assertEqual((LeftOut(Omission.THREADS_NUMBERED),), done.left_out)
 
     def test_spare_threads_share_a_disk_where_qemu_can(self):
         specs = {"perf:iothreads": "4"}
