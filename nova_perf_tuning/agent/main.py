@@ -17,7 +17,7 @@ from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
 
 LOG = logging.getLogger("nova-perf-agent")
 
@@ -137,12 +137,12 @@ def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
         LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
         return int(errors.ExitCode.PASS)
     done = reconciler.restore()
-    kept = [one for one in done if one.result in restore_module.KEPT]
-    for one in kept:
-        LOG.warning("%s %s: %s: %s", one.entry.kind, one.entry.target, one.result.value, one.detail)
-    LOG.info(
-        "stopped; %d originals put back", sum(one.result is restore_module.RestoreResult.RESTORED for one in done)
-    )
+    kept = [restoration for restoration in done if restoration.result in KEPT]
+    for restoration in kept:
+        entry = restoration.entry
+        LOG.warning("%s %s: %s: %s", entry.kind, entry.target, restoration.result.value, restoration.detail)
+    restored = [restoration for restoration in done if restoration.result is RestoreResult.RESTORED]
+    LOG.info("stopped; %d originals put back", len(restored))
     return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 

@@ -24,6 +24,7 @@ from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
 Setting = model.Setting
 _Object = tuple[str, str, str]  # kind, target, identity
@@ -45,7 +46,7 @@ class Pass:
     written: list[apply_module.Outcome]
     drifted: list[Setting]
     foreign: list[tuple[Setting, journal_module.Entry]]
-    withdrawn: list[restore_module.Restoration]
+    withdrawn: list[Restoration]
     faults: list[apply_module.Outcome]
 
 
@@ -147,7 +148,7 @@ class Reconciler:
         plan = self._host.plan(facts)
         kinds, boot = self._host.kinds(), self._host.boot()
         entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
-        wanted, foreign = _ours([one for one in plan.settings if not _is_silent(one)], entries, kinds)
+        wanted, foreign = _ours([setting for setting in plan.settings if not _is_silent(setting)], entries, kinds)
         if self._extra is not None:
             wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
         todo, drifted = self._differences(wanted, entries, kinds, excused)
@@ -160,18 +161,18 @@ class Reconciler:
         return Pass(
             facts=facts,
             plan=plan,
-            written=[one for one in outcomes if one.result in done],
+            written=[outcome for outcome in outcomes if outcome.result in done],
             drifted=drifted,
             foreign=foreign,
             withdrawn=withdrawn,
-            faults=[one for one in outcomes if one.result in apply_module.FAULTS],
+            faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
         )
 
     def _want(self, wanted: list[Setting]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
         self.wanted = wanted
         keys = set(map(_key, wanted))
-        self._unmet = {key: one for key, one in self._unmet.items() if key in keys}
+        self._unmet = {key: outcome for key, outcome in self._unmet.items() if key in keys}
         self._settled &= keys
 
     def _differences(
@@ -189,48 +190,48 @@ class Reconciler:
         now = self._clock()
         todo: list[Setting] = []
         drifted: list[Setting] = []
-        for one in wanted:
-            key = _key(one)
+        for setting in wanted:
+            key = _key(setting)
             entry, failed = entries.get(key), self._unmet.get(key)
-            current = one.current
-            if current == one.value or (
-                current is not None and kinds[one.kind].holds(one.target, one.value, current)
+            current = setting.current
+            if current == setting.value or (
+                current is not None and kinds[setting.kind].holds(setting.target, setting.value, current)
             ):
                 self._forget(key)
                 self.limit.holds(key)
-                if entry is None or entry.wanted != one.value or entry.state == "intended":
-                    todo.append(one)
+                if entry is None or entry.wanted != setting.value or entry.state == "intended":
+                    todo.append(setting)
                 continue
-            if self._is_settled(one):
+            if self._is_settled(setting):
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
-            changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
+            changed = entry is not None and _was_changed(entry, kinds[setting.kind], current)
             if changed and not self.limit.is_known(key, now, current or ""):
-                drifted.append(one)
+                drifted.append(setting)
             if not (changed or failed is not None) or self.limit.allow(
                 key, now, excused=excused, held=failed is None, current=current or ""
             ):
-                todo.append(one)
+                todo.append(setting)
         return todo, drifted
 
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
         """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
-        for one in outcomes:
-            key, unsupported = _key(one.setting), one.result is apply_module.Result.UNSUPPORTED
+        for outcome in outcomes:
+            key, unsupported = _key(outcome.setting), outcome.result is apply_module.Result.UNSUPPORTED
             self._forget(key)
-            if unsupported or one.result in apply_module.FAULTS:
-                self._unmet[key] = one
-                if unsupported or one.failure is base.FailureClass.PERMANENT:
+            if unsupported or outcome.result in apply_module.FAULTS:
+                self._unmet[key] = outcome
+                if unsupported or outcome.failure is base.FailureClass.PERMANENT:
                     self._settled.add(key)
 
     def _forget(self, key: _Object) -> None:
         self._unmet.pop(key, None)
         self._settled.discard(key)
 
-    def _is_settled(self, one: Setting) -> bool:
+    def _is_settled(self, setting: Setting) -> bool:
         """Whether it is known that this value will not be taken."""
-        key = _key(one)
-        return key in self._settled and self._unmet[key].setting.value == one.value
+        key = _key(setting)
+        return key in self._settled and self._unmet[key].setting.value == setting.value
 
     def retry_refused(self) -> None:
         """Try again at the next pass what was refused: something around it may have changed."""
@@ -242,7 +243,7 @@ class Reconciler:
         May be asked from another thread.
         """
         every = [*list(self._unmet.values()), *list(self._stuck.values())]
-        return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
+        return [outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED]
 
     def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
         """Return what is held back because others keep changing it; may be asked from another thread."""
@@ -257,24 +258,24 @@ class Reconciler:
         kinds: Mapping[str, base.SettingKind],
         boot: str,
         excused: bool,
-    ) -> list[restore_module.Restoration]:
+    ) -> list[Restoration]:
         """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
         keep = set(map(_key, self.wanted))
-        left = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
-        self._stuck = {key: one for key, one in self._stuck.items() if key in left}
-        chosen = {key for key, entry in left.items() if self._is_due(entry, kinds.get(entry.kind), excused)}
+        unwanted = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
+        self._stuck = {key: outcome for key, outcome in self._stuck.items() if key in unwanted}
+        chosen = {key for key, entry in unwanted.items() if self._is_due(entry, kinds.get(entry.kind), excused)}
         if not chosen:
             return []
         done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
-        for one in done:
-            key = _key(one.entry)
+        for restoration in done:
+            key = _key(restoration.entry)
             self._stuck.pop(key, None)
-            if one.result in restore_module.KEPT:
-                original = dataclasses.replace(one.entry.setting(), value=one.entry.original)
-                failed = one.result is restore_module.RestoreResult.FAILED
-                detail = f"it {'cannot be' if failed else 'is not'} put back: {one.detail}"
+            if restoration.result in restore_module.KEPT:
+                original = dataclasses.replace(restoration.entry.setting(), value=restoration.entry.original)
+                failed = restoration.result is RestoreResult.FAILED
+                detail = f"it {'cannot be' if failed else 'is not'} put back: {restoration.detail}"
                 self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
-        return [one for one in done if one.result is restore_module.RestoreResult.RESTORED]
+        return [restoration for restoration in done if restoration.result is RestoreResult.RESTORED]
 
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""
@@ -298,24 +299,24 @@ class Reconciler:
 
         :param targets: only these; None: everything.
         """
-        wanted = [one for one in self.wanted if targets is None or one.target in targets]
+        wanted = [setting for setting in self.wanted if targets is None or setting.target in targets]
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())
         return [
-            one
-            for one in verify_module.drifted(wanted, kinds)
-            if _key(one) not in waiting and not self._is_settled(one)
+            setting
+            for setting in verify_module.drifted(wanted, kinds)
+            if _key(setting) not in waiting and not self._is_settled(setting)
         ]
 
-    def restore(self) -> list[restore_module.Restoration]:
+    def restore(self) -> list[Restoration]:
         """Put back what is ours; what people applied by hand is theirs to undo."""
         boot = self._host.boot()
         with self.journal.ending() as journal:
             return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
 
 
-def _key(one: Setting | journal_module.Entry) -> _Object:
-    return one.kind, one.target, one.identity
+def _key(setting: Setting | journal_module.Entry) -> _Object:
+    return setting.kind, setting.target, setting.identity
 
 
 def _is_ours(entry: journal_module.Entry) -> bool:
@@ -329,12 +330,12 @@ def _ours(
 ) -> tuple[list[Setting], list[tuple[Setting, journal_module.Entry]]]:
     """Return the settings that no person has applied, and of the others those that are wanted otherwise."""
     ours, foreign = [], []
-    for one in settings:
-        entry = entries.get(_key(one))
+    for setting in settings:
+        entry = entries.get(_key(setting))
         if entry is None or _is_ours(entry):
-            ours.append(one)
-        elif not kinds[one.kind].holds(one.target, one.value, entry.wanted):
-            foreign.append((one, entry))
+            ours.append(setting)
+        elif not kinds[setting.kind].holds(setting.target, setting.value, entry.wanted):
+            foreign.append((setting, entry))
     return ours, foreign
 
 
@@ -346,10 +347,12 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     return current is None or not any(kind.holds(entry.target, value, current) for value in ours)
 
 
-def _is_silent(one: Setting) -> bool:
+def _is_silent(setting: Setting) -> bool:
     """Whether this is an interrupt without a handler.
 
     A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
     the name that they have meanwhile, their originals would be lost then.
     """
-    return one.kind == model.IrqTarget.kind and not model.IrqTarget.parse(one.target, one.identity).action
+    if setting.kind != model.IrqTarget.kind:
+        return False
+    return not model.IrqTarget.parse(setting.target, setting.identity).action

@@ -339,7 +339,7 @@ class Service:
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
         now = time.monotonic()
-        found = list(self._findings(now))
+        every = list(self._findings(now))
         return state_module.AgentState(
             pid=os.getpid(),
             pid_start=state_module.process_start(os.getpid()),
@@ -351,8 +351,8 @@ class Service:
             cpu_s=round(time.process_time(), 3),
             **vars(copy.deepcopy(self.stats)),
             error=self._fault,
-            findings=[finding.as_json() for finding in findings.first_of_each(found)],
-            findings_total=dict(collections.Counter(finding.code.value for finding in found)),
+            findings=[finding.as_json() for finding in findings.first_of_each(every)],
+            findings_total=dict(collections.Counter(finding.code.value for finding in every)),
             warnings=list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
         )
 

@@ -67,20 +67,20 @@ class Netlink:
         self.socket.close()
 
     def drain(self) -> set[str]:
-        found: set[str] = set()
+        kinds: set[str] = set()
         while True:
             try:
                 data, (sender, _groups) = self.socket.recvfrom(65536)
             except BlockingIOError:
-                return found
+                return kinds
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                found.add(self._kind)
+                kinds.add(self._kind)
                 continue
             # From the kernel: processes may send too.
             if sender == 0 and (self._pattern is None or self._pattern.search(data)):
-                found.add(self._kind)
+                kinds.add(self._kind)
 
 
 def links() -> Netlink:
@@ -111,10 +111,10 @@ class Waker:
     def drain(self) -> set[str]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
-        found: set[str] = set()
+        kinds: set[str] = set()
         while self._kinds:  # one by one: another thread may add meanwhile
-            found.add(self._kinds.pop())
-        return found
+            kinds.add(self._kinds.pop())
+        return kinds
 
     def close(self) -> None:
         os.close(self._fd)
@@ -125,13 +125,15 @@ class GuestFiles:
 
     def __init__(self, root: str = "/") -> None:
         self._inotify = inotify_simple.INotify(nonblocking=True)
-        self._folder = os.path.join(root, "run/libvirt/qemu")
+        self._directory = os.path.join(root, "run/libvirt/qemu")
         self.renew()
 
     def renew(self) -> None:
-        """Watch the folder where libvirtd has made it since, or anew; of one that is watched nothing changes."""
+        """Watch the directory if libvirtd has made it since, or anew; to watch it twice changes nothing."""
         with contextlib.suppress(OSError):
-            self._inotify.add_watch(self._folder, flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.MOVED_FROM)
+            self._inotify.add_watch(
+                self._directory, flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.MOVED_FROM
+            )
 
     def fileno(self) -> int:
         return int(self._inotify.fileno())
@@ -165,8 +167,8 @@ class EventQueue:
 
     def take(self, seconds: float) -> set[str]:
         """Wait until something has come, and return its kinds; empty when nothing has in so many seconds."""
-        found = [cast(Source, key.fileobj).drain() for key, _mask in self._selector.select(seconds)]
-        return set().union(*found)
+        drained = [cast(Source, key.fileobj).drain() for key, _mask in self._selector.select(seconds)]
+        return set().union(*drained)
 
 
 class Poller:
@@ -213,9 +215,9 @@ class Poller:
 
 
 def stamp(path: str) -> tuple[int, int] | None:
-    """Return what changes with a file's content or a folder's members; libvirt renames what it writes."""
+    """Return what changes with a file's content or a directory's members; libvirt renames what it writes."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino

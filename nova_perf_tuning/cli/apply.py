@@ -96,13 +96,16 @@ def _beside_agent(
     agent = journal_module.running_agent(state_dir)
     if agent is None:
         return settings, []
-    places = [one for one in settings if one.kind in journal_module.AGENT_KINDS]
+    places = [setting for setting in settings if setting.kind in journal_module.AGENT_KINDS]
     detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
-    rest = [apply_module.Outcome(one, apply_module.Result.OWNED, one.current, None, detail) for one in places]
-    for outcome, found in zip(rest, verify.verify(places, kinds), strict=True):
-        if found.state in (base.State.HOLDS, base.State.PENDING):
+    rest = [
+        apply_module.Outcome(setting, apply_module.Result.OWNED, setting.current, None, detail)
+        for setting in places
+    ]
+    for outcome, observation in zip(rest, verify.verify(places, kinds), strict=True):
+        if observation.state in (base.State.HOLDS, base.State.PENDING):
             outcome.result, outcome.detail = apply_module.Result.UNCHANGED, ""
-    return [one for one in settings if one.kind not in journal_module.AGENT_KINDS], rest
+    return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], rest
 
 
 def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
@@ -142,18 +145,22 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]
     host = audit_options.view(args)
     report = runner.run(host, rules)
     # A rule that is safe may find a host where its own remedy is not.
-    chosen = [one for one in report.findings if one.safe or one.rule in args.rule]
-    settings = list({(one.kind, one.target): one for finding in chosen for one in finding.settings}.values())
+    chosen = [finding for finding in report.findings if finding.safe or finding.rule in args.rule]
+    proposed = [setting for finding in chosen for setting in finding.settings]
+    settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
     warnings = [
         f"{name}: cannot judge this host: {reason}" for name, reason in report.unknown if name in args.rule
     ]
     warnings += [f"rule {name} is broken, please report: {error}" for name, error in report.failed]
-    left = [one for one in report.findings if not one.settings]
-    warnings += [f"{one.rule}: not applied, only to be followed: {' '.join(one.remedy.split())}" for one in left]
-    unsafe = [one for one in report.findings if one.settings and one not in chosen]
-    warnings += [
-        f"{one.rule}: not applied, since it is not safe here (--rule {one.rule}): {one.why}" for one in unsafe
-    ]
+    for finding in report.findings:
+        if not finding.settings:
+            warnings.append(
+                f"{finding.rule}: not applied, only to be followed: {' '.join(finding.remedy.split())}"
+            )
+    for finding in report.findings:
+        if finding.settings and finding not in chosen:
+            advice = f"not applied, since it is not safe here (--rule {finding.rule}): {finding.why}"
+            warnings.append(f"{finding.rule}: {advice}")
     if args.persist:
         settings, lost = persist.plan(host, settings)
         warnings += lost
@@ -179,12 +186,12 @@ def _show(
 
     :param path: of the journal; :param writes: what a dry run would write.
     """
-    rows = [_as_json(one) for one in outcomes]
-    counts = ({"to write": len(writes)} if writes else {}) | command.count(one.result for one in outcomes)
+    rows = [_as_json(outcome) for outcome in outcomes]
+    counts = ({"to write": len(writes)} if writes else {}) | command.count(outcome.result for outcome in outcomes)
     prefix = "" if writes is None else "# "
     if args.format == "json":
-        told = {"settings": rows, "counts": counts, "warnings": warnings}
-        command.print_json({**told, "journal": path} if writes is None else {"writes": writes, **told})
+        document = {"settings": rows, "counts": counts, "warnings": warnings}
+        command.print_json({**document, "journal": path} if writes is None else {"writes": writes, **document})
         return _exit_code(outcomes)
     for line in writes or ():
         print(line)
@@ -200,15 +207,15 @@ def _show(
 
 
 def _exit_code(outcomes: list[apply_module.Outcome]) -> int:
-    faults = any(one.result in apply_module.FAULTS for one in outcomes)
+    faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)
     return int(errors.ExitCode.FAIL if faults else errors.ExitCode.PASS)
 
 
-def _as_json(one: apply_module.Outcome) -> dict[str, object]:
+def _as_json(outcome: apply_module.Outcome) -> dict[str, object]:
     return {
-        **{name: getattr(one.setting, name) for name in ("kind", "target", "value", "reason", "rule")},
-        "previous": one.previous,
-        "result": one.result.value,
-        "class": one.failure.value if one.failure else None,
-        "detail": one.detail,
+        **{name: getattr(outcome.setting, name) for name in ("kind", "target", "value", "reason", "rule")},
+        "previous": outcome.previous,
+        "result": outcome.result.value,
+        "class": outcome.failure.value if outcome.failure else None,
+        "detail": outcome.detail,
     }

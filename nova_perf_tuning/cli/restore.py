@@ -50,25 +50,21 @@ class Restore(command.PerfCommand):
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
         _show(args, done, agent, sum(entry.state != "held" for entry in left))
-        kept = any(one.result in restore_module.KEPT for one in done)
+        kept = any(restoration.result in restore_module.KEPT for restoration in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, left: int) -> None:
     """:param left: how many values stay with the agent."""
-    counts = command.count(one.result for one in done)
-    rows = [_as_json(one) for one in done]
+    counts = command.count(restoration.result for restoration in done)
+    rows = [_as_json(restoration) for restoration in done]
     if args.format == "json":
         kept = {"pid": agent, "left": left} if agent else None
         command.print_json({"settings": rows, "counts": counts, "agent": kept})
         return
-    plain = (
-        RestoreResult.RESTORED,
-        RestoreResult.ALREADY,
-        RestoreResult.STALE,
-    )
+    plain = {result.value for result in (RestoreResult.RESTORED, RestoreResult.ALREADY, RestoreResult.STALE)}
     head = ("result", "kind", "target", "original", "current", "detail")
-    command.print_rows(head, (row for row, one in zip(rows, done, strict=True) if one.result not in plain))
+    command.print_rows(head, (row for row in rows if row["result"] not in plain))
     if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"
@@ -80,13 +76,13 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
         )
 
 
-def _as_json(one: restore_module.Restoration) -> dict[str, object]:
+def _as_json(restoration: restore_module.Restoration) -> dict[str, object]:
     return {
-        "kind": one.entry.kind,
-        "target": one.entry.target,
-        "original": one.entry.original,
-        "value": one.entry.wanted,
-        "current": one.current,
-        "result": one.result.value,
-        "detail": one.detail,
+        "kind": restoration.entry.kind,
+        "target": restoration.entry.target,
+        "original": restoration.entry.original,
+        "value": restoration.entry.wanted,
+        "current": restoration.current,
+        "result": restoration.result.value,
+        "detail": restoration.detail,
     }

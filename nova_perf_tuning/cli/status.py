@@ -55,14 +55,16 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         return {**unknown, "journal": path, "journal_fault": str(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]
-    found = verify_module.verify([entry.setting() for entry in current], registry.kinds(args.sysroot))
-    drifted = any(seen.state is base.State.DRIFTED for seen in found)
+    observations = verify_module.verify([entry.setting() for entry in current], registry.kinds(args.sysroot))
+    drifted = any(observation.state is base.State.DRIFTED for observation in observations)
     daemons = verify_module.running_daemons(args.sysroot) if drifted else {}
-    rows = [_as_json(entry, seen, daemons) for entry, seen in zip(current, found, strict=True)]
+    rows = [
+        _as_json(entry, observation, daemons) for entry, observation in zip(current, observations, strict=True)
+    ]
     rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
     return {
         "settings": rows,
-        "counts": command.count(seen.state for seen in found),
+        "counts": command.count(observation.state for observation in observations),
         "stale": len(entries) - len(current),
         "competing_daemons": daemons,
         "journal": path,
@@ -97,17 +99,21 @@ def _agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
-    lines += [f"agent: {', '.join(f'{name} {value}' for name, value in one.items())}" for one in agent.findings]
+    lines += [
+        f"agent: {', '.join(f'{name} {value}' for name, value in finding.items())}" for finding in agent.findings
+    ]
     if (more := sum(agent.findings_total.values()) - len(agent.findings)) > 0:
         lines.append(f"agent: {more} more findings")
     return lines + [f"agent: warning: {warning}" for warning in agent.warnings]
 
 
-def _as_json(entry: journal_module.Entry, seen: base.Observation, daemons: dict[str, int]) -> dict[str, object]:
-    detail = seen.detail
-    if seen.state is base.State.DRIFTED:
+def _as_json(
+    entry: journal_module.Entry, observation: base.Observation, daemons: dict[str, int]
+) -> dict[str, object]:
+    detail = observation.detail
+    if observation.state is base.State.DRIFTED:
         who = verify_module.likely_writer(entry.kind, daemons)
-        detail = f"holds {seen.current}; may have been written by {who}"
+        detail = f"holds {observation.current}; may have been written by {who}"
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"
     return {
@@ -115,8 +121,8 @@ def _as_json(entry: journal_module.Entry, seen: base.Observation, daemons: dict[
         "target": entry.target,
         "value": entry.wanted,
         "original": entry.original,
-        "current": entry.wanted if seen is base.HELD else seen.current,
-        "state": seen.state.value,
+        "current": entry.wanted if observation is base.HELD else observation.current,
+        "state": observation.state.value,
         "applied": entry.state != "held",
         "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
         "rule": entry.rule,

@@ -30,9 +30,10 @@ class Verify(command.PerfCommand):
         settings = [entry.setting() for entry in entries if entry.is_current(boot)]
         stale = len(entries) - len(settings)
         kinds = registry.kinds(args.sysroot)
-        found = verify_module.verify(settings, kinds)
-        rows = [_as_json(setting, seen) for setting, seen in zip(settings, found, strict=True)]
-        counts = command.count(seen.state for seen in found)
+        observations = verify_module.verify(settings, kinds)
+        pairs = list(zip(settings, observations, strict=True))
+        rows = [_as_json(setting, observation) for setting, observation in pairs]
+        counts = command.count(observation.state for observation in observations)
         if args.format == "json":
             command.print_json({"settings": rows, "counts": counts, "stale": stale})
         else:
@@ -41,19 +42,19 @@ class Verify(command.PerfCommand):
             if stale:
                 print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
             print(command.summary(counts, "setting") if settings else "nothing is applied")
-        if any(seen.state is base.State.UNREADABLE for seen in found):
+        if any(observation.state is base.State.UNREADABLE for observation in observations):
             return int(errors.ExitCode.ERROR)
-        drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
+        drift = any(verify_module.is_drift(setting, observation, kinds) for setting, observation in pairs)
         return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
 
 
-def _as_json(one: model.Setting, seen: base.Observation) -> dict[str, object]:
+def _as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
     return {
-        "kind": one.kind,
-        "target": one.target,
-        "value": one.value,
-        "current": one.value if seen is base.HELD else seen.current,
-        "state": seen.state.value,
-        "detail": seen.detail,
-        "rule": one.rule,
+        "kind": setting.kind,
+        "target": setting.target,
+        "value": setting.value,
+        "current": setting.value if observation is base.HELD else observation.current,
+        "state": observation.state.value,
+        "detail": observation.detail,
+        "rule": setting.rule,
     }

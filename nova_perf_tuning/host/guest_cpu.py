@@ -19,12 +19,12 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
     alone, and ``worker`` what the process has used beside the threads that are known, which counts those that
     nobody has seen, and those that have ended: a figure that falls would be taken for a new counter.
     """
-    found = dict.fromkeys(_CLASSES, 0.0)
+    spent_s = dict.fromkeys(_CLASSES, 0.0)
     outside = 0.0
     for thread in threads:
-        if thread.kind in found and (thread.kind != "emulator" or thread.tid == pid):
+        if thread.kind in spent_s and (thread.kind != "emulator" or thread.tid == pid):
             seconds = _thread_s(pid, thread)
-            found[thread.kind] += seconds
+            spent_s[thread.kind] += seconds
             outside += seconds if thread.kernel else 0.0
     try:
         if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
@@ -33,7 +33,7 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
         total = process_s(pid) + outside
     except (OSError, IndexError, ValueError):
         return {}
-    return {**found, "worker": max(0.0, total - sum(found.values()))}
+    return {**spent_s, "worker": max(0.0, total - sum(spent_s.values()))}
 
 
 def process_s(pid: int) -> float:

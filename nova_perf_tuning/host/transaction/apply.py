@@ -80,17 +80,19 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
     :raises TargetError: an unknown kind, or two values for one target.
     """
     unique: dict[tuple[str, str], Setting] = {}
-    for one in settings:
-        if one.kind not in kinds:
+    for setting in settings:
+        if setting.kind not in kinds:
             known = ", ".join(sorted(kinds))
-            raise base.TargetError(f"{one.kind[:40]!r} is no kind of setting that is installed; known: {known}")
-        other = unique.setdefault((one.kind, one.target), one)
-        if other.value != one.value:
             raise base.TargetError(
-                f"{one.kind} {one.target[:60]}: two values are asked for, "
-                f"{other.value[:40]} and {one.value[:40]}: keep one"
+                f"{setting.kind[:40]!r} is no kind of setting that is installed; known: {known}"
             )
-    return sorted(unique.values(), key=lambda one: kinds[one.kind].order)
+        other = unique.setdefault((setting.kind, setting.target), setting)
+        if other.value != setting.value:
+            raise base.TargetError(
+                f"{setting.kind} {setting.target[:60]}: two values are asked for, "
+                f"{other.value[:40]} and {setting.value[:40]}: keep one"
+            )
+    return sorted(unique.values(), key=lambda setting: kinds[setting.kind].order)
 
 
 def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> tuple[list[str], list[Outcome]]:
@@ -99,10 +101,10 @@ def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) 
     Reads the host, changes nothing.
     """
     lines, rest = [], []
-    for one in in_order(settings, kinds):
-        outcome, _identity = _look(one, kinds[one.kind])
+    for setting in in_order(settings, kinds):
+        outcome, _identity = _look(setting, kinds[setting.kind])
         if outcome.result is Result.WRITTEN:
-            lines.append(kinds[one.kind].describe(one.target, one.value))
+            lines.append(kinds[setting.kind].describe(setting.target, setting.value))
         else:
             rest.append(outcome)
     return lines, rest
@@ -127,19 +129,22 @@ def apply(
     return _Run(kinds, journal, boot).run(in_order(settings, kinds))
 
 
-def _look(one: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
+def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
     """Return what applying ``one`` will come to, WRITTEN meaning that it has to be written, and its identity."""
-    outcome, identity = Outcome(one, Result.UNCHANGED), ""
+    outcome, identity = Outcome(setting, Result.UNCHANGED), ""
     try:
-        identity = kind.identity(one.target)
-        if one.identity and identity not in ("", one.identity):
-            outcome.result, outcome.detail = Result.STALE, f"planned for {one.identity}, which is {identity} now"
-        elif kind.needs_identity and not one.identity:
+        identity = kind.identity(setting.target)
+        if setting.identity and identity not in ("", setting.identity):
+            outcome.result, outcome.detail = (
+                Result.STALE,
+                f"planned for {setting.identity}, which is {identity} now",
+            )
+        elif kind.needs_identity and not setting.identity:
             outcome.result = Result.STALE
             outcome.detail = f"the plan names no identity (it is {identity} now), and its number may be reused"
         else:
-            outcome.previous = kind.read(one.target)
-            if not kind.holds(one.target, one.value, outcome.previous):
+            outcome.previous = kind.read(setting.target)
+            if not kind.holds(setting.target, setting.value, outcome.previous):
                 outcome.result = Result.WRITTEN
     except (OSError, errors.PerfTuningError) as error:
         _refused(outcome, error)
@@ -174,7 +179,7 @@ class _Run:
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
-        outcomes = [self._plan(index, one) for index, one in enumerate(settings)]
+        outcomes = [self._plan(index, setting) for index, setting in enumerate(settings)]
         begun = [entry for entry in self.entries.values() if self._differs(entry)]
         if begun:
             with self.journal.transaction():
@@ -189,17 +194,17 @@ class _Run:
             raise
         return outcomes
 
-    def _plan(self, index: int, one: Setting) -> Outcome:
+    def _plan(self, index: int, setting: Setting) -> Outcome:
         """Read the object and prepare its journal entry."""
-        kind = self.kinds[one.kind]
-        outcome, identity = _look(one, kind)
+        kind = self.kinds[setting.kind]
+        outcome, identity = _look(setting, kind)
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
             of_any, of_boot = (
-                self.known.get((one.kind, one.target, identity, boot))
+                self.known.get((setting.kind, setting.target, identity, boot))
                 for boot in (journal_module.ANY_BOOT, self.boot)
             )
             entry = self._entry(outcome, identity, of_any or of_boot)
-            if of_any is not None or one.persistent or kind.persistent:
+            if of_any is not None or setting.persistent or kind.persistent:
                 entry.boot_id = journal_module.ANY_BOOT
                 if of_boot is not None:
                     self.replaced.append(of_boot)
@@ -208,7 +213,7 @@ class _Run:
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
         """Return what the journal says before the write: what was there, and what can be there if it is cut."""
-        one, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
+        setting, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
         # What was only watched so far has no original of ours.
         first = old if old and old.state != "held" else None
         state: str = "held"
@@ -217,18 +222,18 @@ class _Run:
             state = "applied"  # also a write that was cut before its outcome was noted
         elif outcome.result is Result.WRITTEN:
             state, written = "intended", first.written if first else None
-            if first and kind.holds(one.target, first.wanted, current):
+            if first and kind.holds(setting.target, first.wanted, current):
                 written = current
         return journal_module.Entry(
-            kind=one.kind,
-            target=one.target,
+            kind=setting.kind,
+            target=setting.target,
             identity=identity,
             boot_id=self.boot,
             original=first.original if first else current,
-            wanted=one.value,
+            wanted=setting.value,
             written=written,
-            reason=one.reason,
-            rule=one.rule,
+            reason=setting.reason,
+            rule=setting.rule,
             state=state,
             since=first.since if first else self.now,
             changed=self.now,
@@ -241,25 +246,25 @@ class _Run:
 
     def _write_all(self, outcomes: list[Outcome]) -> None:
         """Write kind by kind; what fails for a passing reason is tried again before the next kind."""
-        waiting = [one for one in outcomes if one.result is Result.WRITTEN]
-        for _order, members in itertools.groupby(waiting, lambda one: self.kinds[one.setting.kind].order):
+        waiting = [outcome for outcome in outcomes if outcome.result is Result.WRITTEN]
+        for _order, members in itertools.groupby(waiting, lambda outcome: self.kinds[outcome.setting.kind].order):
             group = list(members)
             for pause in (0.0, *PAUSES):
                 time.sleep(pause)
-                for one in group:
-                    self._write(one)
-                group = [one for one in group if one.failure is base.FailureClass.TRANSIENT]
+                for outcome in group:
+                    self._write(outcome)
+                group = [outcome for outcome in group if outcome.failure is base.FailureClass.TRANSIENT]
                 if not group:
                     break
 
     def _write(self, outcome: Outcome) -> None:
-        one, kind = outcome.setting, self.kinds[outcome.setting.kind]
+        setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
         outcome.result, outcome.failure, outcome.detail = Result.WRITTEN, None, ""
         try:
             # Channels written a moment ago may have given the number to another vector.
-            if kind.is_same(one):
+            if kind.is_same(setting):
                 self.written.append(outcome)
-                kind.write(one.target, one.value)
+                kind.write(setting.target, setting.value)
             else:
                 outcome.result, outcome.detail = Result.STALE, "another object has its number since a moment ago"
         except (OSError, errors.PerfTuningError) as error:
@@ -267,15 +272,14 @@ class _Run:
 
     def _read_back(self, outcomes: list[Outcome]) -> None:
         """Look at what was written once all is written: a later write may have undone an earlier one."""
-        written = [one for one in outcomes if one.result is Result.WRITTEN]
-        seen = verify.verify([one.setting for one in written], self.kinds)
+        written = [outcome for outcome in outcomes if outcome.result is Result.WRITTEN]
+        seen = verify.verify([outcome.setting for outcome in written], self.kinds)
         for outcome, observation in zip(written, seen, strict=True):
             if observation.state is base.State.PENDING:
                 outcome.result, outcome.detail = Result.PENDING, observation.detail
             elif observation.state is not base.State.HOLDS:
-                found = "nothing" if observation.current is None else observation.current
                 outcome.result = Result.DIFFERS
-                outcome.detail = observation.detail or f"the kernel holds {found}"
+                outcome.detail = observation.detail or f"the kernel holds {observation.current or 'nothing'}"
 
     def _record(self, outcomes: list[Outcome]) -> None:
         """Note what is in force now; forget what was refused and never written, and threads that have ended."""
@@ -298,11 +302,11 @@ class _Run:
                 self.journal.drop(drop)
 
     def _now_held(self, outcome: Outcome) -> str | None:
-        one = outcome.setting
+        setting = outcome.setting
         if outcome.result is Result.WRITTEN:
-            return one.value
+            return setting.value
         try:
-            return self.kinds[one.kind].read(one.target)
+            return self.kinds[setting.kind].read(setting.target)
         except (OSError, errors.PerfTuningError):
             return None
 
@@ -310,28 +314,28 @@ class _Run:
         """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""
         entries = self.known.values()
         mortal = [
-            one for one in entries if one.boot_id == self.boot and one.kind in self.kinds
-            and self.kinds[one.kind].ephemeral
+            entry for entry in entries if entry.boot_id == self.boot and entry.kind in self.kinds
+            and self.kinds[entry.kind].ephemeral
         ]  # fmt: skip
-        seen = verify.verify([one.setting() for one in mortal], self.kinds)
-        return [one for one in entries if not one.is_current(self.boot)] + [
-            one for one, found in zip(mortal, seen, strict=True) if found.state is base.State.GONE
+        seen = verify.verify([entry.setting() for entry in mortal], self.kinds)
+        return [entry for entry in entries if not entry.is_current(self.boot)] + [
+            entry for entry, observation in zip(mortal, seen, strict=True) if observation.state is base.State.GONE
         ]
 
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first; no signal stops it halfway."""
-        left = []
+        kept = []
         with signals.deferred():
             for outcome in reversed(self.written):
-                one, kind = outcome.setting, self.kinds[outcome.setting.kind]
+                setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
                 try:
-                    if outcome.previous is not None and kind.is_same(one):
-                        kind.write(one.target, outcome.previous)
+                    if outcome.previous is not None and kind.is_same(setting):
+                        kind.write(setting.target, outcome.previous)
                 except (OSError, errors.PerfTuningError):
                     if outcome.result is not Result.FAILED:
-                        left.append(f"{one.kind} {one.target}")
-        if left:
+                        kept.append(f"{setting.kind} {setting.target}")
+        if kept:
             raise ApplyError(
-                f"{str(cause) or type(cause).__name__}; {len(left)} settings keep their new value, "
-                f"'nova-perf restore' puts them back: {', '.join(left[:5])}"
+                f"{str(cause) or type(cause).__name__}; {len(kept)} settings keep their new value, "
+                f"'nova-perf restore' puts them back: {', '.join(kept[:5])}"
             ) from cause

@@ -192,8 +192,8 @@ class Journal:
         """Make the directory and the file, and take the lock."""
         # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
         os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
-        found = os.stat(self.state_dir)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        status = os.stat(self.state_dir)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise JournalError(
                 f"{self.state_dir}: others may write there; the journal decides what is written to the kernel: "
                 "name a directory of your own with --state-dir"
@@ -290,7 +290,7 @@ class Journal:
         assert self._connection is not None
         self._connection.executemany(
             "DELETE FROM entry WHERE kind = ? AND target = ? AND identity = ? AND boot_id = ?",
-            [one.key for one in entries],
+            [entry.key for entry in entries],
         )
 
 

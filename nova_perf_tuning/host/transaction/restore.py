@@ -62,9 +62,9 @@ def restore(
     """
     entries = [entry for entry in journal.entries() if only is None or only(entry)]
     entries.reverse()
-    newest_first = sorted(entries, key=lambda one: -kinds[one.kind].order if one.kind in kinds else 0)
+    newest_first = sorted(entries, key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
     done = [_restore(entry, kinds, boot, force) for entry in newest_first]
-    ended = [one.entry for one in done if one.result not in KEPT]
+    ended = [restoration.entry for restoration in done if restoration.result not in KEPT]
     if ended:
         try:
             with journal.transaction():

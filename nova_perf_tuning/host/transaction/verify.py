@@ -27,9 +27,9 @@ def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKi
     A kind that is not installed any more gives ``UNREADABLE``.
     """
     by_kind: dict[str, list[int]] = {}
-    for index, one in enumerate(settings):
-        by_kind.setdefault(one.kind, []).append(index)
-    found = [base.HELD] * len(settings)
+    for index, setting in enumerate(settings):
+        by_kind.setdefault(setting.kind, []).append(index)
+    observations = [base.HELD] * len(settings)
     for name, members in by_kind.items():
         if name in kinds:
             seen = kinds[name].survey([settings[index] for index in members])
@@ -38,21 +38,25 @@ def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKi
                 members
             )
         for index, observation in zip(members, seen, strict=True):
-            found[index] = observation
-    return found
+            observations[index] = observation
+    return observations
 
 
 def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
-    seen = verify(settings, kinds)
-    return [one for one, found in zip(settings, seen, strict=True) if is_drift(one, found, kinds)]
+    observations = verify(settings, kinds)
+    return [
+        setting
+        for setting, observation in zip(settings, observations, strict=True)
+        if is_drift(setting, observation, kinds)
+    ]
 
 
-def is_drift(setting: model.Setting, found: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:
+def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:
     """Whether the host is no longer as asked: changed, or gone though its kind does not end by itself."""
-    if found.state is base.State.DRIFTED:
+    if observation.state is base.State.DRIFTED:
         return True
-    return found.state is base.State.GONE and not kinds[setting.kind].ephemeral
+    return observation.state is base.State.GONE and not kinds[setting.kind].ephemeral
 
 
 def running_daemons(root: str = "/") -> dict[str, int]:
@@ -60,7 +64,7 @@ def running_daemons(root: str = "/") -> dict[str, int]:
 
     Anybody may give a process such a name: on the running host only those of root and of our own user count.
     """
-    found: dict[str, int] = {}
+    daemons: dict[str, int] = {}
     prefix = root.rstrip("/")
     try:
         pids = sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit())
@@ -70,10 +74,10 @@ def running_daemons(root: str = "/") -> dict[str, int]:
         try:
             name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
             if name in DAEMONS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
-                found.setdefault(name, pid)
+                daemons.setdefault(name, pid)
         except OSError:  # it has ended
             continue
-    return found
+    return daemons
 
 
 def likely_writer(kind: str, daemons: Mapping[str, int]) -> str:
