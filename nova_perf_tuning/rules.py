@@ -143,7 +143,7 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
     report = Report()
     for rule in rules:
         try:
-            found = list(rule.check(subject))
+            findings = list(rule.check(subject))
         except NotApplicableError as reason:
             report.unknown.append((rule.id, str(reason)))
         except Exception as error:
@@ -151,8 +151,8 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
                 raise
             report.failed.append((rule.id, f"{type(error).__name__}: {error}"))
         else:
-            report.findings += found
-            if not found:
+            report.findings += findings
+            if not findings:
                 report.clean.append(rule.id)
     report.findings.sort(key=lambda finding: -finding.level.rank)
     return report

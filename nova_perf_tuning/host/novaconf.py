@@ -56,10 +56,10 @@ Options = Mapping[tuple[str, str], Value]
 class _Parser(iniparser.BaseParser):
     def __init__(self) -> None:
         self.section = "DEFAULT"
-        self.found: dict[tuple[str, str], str] = {}
+        self.options: dict[tuple[str, str], str] = {}
 
     def assignment(self, key: str, value: list[str]) -> None:
-        self.found[self.section, key] = " ".join(part for part in value if part)
+        self.options[self.section, key] = " ".join(part for part in value if part)
 
     def new_section(self, section: str) -> None:
         self.section = section
@@ -82,7 +82,7 @@ def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
             if source is not None:
                 raise NovaConfigError(f"nova.conf {source}:{error.lineno}: {error.msg}") from None
             lines = lines[parser.lineno - begun :]
-    return parser.found
+    return parser.options
 
 
 def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:
@@ -90,12 +90,12 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
 
     :param strict: refuse a line that is none, as :func:`parse` does.
     """
-    found: dict[tuple[str, str], Value] = {}
+    options: dict[tuple[str, str], Value] = {}
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
             if value.isprintable():
-                found[section, key] = Value(value[:4096], f"{path} [{section}] {key}")
-    return found
+                options[section, key] = Value(value[:4096], f"{path} [{section}] {key}")
+    return options
 
 
 def parse_cpu_spec(text: str, source: str) -> str:
@@ -127,13 +127,13 @@ def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
 
     :raises NovaConfigError: one is missing or no text.
     """
-    found = []
+    pairs = []
     for path in paths:
         try:
-            found.append((path, bounded_read.read_text(path, MAX_BYTES)))
+            pairs.append((path, bounded_read.read_text(path, MAX_BYTES)))
         except OSError as error:
             raise NovaConfigError(f"nova.conf {path}: {error.strerror}") from None
-    return found
+    return pairs
 
 
 def read(paths: Sequence[str]) -> CpuSets:

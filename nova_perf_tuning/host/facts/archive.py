@@ -127,7 +127,7 @@ def _decompressed(path: str) -> BinaryIO:
 
 def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
     """Yield path and content of each file, link and directory, while what was read stays within the bounds."""
-    left = MAX_BYTES
+    budget = MAX_BYTES
     long: dict[str, str] = {}
     while True:
         header = stream.read(_BLOCK)
@@ -136,8 +136,8 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         extended = member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
         size = 0 if member.type in _EMPTY else member.size
-        left -= _BLOCK + size
-        if not 0 <= size <= (_MAX_EXTENDED if extended else left) or left < 0:
+        budget -= _BLOCK + size
+        if not 0 <= size <= (_MAX_EXTENDED if extended else budget) or budget < 0:
             raise ValueError(f"more than {MAX_BYTES >> 20} MiB, or names beyond all measure")
         content = stream.read(size)
         if len(content) < size or len(stream.read(-size % _BLOCK)) < -size % _BLOCK:
@@ -164,12 +164,12 @@ def _long(kind: bytes, content: bytes) -> dict[str, str]:
     """Return the long ``path`` or ``linkpath`` of the next member that an extended header holds."""
     if kind in _PAX:
         records = (record.partition(b" ")[2].partition(b"=") for record in content.split(b"\n"))
-        found = {key.decode("ascii", "replace"): value for key, _, value in records}
+        names = {key.decode("ascii", "replace"): value for key, _, value in records}
         if kind == tarfile.XGLTYPE:
             return {}
     else:
-        found = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
-    return {key: found[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in found}
+        names = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
+    return {key: names[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in names}
 
 
 def _reason(error: Exception) -> str:

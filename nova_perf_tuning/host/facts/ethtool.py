@@ -69,13 +69,13 @@ def _recorded(root: Root, device: str) -> Link | None:
     if data is None:
         return None
     try:
-        found = json.loads(data)
+        record = json.loads(data)
     except (ValueError, RecursionError):
-        found = None
-    if json_schema.find(found, _SCHEMA) is not None:
+        record = None
+    if json_schema.find(record, _SCHEMA) is not None:
         root.notes.add("no record of a NIC's features", f"{DIRECTORY}/{device}.json")
         return None
-    return Link(found["features"], frozenset(found["fixed"]), found["rings"], found["channels"])
+    return Link(record["features"], frozenset(record["fixed"]), record["rings"], record["channels"])
 
 
 def _ask(device: str) -> Link | None:
@@ -92,9 +92,9 @@ def _ask(device: str) -> Link | None:
     rings: dict[str, int] = {}
     channels: dict[str, int] = {}
     with contextlib.suppress(OSError), privileged.ethtool(device) as handle:  # a virtual device has none
-        found = handle.get_rings()
-        rings = {name: int(found[name]) for name in RINGS}
+        answer = handle.get_rings()
+        rings = {name: int(answer[name]) for name in RINGS}
     with contextlib.suppress(OSError), privileged.ethtool(device) as handle:
-        found = handle.get_channels()
-        channels = {name: int(found[field]) for name, field in CHANNELS.items()}
+        answer = handle.get_channels()
+        channels = {name: int(answer[field]) for name, field in CHANNELS.items()}
     return Link(features, frozenset(fixed), rings, channels)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import os
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -34,7 +34,7 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
     directory = root.directory(_RUNNING)
     domains = _read_domains(root, directory, root.names(directory), {})
-    pids = {name: one.pid for name, one in domains.items() if one.pid is not None}
+    pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
     if not root.live:
         pids |= _pids_beside(root, directory, pids)
     defined = root.directory(_DEFINED)
@@ -43,20 +43,24 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
         root.notes.add("process is another guest's too (restart libvirtd, which forgets the one that ended)", name)
         del pids[name]
-    guests = []
-    for name, process in _read_processes(root, dict(sorted(pids.items()))).items():
+    threads = _read_processes(root, dict(sorted(pids.items())))
+    for name in threads:
         if name not in domains:
             root.notes.add("domain XML cannot be used, pins and request unknown", name)
-        guests.append(model.GuestProcess(name, pids[name], process, domains.get(name)))
-    _find_kernel_workers(root, guests)
+    lacking = {pids[name] for name, own in threads.items() if _lacks_workers(domains.get(name), own)}
+    workers = _kernel_workers(root, lacking) if lacking else {}
+    guests = (
+        model.GuestProcess(name, pids[name], own + workers.get(pids[name], ()), domains.get(name))
+        for name, own in threads.items()
+    )
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
 
 
 def _pids_beside(root: Root, directory: Directory | None, known: Container[str]) -> dict[str, int]:
     """Return the process ids in QEMU's pid files: recordings of earlier versions have no <domstatus>."""
     names = [name[:-4] for name in root.names(directory) if name.endswith(".pid") and name[:-4] not in known]
-    found = {name: root.number(directory, f"{name}.pid") for name in names if name.isprintable()}
-    return {name: pid for name, pid in found.items() if pid is not None and 0 < pid <= domain.MAX_PID}
+    numbers_in = {name: root.number(directory, f"{name}.pid") for name in names if name.isprintable()}
+    return {name: pid for name, pid in numbers_in.items() if pid is not None and 0 < pid <= domain.MAX_PID}
 
 
 def _read_domains(
@@ -120,39 +124,32 @@ def _live(root: Root, tasks: Directory | None) -> list[_Task]:
 
 def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
     """Read one file a thread, ``status``."""
-    found = []
+    known: list[_Task] = []
     for tid, data in _files(root, tasks, "status"):
         if data is None or not data.startswith(_NAME):
             root.notes.add("status of a thread unreadable, left out", tasks or "")
         else:
-            found.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
-    return found
+            known.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
+    return known
 
 
-def _threads(tasks: Iterable[_Task], pid: int) -> tuple[model.Thread, ...]:
+def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
-    threads: list[model.Thread] = []
-    workers: list[model.Thread] = []
-    for tid, comm, start, affinity in tasks:
-        if _VHOST.fullmatch(comm):
-            workers.append(model.Thread(tid, "vhost", None, affinity, start))
-            threads.append(workers[-1])
-            continue
-        kind, index = ("emulator", None) if tid == pid else _classify(comm)
-        if kind is not None:
-            threads.append(model.Thread(tid, kind, index, affinity, start))
-    _number(workers)
-    return tuple(threads)
+    classes = [_classify(comm, tid == pid) for tid, comm, _, _ in tasks]
+    order = _worker_order(task for task, (kind, _) in zip(tasks, classes, strict=True) if kind == "vhost")
+    return tuple(
+        model.Thread(tid, kind, order.get(tid, index), affinity, start)
+        for (tid, _, start, affinity), (kind, index) in zip(tasks, classes, strict=True)
+        if kind is not None
+    )
 
 
-def _number(workers: list[model.Thread]) -> None:
-    """Number vhost workers as they were made, in the order of the queue pairs.
+def _worker_order(tasks: Iterable[_Task]) -> dict[int, int]:
+    """Number vhost workers as they were made, in the order of the queue pairs: thread id -> number.
 
     Their ids are in that order too, but where the kernel has begun again with low ones in between.
     """
-    workers.sort(key=lambda one: (one.start, one.tid))
-    for index, worker in enumerate(workers):
-        worker.index = index
+    return {tid: index for index, (_, tid) in enumerate(sorted((start, tid) for tid, _, start, _ in tasks))}
 
 
 def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
@@ -188,11 +185,15 @@ def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
     return root.cpu_list(status[start:end], place or "")
 
 
-def _classify(comm: bytes) -> tuple[str | None, int | None]:
+def _classify(comm: bytes, main: bool) -> tuple[str | None, int | None]:
     """Return class and number of a thread of QEMU by its name; class None for one that is not QEMU's own.
 
     Names: QEMU's ``-name debug-threads=on``, which libvirt always gives.
     """
+    if comm.startswith(b"vhost-") and _VHOST.fullmatch(comm):
+        return "vhost", None
+    if main:
+        return "emulator", None
     if comm.startswith(b"CPU "):
         match = _VCPU.match(comm)
         if match:
@@ -209,32 +210,32 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
     return "emulator", None
 
 
-def _find_kernel_workers(root: Root, guests: list[model.GuestProcess]) -> None:
-    """Add vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner) named vhost-<QEMU's pid>.
+def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.Thread, ...]]:
+    """Return vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner), by QEMU's process.
 
-    They can only be found by looking at every process, so this is done once, and only when a guest that
-    should have workers shows none in its own process.
+    They are named vhost-<QEMU's pid> and can only be found by looking at every process, so this is done once, and
+    only when a guest that should have workers shows none in its own process.
     """
-    wanted = {f"vhost-{guest.pid}".encode(): guest for guest in guests if _lacks_workers(guest)}
-    if not wanted:
-        return
-    found: dict[int, list[model.Thread]] = {}
+    tasks: dict[int, list[_Task]] = {}
     base = root.directory("proc")
-    pids = numbers(root.directories(base), 1, domain.MAX_PID)
-    for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
+    tids = numbers(root.directories(base), 1, domain.MAX_PID)
+    for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
         known = _name_and_start(root, data, base)
-        if known is not None and known[0] in wanted and _is_kernels(data):
-            directory = root.child(base, str(pid))
-            affinity = (
-                _may_use(pid) if root.live else _allowed(root, root.read(directory, "status") or b"", directory)
-            )
-            found.setdefault(wanted[known[0]].pid, []).append(
-                model.Thread(pid, "vhost", None, affinity, known[1], True)
-            )
-    for guest in wanted.values():
-        workers = found.get(guest.pid, [])
-        _number(workers)
-        guest.threads += tuple(workers)
+        if known is None or not _VHOST.fullmatch(known[0]) or not _is_kernels(data):
+            continue
+        pid = int(known[0].removeprefix(b"vhost-"))
+        if pid in pids:
+            place = root.child(base, str(tid))
+            affinity = _may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
+            tasks.setdefault(pid, []).append((tid, *known, affinity))
+    workers = {}
+    for pid, own in tasks.items():
+        order = _worker_order(own)
+        threads = [
+            model.Thread(tid, "vhost", order[tid], affinity, start, True) for tid, _, start, affinity in own
+        ]
+        workers[pid] = tuple(sorted(threads, key=lambda thread: order[thread.tid]))
+    return workers
 
 
 def _is_kernels(stat: bytes | None) -> bool:
@@ -242,9 +243,7 @@ def _is_kernels(stat: bytes | None) -> bool:
     return stat is not None and stat.rpartition(b") ")[2].split(b" ", 2)[1] == b"2"
 
 
-def _lacks_workers(guest: model.GuestProcess) -> bool:
-    if any(thread.kind == "vhost" for thread in guest.threads):
+def _lacks_workers(known: domain.Domain | None, threads: Iterable[model.Thread]) -> bool:
+    if any(thread.kind == "vhost" for thread in threads):
         return False
-    if guest.domain is None:
-        return True
-    return any(interface.has_vhost_worker for interface in guest.domain.interfaces)
+    return known is None or any(interface.has_vhost_worker for interface in known.interfaces)

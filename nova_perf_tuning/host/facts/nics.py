@@ -5,6 +5,7 @@ One listing of a device's directory tells its kind and memberships; only what is
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -45,8 +46,10 @@ def read_nics(root: Root, devices: Mapping[str, irqs_module.PciDevice]) -> tuple
             nics.append(_read_nic(root, name, directory, devices))
     if not nics:
         root.notes.add(f"no network devices in {_CLASS}")
-    _resolve_masters(nics)
-    return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
+    kinds = {nic.name: nic.kind for nic, _ in nics}
+    return tuple(
+        _with_master(nic, master, kinds) for nic, master in sorted(nics, key=lambda pair: _natural(pair[0].name))
+    )
 
 
 def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
@@ -80,7 +83,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 def _read_nic(
     root: Root, name: str, directory: Directory, devices: Mapping[str, irqs_module.PciDevice]
 ) -> tuple[model.Nic, str | None]:
-    """Return the device and the name of its master, if any; see :func:`_resolve_masters`."""
+    """Return the device and the name of its master, if any; see :func:`_with_master`."""
     there = frozenset(root.names(directory))
     device = root.canonical(directory, "device") if "device" in there else None
     address, pci_directory = _pci_function(root, device)
@@ -145,7 +148,7 @@ def _kind(
     if "DEVTYPE=vlan" in (root.read(directory, "uevent") or b"").decode("ascii", "replace").split():
         return "vlan"
     # The other end of a veth pair is its iflink; a device on top of another one also has a lower_* link to it.
-    if not any(one.startswith("lower_") for one in there):
+    if not any(file.startswith("lower_") for file in there):
         peer = root.number(directory, "iflink")
         if peer and root.number(directory, "type") == 1 and peer != root.number(directory, "ifindex"):
             return "veth"
@@ -187,13 +190,13 @@ def _speed(root: Root, directory: Directory) -> int | None:
     return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
 
 
-def _resolve_masters(nics: list[tuple[model.Nic, str | None]]) -> None:
-    """Set ``bridge`` or ``bond`` by what the master is; kernel Open vSwitch makes ``ovs-system`` the master."""
-    kinds = {nic.name: nic.kind for nic, _ in nics}
-    for nic, master in nics:
-        if master is None:
-            continue
-        if kinds.get(master) == "bond":
-            nic.bond = master
-        elif kinds.get(master) == "bridge" or master == "ovs-system":
-            nic.bridge = master
+def _with_master(nic: model.Nic, master: str | None, kinds: Mapping[str, str]) -> model.Nic:
+    """Return ``nic`` with its bridge or bond; kernel Open vSwitch makes ``ovs-system`` the master.
+
+    :param kinds: of all devices by their names.
+    """
+    if master is not None and kinds.get(master) == "bond":
+        return dataclasses.replace(nic, bond=master)
+    if master is not None and (kinds.get(master) == "bridge" or master == "ovs-system"):
+        return dataclasses.replace(nic, bridge=master)
+    return nic

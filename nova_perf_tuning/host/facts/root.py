@@ -156,8 +156,8 @@ class Root:
             data = os.read(descriptor, _CHUNK)
             if len(data) == _CHUNK:
                 parts = [data]
-                while parts[-1] and (left := limit + 1 - sum(map(len, parts))) > 0:
-                    parts.append(os.read(descriptor, min(1 << 20, left)))
+                while parts[-1] and (rest := limit + 1 - sum(map(len, parts))) > 0:
+                    parts.append(os.read(descriptor, min(1 << 20, rest)))
                 data = b"".join(parts)
         except OSError:  # EINVAL: speed of a NIC that is down; EIO, EOPNOTSUPP: the driver has no answer
             return None
@@ -197,10 +197,10 @@ class Root:
                     self._real[step] = step if kind else None
                     if kind == stat.S_IFDIR:
                         self._directories.add(step)
-            found = self._real[step]
-            if found is None:
+            real = self._real[step]
+            if real is None:
                 return None
-            here = found
+            here = real
         return here
 
     # What is read through them
@@ -300,7 +300,7 @@ def numbers(names: Iterable[str], low: int, high: int, prefix: str = "") -> list
     """Return N of all names ``prefixN`` with N from ``low`` to ``high``, ascending."""
     if prefix:
         names = [name[len(prefix) :] for name in names if name.startswith(prefix)]
-    found = sorted({int(name) for name in names if name.isdigit() and len(name) < 11 and name.isascii()})
-    if found and (found[0] < low or found[-1] > high):
-        return [number for number in found if low <= number <= high]
-    return found
+    ordered = sorted({int(name) for name in names if name.isdigit() and len(name) < 11 and name.isascii()})
+    if ordered and (ordered[0] < low or ordered[-1] > high):
+        return [number for number in ordered if low <= number <= high]
+    return ordered

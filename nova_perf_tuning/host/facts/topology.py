@@ -196,12 +196,12 @@ def _read_nodes(
 ) -> tuple[tuple[model.Node, ...], dict[int, int]]:
     """Return the nodes, and the node of each CPU that has one."""
     base = root.directory(_NODES)
-    found = _numbered(root, base, "node", _MAX_NODE)
-    if not found:
+    places = _numbered(root, base, "node", _MAX_NODE)
+    if not places:
         root.notes.add(f"the kernel gives no NUMA data ({_NODES}): the node of CPUs and devices is unknown")
         return (), {}
     members: dict[int, set[int]] = {}
-    for node, directory in found.items():
+    for node, directory in places.items():
         cpus = _members(root, directory, _NODE_SETS, directories) or set()
         if cpus and cpus in members.values():
             # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the firmware's tables.
@@ -215,22 +215,22 @@ def _read_nodes(
                 root.notes.add("shares CPUs with another node (broken NUMA tables)", f"node {node}")
                 break
         node_of = dict.fromkeys(members[node], node) | node_of
-    ids = _distance_order(cpulist.find(root.text(base, "online")), found)
+    ids = _distance_order(cpulist.find(root.text(base, "online")), places)
     nodes = tuple(
         model.Node(
             node,
             cpulist.format(cpu for cpu in cpus if cpu in online),
-            _memory(root, found[node], node),
-            _distances(root, found[node], ids, members),
+            _memory(root, places[node], node),
+            _distances(root, places[node], ids, members),
         )
         for node, cpus in members.items()
     )
     return nodes, node_of
 
 
-def _distance_order(online: frozenset[int] | None, found: Collection[int]) -> list[int]:
+def _distance_order(online: frozenset[int] | None, nodes: Collection[int]) -> list[int]:
     """Return the nodes that the columns of ``distance`` stand for: all that are online, in ascending order."""
-    return sorted(online if online is not None and online >= set(found) else found)
+    return sorted(online if online is not None and online >= set(nodes) else nodes)
 
 
 def _memory(root: Root, directory: Directory, node: int) -> int | None:
@@ -245,7 +245,7 @@ def _memory(root: Root, directory: Directory, node: int) -> int | None:
     return total
 
 
-def _distances(root: Root, directory: Directory, ids: list[int], found: Collection[int]) -> dict[int, int]:
+def _distances(root: Root, directory: Directory, ids: list[int], nodes: Collection[int]) -> dict[int, int]:
     text = root.text(directory, "distance")
     if text is None:
         return {}
@@ -257,4 +257,4 @@ def _distances(root: Root, directory: Directory, ids: list[int], found: Collecti
     if len(distances) != len(ids) or min(distances.values(), default=1) < 1:
         root.notes.add("distances are not numbers of 1 to 255, ignored", directory)
         return {}
-    return {node: distance for node, distance in distances.items() if node in found}
+    return {node: distance for node, distance in distances.items() if node in nodes}

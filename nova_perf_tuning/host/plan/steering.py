@@ -27,7 +27,7 @@ def nic_settings(
     """Return XPS of every NIC that was placed, and RPS where it is wanted and helps."""
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
-    core_of = {cpu: core for some in cores.values() for core in some for cpu in _cpus(core)}
+    core_of = {cpu: core for bits in cores.values() for core in bits for cpu in _cpus(core)}
     settings: list[model.Setting] = []
     for placement in placements:
         nic, cpus = placement.nic, placed[placement.data]
@@ -90,13 +90,13 @@ def _deal(nodes: Sequence[int | None], cores: _Cores, taken: int) -> list[int]:
     :return: the share of each queue.
     """
     bits = [0] * len(nodes)
-    turn = 0  # goes on from node to node, else the first queues would get the odd cores of all nodes
+    dealt = 0  # goes on from node to node, else the first queues would get the odd cores of all nodes
     for node, every in cores.items():
         queues = [queue for queue, home in enumerate(nodes) if home == node] or range(len(nodes))
         for core in every:
             if not core & taken:
-                bits[queues[turn % len(queues)]] |= core
-                turn += 1
+                bits[queues[dealt % len(queues)]] |= core
+                dealt += 1
     return bits
 
 
@@ -112,12 +112,12 @@ def _helpers(placement: NicPlacement, cpus: Sequence[int]) -> Iterator[tuple[int
         return
     idle = [cpu for cpu in pool.cpus if cpu not in cpus] or list(pool.cpus)
     for index, current in enumerate(nic.rps):
-        some = idle[index::queues]
+        helpers = idle[index::queues]
         reason = (
             f"{nic.name} has {queues} receive queues for {len(pool.cpus)} CPUs of {pool.where}: "
-            f"CPUs {cpulist.format(some)} share the work of queue {index}"
+            f"CPUs {cpulist.format(helpers)} share the work of queue {index}"
         )
-        yield sum(1 << cpu for cpu in some), current, reason
+        yield sum(1 << cpu for cpu in helpers), current, reason
 
 
 def _settings(
