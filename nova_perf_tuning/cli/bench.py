@@ -31,7 +31,7 @@ class BenchList(command.PerfCommand):
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for benchmark in benchmarks:
             print(f"\n{benchmark.kind}")
-            parameters = [(f"  {one.name}", one.default, one.help) for one in benchmark.parameters]
+            parameters = [(f"  {known.name}", known.default, known.help) for known in benchmark.parameters]
             command.print_table(("  parameter", "default", "meaning"), parameters)
         return int(errors.ExitCode.PASS)
 

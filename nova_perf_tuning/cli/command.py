@@ -120,10 +120,10 @@ def print_table(
         return
     last = len(head) - 1
     lines = [
-        [_field(field, limit if place < last else _LAST_FIELD) for place, field in enumerate(row)]
+        [_field(field, limit if index < last else _LAST_FIELD) for index, field in enumerate(row)]
         for row in (head, *rows[:most])
     ]
-    widths = [max(len(line[place]) for line in lines) for place in range(last)]
+    widths = [max(len(line[index]) for line in lines) for index in range(last)]
     for line in lines:
         text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
         sys.stdout.write(text.rstrip() + "\n")
@@ -147,8 +147,9 @@ def _field(field: object, limit: int) -> str:
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:
     """Return how often each result occurs, under its name, in the order of the enumeration."""
-    found = collections.Counter(results)
-    return {str(one.value): found[one] for kind in {type(one) for one in found} for one in kind if found[one]}
+    counts = collections.Counter(results)
+    kinds = {type(result) for result in counts}
+    return {str(result.value): counts[result] for kind in kinds for result in kind if counts[result]}
 
 
 def summary(counts: Mapping[str, int], of: str) -> str:

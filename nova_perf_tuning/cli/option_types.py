@@ -58,9 +58,9 @@ def duration(least_s: int) -> Callable[[str], float]:
 def cpus(text: str) -> frozenset[int]:
     """Return the CPUs of a list such as ``0-3,16``, at least one."""
     try:
-        found = cpulist.parse(text)
+        numbers = cpulist.parse(text)
     except cpulist.CpuListError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if not found:
+    if not numbers:
         raise argparse.ArgumentTypeError("empty; give at least one CPU, such as 0-3")
-    return found
+    return numbers

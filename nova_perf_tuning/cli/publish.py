@@ -69,12 +69,12 @@ class Publish(command.PerfCommand):
                 "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
             )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
-        found = read(args)
-        result = _usable(args, found, _own_name(found, conf.host), max_age)
+        verdicts = read(args)
+        result = _usable(args, verdicts, _own_name(verdicts, conf.host), max_age)
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
         with atomic_write.writing(path) as file:
             file.write(result.to_json().encode())
-        _tell(args, found, result, path)
+        _show(args, verdicts, result, path)
         return 0
 
 
@@ -99,10 +99,10 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
     conf.register_opts([cfg.StrOpt("host")])
     nova.register_opts(conf)
     try:
-        found = list(files) or cfg.find_config_files("nova", "nova-compute")
+        names = list(files) or cfg.find_config_files("nova", "nova-compute")
         directories = [] if files else cfg.find_config_dirs("nova", "nova-compute")
-        conf([], project="nova", default_config_files=found, default_config_dirs=directories)
-        if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
+        conf([], project="nova", default_config_files=names, default_config_dirs=directories)
+        if wrong := [mistake for mistake in nova.mistakes(conf) if "result_" in mistake]:
             raise option_types.OptionError(wrong[0])
     except cfg.Error as error:
         raise option_types.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
@@ -110,10 +110,10 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
 
 
 def _usable(
-    args: argparse.Namespace, found: host_results.Found, name: str, max_age: datetime.timedelta
+    args: argparse.Namespace, verdicts: host_results.Found, name: str, max_age: datetime.timedelta
 ) -> host_result.HostResult:
     """Return the result of this host, which nova-compute will accept."""
-    result = host_results.of_host(found.hosts, name, args.result)
+    result = host_results.of_host(verdicts.hosts, name, args.result)
     if result.verdict == "INVALID":
         raise option_types.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
@@ -122,11 +122,11 @@ def _usable(
     return result
 
 
-def _own_name(found: host_results.Found, service: str | None) -> str:
+def _own_name(verdicts: host_results.Found, service: str | None) -> str:
     """Return what the results call this host: as [DEFAULT] host calls its service, or as its node is called."""
     node = platform.node()
-    known = [one.host for one in found.hosts]
-    if not service or (any(host_result.same_host(one, node) for one in known) and service not in known):
+    known = [result.host for result in verdicts.hosts]
+    if not service or (any(host_result.same_host(name, node) for name in known) and service not in known):
         return node
     return service
 
@@ -146,13 +146,15 @@ def _withdraw(args: argparse.Namespace, path: str) -> int:
     return 0
 
 
-def _tell(args: argparse.Namespace, found: host_results.Found, result: host_result.HostResult, path: str) -> None:
+def _show(
+    args: argparse.Namespace, verdicts: host_results.Found, result: host_result.HostResult, path: str
+) -> None:
     earned = sorted(traits.wanted(result))
     if args.format == "json":
         published = {"file": path, "result": json.loads(result.to_json()), "traits": earned}
-        command.print_json({**published, "recorded": found.recorded, "left_out": list(found.left_out)})
+        command.print_json({**published, "recorded": verdicts.recorded, "left_out": list(verdicts.left_out)})
         return
-    how = "as recorded in" if found.recorded else "judged now from"
+    how = "as recorded in" if verdicts.recorded else "judged now from"
     print(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
-    command.say(*found.left_out, prefix="note: ")
+    command.say(*verdicts.left_out, prefix="note: ")
     print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

@@ -78,7 +78,7 @@ class Cyclictest(base.Benchmark):
         seen[max(width, *longest)] = sum(overflows)
         # cyclictest's means are of all wake-ups, those beyond the histogram too.
         counts = [within + beyond for within, beyond in zip(totals, overflows, strict=True)]
-        mean = sum(one * count for one, count in zip(means, counts, strict=True)) / cycles
+        mean = sum(mean * count for mean, count in zip(means, counts, strict=True)) / cycles
         return [
             base.Reading(*self.primary, _quantile(seen, cycles, width, 0.99), primary=True),
             base.Reading("latency_p50", "µs", "lower", _quantile(seen, cycles, width, 0.5)),
@@ -90,10 +90,10 @@ class Cyclictest(base.Benchmark):
 
     def _summary(self, text: str, name: str) -> list[int]:
         """Return the numbers of a line below the histogram, one per thread."""
-        found = re.findall(rf"^# {name}:((?: [0-9]{{1,12}}){{1,64}})[ \t]*$", text, re.M)
-        if len(found) != 1:
-            raise self.fault(f"the output is cut off: {len(found)} lines '# {name}'")
-        return [int(one) for one in found[0].split()]
+        lines = re.findall(rf"^# {name}:((?: [0-9]{{1,12}}){{1,64}})[ \t]*$", text, re.M)
+        if len(lines) != 1:
+            raise self.fault(f"the output is cut off: {len(lines)} lines '# {name}'")
+        return [int(number) for number in lines[0].split()]
 
 
 def _quantile(seen: Mapping[int, int], count: int, width: int, share: float) -> float:

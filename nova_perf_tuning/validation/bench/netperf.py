@@ -48,13 +48,12 @@ class Netperf(base.Benchmark):
         self.check_length(text)
         if "could not establish the control connection" in text:
             raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
-        found = _KEY.findall(text)
-        keys = dict(found)
-        if len(keys) != len(found):
+        pairs = _KEY.findall(text)
+        keys = dict(pairs)
+        if len(keys) != len(pairs):
             raise self.fault("the output is ambiguous: it is of more than one run")
         if (units := keys.get("THROUGHPUT_UNITS")) != _UNITS:
-            told = one_line(units, 30)
-            raise self.fault(f"the figure is in '{told}', not in {_UNITS}")
+            raise self.fault(f"the figure is in '{one_line(units, 30)}', not in {_UNITS}")
         rate = self.labelled(text, rf"^THROUGHPUT={base.NUMBER}$", "THROUGHPUT")
         if rate == 0:
             raise self.fault("nothing was transferred")

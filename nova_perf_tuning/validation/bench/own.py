@@ -54,8 +54,7 @@ class OwnBenchmark(base.Benchmark):
         """
         data = self.load_json(text)
         if data.get("benchmark") != self.part:
-            told = one_line(data.get("benchmark"), 40)
-            raise self.fault(f"the output is not of '{self.part}' but of '{told}'")
+            raise self.fault(f"the output is not of '{self.part}' but of '{one_line(data.get('benchmark'), 40)}'")
         return data
 
     def positive(self, data: object, *path: str | int) -> float:
@@ -94,14 +93,14 @@ class System(OwnBenchmark):
         rates = self.data(text).get("rates")
         if not isinstance(rates, dict) or not rates or not set(rates) <= set(TESTS):
             raise self.fault("the output has no rates, or such of unknown tests")
-        found, logs = [], []
+        readings, logs = [], []
         for name, (unit, _what, factor) in TESTS.items():
             if name in rates:
                 rate = self.positive(rates, name)
                 logs.append(math.log(rate))
-                found.append(base.Reading(name, unit, "higher", rate * factor))
+                readings.append(base.Reading(name, unit, "higher", rate * factor))
         mean = math.exp(math.fsum(logs) / len(logs))
-        return [base.Reading(*self.primary, mean, primary=True), *found]
+        return [base.Reading(*self.primary, mean, primary=True), *readings]
 
 
 class Himeno(OwnBenchmark):
@@ -345,10 +344,10 @@ class Smb(OwnBenchmark):
         times = [self.positive(data, "seconds", at) for at in range(len(seconds))]
         if size / min(times) > _MAX_RATE:
             raise self.fault(f"{size:g} bytes in {min(times):g} s cannot be")
-        rates = [size / one / 1e6 for one in times]
+        rates = [size / time_s / 1e6 for time_s in times]
         mean = self.check_number("mean", math.fsum(sorted(rates)[1:-1]) / (len(rates) - 2))
         median = statistics.median(rates)
-        deviation = statistics.median(abs(one - median) for one in rates)
+        deviation = statistics.median(abs(rate - median) for rate in rates)
         return [
             base.Reading(*self.primary, mean, primary=True),
             base.Reading("median", "MB/s", "higher", median),

@@ -172,16 +172,15 @@ class Tpcc(_Database):
         self.check_length(text)
         seconds = self.figure(text, "total time")
         threads = self.figure(text, "Number of threads")
-        found = _THREAD.findall(text)
-        if len(found) != threads or len({one[0] for one in found}) != threads:
-            raise self.fault(f"{len(found)} of {threads:g} threads have told what they did")
+        by_thread = _THREAD.findall(text)
+        if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:
+            raise self.fault(f"{len(by_thread)} of {threads:g} threads have told what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
             raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
         if wrong := [number for number in CONDITIONS if violations[number]]:
             raise self.fault(f"consistency condition {wrong[0]} of TPC-C is violated {violations[wrong[0]]} times")
-        counts = [sum(int(one[at + 1]) for one in found) for at in range(len(_KINDS) + 2)]
-        done, (rolled_back, retried) = counts[: len(_KINDS)], counts[len(_KINDS) :]
+        *done, rolled_back, retried = (sum(map(int, counts)) for counts in list(zip(*by_thread, strict=True))[1:])
         if done[0] == 0 or seconds == 0:
             raise self.fault("no New-Order was finished; give it more seconds")
         return [

@@ -142,8 +142,8 @@ class UnixBench(base.Benchmark):
                 f"this is version {report.version}; its figures must not be set against"
                 f" {_VERSION}'s (other compiler flags); install {_VERSION}"
             )
-        found = [base.Reading(*self.primary, report.score, primary=True)]
+        readings = [base.Reading(*self.primary, report.score, primary=True)]
         for test, (short, _baseline, unit) in TESTS.items():
-            found.append(base.Reading(f"{short}_index", "index", "higher", report.index(test)))
-            found.append(base.Reading(short, _UNITS[unit], "higher", report.results[test][0]))
-        return found
+            readings.append(base.Reading(f"{short}_index", "index", "higher", report.index(test)))
+            readings.append(base.Reading(short, _UNITS[unit], "higher", report.results[test][0]))
+        return readings

@@ -70,17 +70,17 @@ class Clock:
     error_s: float
 
     @classmethod
-    def asked(cls, question: Callable[[], float]) -> Clock:
+    def read(cls, question: Callable[[], float]) -> Clock:
         """Ask a clock for what it shows, three times at most: the quickest answer counts."""
-        found = []
+        answers = []
         for _ in range(3):
             before = time.monotonic()
             shown = question()
             after = time.monotonic()
-            found.append(cls(shown - (before + after) / 2, (after - before) / 2))
+            answers.append(cls(shown - (before + after) / 2, (after - before) / 2))
             if after - before < _QUICK_S:
                 break
-        return min(found, key=lambda one: one.error_s)
+        return min(answers, key=lambda answer: answer.error_s)
 
     def monotonic(self, at: float) -> float:
         """Return the host's CLOCK_MONOTONIC when this clock shows ``at``."""
@@ -143,7 +143,7 @@ class Machine(abc.ABC):
 
     def clock(self) -> Clock | None:
         """Return its clock against the host's as it is now; None where it cannot be asked."""
-        return Clock.asked(time.time)
+        return Clock.read(time.time)
 
 
 @dataclasses.dataclass(slots=True)

@@ -261,12 +261,12 @@ class Guest(base.Machine):
         return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
 
     def busy_s(self) -> float | None:
-        return self._told(self._agent.busy_s)
+        return self._optional(self._agent.busy_s)
 
     def clock(self) -> base.Clock | None:
-        return self._told(lambda: base.Clock.asked(self._agent.time_s))
+        return self._optional(lambda: base.Clock.read(self._agent.time_s))
 
-    def _told(self, question: Callable[[], _Answer]) -> _Answer | None:
+    def _optional(self, question: Callable[[], _Answer]) -> _Answer | None:
         """Ask the agent for what one can do without; None: no answer."""
         if self._state() == libvirt.VIR_DOMAIN_RUNNING:  # a paused guest would be waited for
             with contextlib.suppress(base.LaunchError):
@@ -334,8 +334,8 @@ class Guest(base.Machine):
 
 def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:
     """Return a program's errors without the stamp behind them, and the stamp, which may be a forgery."""
-    found = _STAMP.search(stderr)
-    if found is None:
+    stamp = _STAMP.search(stderr)
+    if stamp is None:
         return stderr, None
-    begun, ended = float(found[1]), float(found[2])
-    return stderr[: found.start()], (begun, ended) if begun <= ended else None
+    begun, ended = float(stamp[1]), float(stamp[2])
+    return stderr[: stamp.start()], (begun, ended) if begun <= ended else None

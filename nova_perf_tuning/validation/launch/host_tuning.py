@@ -63,9 +63,11 @@ def restore(directory: str) -> None:
         return
     with journal_module.Journal(directory, writer=True) as journal:
         restored = restore_module.restore(journal, registry.kinds(), apply_module.boot_id())
-    for one in restored:
-        if one.result is restore_module.RestoreResult.FAILED:
-            raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")
+    for change in restored:
+        if change.result is restore_module.RestoreResult.FAILED:
+            raise base.LaunchError(
+                f"{change.entry.kind} {change.entry.target} could not be restored: {change.detail}"
+            )
 
 
 def _belongs(setting: model.Setting, pids: set[int]) -> bool:

@@ -108,7 +108,7 @@ def _added(directory: str) -> dict[str, str]:
     return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
 
 
-def check_same_programs(found: Image, programs: Collection[str]) -> None:
+def check_same_programs(built: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; what the host lacks is another fault.
 
     :param programs: those that run on both, and other files by their paths. One of this project's own means all of
@@ -117,18 +117,18 @@ def check_same_programs(found: Image, programs: Collection[str]) -> None:
     """
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):
-        wanted |= {name for name in found.sums if name.startswith(_OWN)}
+        wanted |= {name for name in built.sums if name.startswith(_OWN)}
     path = cache_directory.program_path()
     digests = {
-        shutil.which(name, path=path) or "": found.sums[name] for name in sorted(wanted & found.sums.keys())
+        shutil.which(name, path=path) or "": built.sums[name] for name in sorted(wanted & built.sums.keys())
     }
-    if wanted.intersection([*found.added, *map(os.path.basename, found.added)]):
-        digests.update(found.added)
+    if wanted.intersection([*built.added, *map(os.path.basename, built.added)]):
+        digests.update(built.added)
     for path, digest in digests.items():
         if os.path.exists(path) and _sum(path) != digest:
             raise base.LaunchError(
-                f"{path} is not the {os.path.basename(path)} of guest image {found.id}, so host and guests would"
-                f" not compare; build the image anew with tools/image/build {found.options or '(--full)'}, and"
+                f"{path} is not the {os.path.basename(path)} of guest image {built.id}, so host and guests would"
+                f" not compare; build the image anew with tools/image/build {built.options or '(--full)'}, and"
                 " have no other build of it on PATH"
             )
 

@@ -215,7 +215,7 @@ class LibvirtLauncher(base.Launcher):
     # --- using ----------------------------------------------------------------------------------------------
 
     def activate(self, arm: str | None) -> None:
-        resting = [guest for name, one in self._arms.items() if name != arm for guest in one.guests]
+        resting = [guest for name, booted in self._arms.items() if name != arm for guest in booted.guests]
         for guest in resting:
             guest.suspend()
         if arm == self._active:
@@ -260,16 +260,16 @@ class LibvirtLauncher(base.Launcher):
             "guest": dataclasses.asdict(self._size),
             "arms": {
                 name: {
-                    "request": one.arm.request.extra_specs(),
-                    "notes": list(one.notes),
-                    "native_specs_not_applied": dict(one.arm.request.native),
-                    "settings": one.settings,
-                    "virtualization": one.truths[0].virtualization,
-                    "truth": one.truths[0].as_data(),
-                    "findings": findings(one, rig.accelerator.name, self._size.vcpus),
-                    "xml": one.guests[0].xml,
+                    "request": booted.arm.request.extra_specs(),
+                    "notes": list(booted.notes),
+                    "native_specs_not_applied": dict(booted.arm.request.native),
+                    "settings": booted.settings,
+                    "virtualization": booted.truths[0].virtualization,
+                    "truth": booted.truths[0].as_data(),
+                    "findings": findings(booted, rig.accelerator.name, self._size.vcpus),
+                    "xml": booted.guests[0].xml,
                 }
-                for name, one in self._arms.items()
+                for name, booted in self._arms.items()
             },
         }
 

@@ -104,10 +104,10 @@ def _disable_ipv6(device: str) -> None:
 def _kill_inside(namespace: str) -> None:
     """Kill every process in a namespace; a benchmark's server outlives a launcher that was killed."""
     for _round in range(10):
-        found = programs.call(["ip", "netns", "pids", namespace]).split()
-        if not found:
+        pids = programs.call(["ip", "netns", "pids", namespace]).split()
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         time.sleep(0.05)
