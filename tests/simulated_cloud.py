@@ -16,8 +16,16 @@ import pathlib
 import random
 import threading
 
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model, workers
 from nova_perf_tuning.validation.measure import model as results
+
+
+def fleet_plan(run_id, kinds, trials=2, **settings):
+    """Return the plan of a run; ``settings`` as :class:`model.RunSettings` has them."""
+    arms = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
+    measure = model.MeasurePlan(run_id, arms, tuple(plugins.jobs(kinds)), trials, time_limit_s=900.0)
+    return model.FleetPlan(measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here")
 
 
 class VirtualWorkers(workers.Workers):
@@ -65,7 +73,7 @@ class VirtualWorkers(workers.Workers):
     def wake_sleepers(self):
         """End every :meth:`sleep` now."""
         with self._lock:
-            for alarm in [one for one in self._alarms if one[2] is not None]:
+            for alarm in [alarm for alarm in self._alarms if alarm[2] is not None]:
                 self._alarms.remove(alarm)
                 self._awake += 1
                 alarm[2].set()
@@ -168,27 +176,27 @@ class SimulatedLauncher:
 
     # -- the interface
 
-    def check(self, arms, plan):
+    def check(self, plan):
         pass
 
-    def expected_s(self, arms, plan):
+    def expected_s(self, plan):
         return 45.0 + 100.0 + 15.0
 
-    def measure(self, pair, arms, plan):
+    def measure(self, pair, plan):
         with self._lock:
             self._attempts[pair] += 1
             attempt = self._attempts[pair]
             self.log.append(("begin", pair, attempt))
             over = self.cloud.quota is not None and len(self._at_work) >= self.cloud.quota
             self._at_work.append(pair)
-            names = collections.Counter(name for one in self._at_work for name in {one.client, one.server})
+            names = collections.Counter(name for other in self._at_work for name in {other.client, other.server})
             if any(names[name] > 1 for name in (pair.client, pair.server)):
                 self.overlaps.append(pair)
             self.most = max(self.most, len(self._at_work))
         stack = f"{model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
         self._make(stack)
         try:
-            return self._measured(pair, attempt, arms, plan, over)
+            return self._measured(pair, attempt, plan, over)
         finally:
             self._remove(stack)
             with self._lock:
@@ -211,7 +219,7 @@ class SimulatedLauncher:
 
     # -- below
 
-    def _measured(self, pair, attempt, arms, plan, over):
+    def _measured(self, pair, attempt, plan, over):
         rng = random.Random(f"{self.cloud.seed}:{pair}:{attempt}")
         outcome = model.PairOutcome(pair)
 
@@ -240,16 +248,16 @@ class SimulatedLauncher:
         spend("measure", 80, 120)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
-        outcome.trials.extend(self._trials(pair, arms, plan, rng))
-        outcome.hosts = {arm.name: pair for arm in arms}
-        outcome.environment = {"image": "simulated", "guests": {"client": {"kernel": "6.1"}}}
+        outcome.trials.extend(self._trials(pair, plan, rng))
+        outcome.hosts = {arm.name: pair for arm in plan.arms}
+        outcome.guests = {arm.name: {"client": {"kernel": "6.1"}} for arm in plan.arms}
         outcome.host_cpu_source = "simulated"
         spend("delete", 10, 20)
         return outcome
 
-    def _trials(self, pair, arms, plan, rng):
+    def _trials(self, pair, plan, rng):
         order = itertools.count()
-        for block, arm, job in itertools.product(range(plan.trials), arms, plan.jobs):
+        for block, arm, job in itertools.product(range(plan.trials), plan.arms, plan.jobs):
             ran_on = [(pair.client, pair.server)]
             if not job.benchmark.paired:
                 ran_on = [(pair.client,), (pair.server,)]

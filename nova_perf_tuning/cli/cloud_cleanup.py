@@ -7,7 +7,7 @@ import contextlib
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.validation.cloud import api, cloud_identity, heat_pair, model, run_store
+from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 
 
 class Cleanup(cloud_command.CloudLister):
@@ -38,18 +38,21 @@ class Cleanup(cloud_command.CloudLister):
 
     def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_flavor.Lines]]:
         """Remove what can be; what cannot is told, and is the exit code."""
-        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(), lambda: self.connection)
+        cloud = heat_pair.HeatCloud("", lambda: self.connection)
+        launcher = cloud.launcher(model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}
         dead = [
-            one.run_id for one in lines.values() if not one.alive and (one.leftovers or one.state == "running")
+            line.run_id
+            for line in lines.values()
+            if not line.alive and (line.leftovers or line.state == "running")
         ]
         runs = list(dict.fromkeys(named or dead))
-        here = cloud_identity.of(api.Api(lambda: self.connection)) if runs else ""
+        here = cloud.identity() if runs else ""
         removed = []
         for run_id in runs:
             try:
-                if run_id in lines and (cloud := lines[run_id].cloud) != here:
-                    self.warn(f"run {run_id} was on another cloud or project and is left alone: {cloud}")
+                if run_id in lines and (began := lines[run_id].cloud) != here:
+                    self.warn(f"run {run_id} was on another cloud or project and is left alone: {began}")
                     self.exit_code = errors.ExitCode.ERROR if named else self.exit_code
                     continue
                 store.disown(run_id)

@@ -13,7 +13,7 @@ from osc_lib.command import command as osc_command
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.cloud import sdk_errors
+from nova_perf_tuning.validation.cloud import api
 
 
 class CloudCommand(osc_command.Command):
@@ -68,7 +68,7 @@ class CloudCommand(osc_command.Command):
             # What they warn of comes with the error as well.
             logging.getLogger("keystoneauth").setLevel(logging.ERROR)
             logging.getLogger("openstack").setLevel(logging.ERROR)
-        sdk_errors.fill_in(self.app.cloud_config)
+        api.fill_in(self.app.cloud_config)
         self.auth_required = True
         self.app.prepare_to_run_command(self)
 
@@ -94,9 +94,9 @@ class CloudShowOne(CloudCommand, osc_command.ShowOne):
 
 
 def _line(error: Exception) -> str:
-    told = sdk_errors.line(error)
-    if told is not None:
-        return told
+    meant = api.line(error)
+    if meant is not None:
+        return meant
     if isinstance(error, errors.PerfTuningError | OSError) or type(error).__module__ == osc_exceptions.__name__:
         return one_line(error)
     line = one_line(error, 200)

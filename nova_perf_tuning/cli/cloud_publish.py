@@ -11,7 +11,7 @@ from nova_perf_tuning.cli import cloud_command, cloud_flavor, judge_options, opt
 from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.cloud import host_results, hosts, publish
+from nova_perf_tuning.validation.cloud import host_results, hosts
 
 
 class Publish(cloud_command.CloudLister):
@@ -68,15 +68,14 @@ class Publish(cloud_command.CloudLister):
     ) -> Sequence[Any]:
         """Publish a host's result, None: withdraw what is published; return what was done."""
         if result is not None:
-            publish.check(result, host)
-        added, removed, holds = publish.bring(
-            self.connection, host, traits.wanted(result) if result is not None else frozenset()
-        )
+            hosts.check(result, host)
+        wanted = traits.wanted(result) if result is not None else frozenset()
+        change = hosts.set_traits(self.connection, host, wanted)
         service = "left alone"
         if args.disable_on_fail and (result is None or result.verdict in ("PASS", "FAIL")):
             failed = result if result is not None and result.verdict == "FAIL" else None
-            service = publish.set_service(self.connection, host, failed)
-        shown = [cloud_flavor.Lines(sorted(names)) for names in (holds, added, removed)]
+            service = hosts.set_service(self.connection, host, failed)
+        shown = [cloud_flavor.Lines(sorted(names)) for names in (change.present, change.added, change.removed)]
         return (host.name, result.verdict if result is not None else "", judged, *shown, service)
 
     def _results(

@@ -18,8 +18,7 @@ import resource
 import tempfile
 import time
 
-from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, pairing, run_store
+from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
 from nova_perf_tuning.validation.judge import budget_file
 from tests import simulated_cloud as simulation
 
@@ -64,18 +63,15 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
     threads = simulation.VirtualWorkers()
     cloud = simulation.Cloud(faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed)
     launcher = simulation.SimulatedLauncher(cloud, threads)
-    pairs = pairing.schedule(names, peers, seed)
+    pairs = model.schedule(names, peers, seed)
     with tempfile.TemporaryDirectory() as folder:
         store = run_store.RunStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
         run_id = run_store.new_id()
-        jobs = tuple(plugins.jobs(["iperf3", "fio", "cpu"]))
-        kinds = {job.label: {"kind": job.benchmark.kind} for job in jobs}
-        stored = store.create(run_id, names, pairs, {}, {"benchmarks": kinds})
-        plan = model.MeasurePlan(run_id, jobs, 6, time_limit_s=900.0)
-        arms = (model.Arm("untuned"), model.Arm("tuned"))
-        settings = campaign.Settings(peers=peers, max_parallel=parallel)
+        plan = simulation.fleet_plan(run_id, ["iperf3", "fio", "cpu"], 6, peers=peers, max_parallel=parallel)
+        kinds = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}
+        stored = store.create(plan, names, pairs, {"benchmarks": kinds})
         begun = time.process_time()
-        campaign.Campaign(store, launcher, stored, arms, plan, settings, threads=threads).run()
+        campaign.Campaign(store, launcher, stored, threads=threads).run()
         cpu_s = time.process_time() - begun
         after = store.load(run_id)
         hosts_of = fleet_results.collect(store, run_id, BUDGETS, 0.15, "complete")[1].hosts

@@ -34,9 +34,10 @@ KINDS = (
 #: Emulated guests on a busy machine are slow to boot and to start a program; turns are long enough for that.
 BUSY = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 SLOT_S = 45 if BUSY else 0  # 0: what the benchmarks ask for
-SETTINGS = heat_pair.Settings(
+SETTINGS = model.GuestSettings(
     image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=90 if BUSY else 25
 )
+ONE = (model.Arm("only"),)
 #: Of a pair, in seconds; what works ends long before.
 LIMIT_S = 1800.0
 
@@ -62,8 +63,8 @@ class HeatCase(base.CloudTest):
         self.addCleanup(launcher.cleanup, self.run_id)
         return launcher
 
-    def plan(self, *texts, trials=1, time_limit_s=LIMIT_S):
-        return model.MeasurePlan(self.run_id, jobs(*texts), trials, time_limit_s)
+    def plan(self, *texts, arms=ONE, trials=1, time_limit_s=LIMIT_S):
+        return model.MeasurePlan(self.run_id, tuple(arms), jobs(*texts), trials, time_limit_s)
 
     def agent(self):
         """Serve metrics of every guest that Nova knows by libvirt's name, as an agent would; return its URL."""
@@ -140,23 +141,23 @@ class PairTest(HeatCase):
             model.Arm("untuned"),
             model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}),
         ]
-        plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M")
+        plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", arms=arms)
         before = self.inventory()
         # Its answers take as long as Nova's.
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu._LIMIT_S", 4.0))
         launcher = self.launcher(agent_metrics=self.agent())
-        launcher.check(arms, plan)
-        outcome = launcher.measure(self.pair(), arms, plan)
+        launcher.check(plan)
+        outcome = launcher.measure(self.pair(), plan)
         self.assertEqual([], outcome.errors)
         self.assertEqual({one.name: self.pair() for one in arms}, outcome.hosts)
         primary = [one for one in outcome.trials if one.primary]
         self.assertEqual(6, len(primary))  # arms, iperf3 and fio on either guest
         self.assertTrue(all(one.value and one.value > 0 and one.guest_cpu_s > 0 for one in primary))
-        self.assertEqual(host_cpu.SOURCE, outcome.host_cpu_source, outcome.environment)
+        self.assertEqual(host_cpu.SOURCE, outcome.host_cpu_source, outcome.host_cpu_faults)
         used = [one.host_cpu_s["vcpu"] for one in primary if one.host_cpu_s]
         self.assertTrue(used and all(value > 0 for value in used), used)
         # What the guests saw: two queues only where the flavor asks for them.
-        queues = {arm: guests["client"]["queues"] for arm, guests in outcome.environment["guests"].items()}
+        queues = {arm: guests["client"]["queues"] for arm, guests in outcome.guests.items()}
         self.assertEqual({"untuned": 1, "tuned": 2}, queues)
         self.assertEqual(before, self.inventory())
         print(f"NOTE: pair of two arms: {outcome.seconds}")
@@ -240,7 +241,7 @@ class FailureTest(HeatCase):
 
     def test_no_such_trait(self):
         arms = [model.Arm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
-        outcome = self.launcher().measure(self.pair(), arms, self.plan())
+        outcome = self.launcher().measure(self.pair(), self.plan(arms=arms))
         self.assert_error(outcome, model.ErrorClass.NO_HOST, "No valid host")
 
     def test_a_guest_that_never_signals(self):
@@ -250,7 +251,7 @@ class FailureTest(HeatCase):
         self.addCleanup(self.cloud.image.delete_image, blank.id)
         launcher = self.launcher(image=blank.name, slot_s=5, boot_s=90 if BUSY else 40)
         plan = self.plan("cpu:seconds=1", time_limit_s=300 if BUSY else 150)
-        outcome = launcher.measure(self.pair(), [model.Arm("only")], plan)
+        outcome = launcher.measure(self.pair(), plan)
         [error] = outcome.errors
         self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
         self.assertIn("WaitConditionTimeout", error.reason)
@@ -259,10 +260,10 @@ class FailureTest(HeatCase):
 
     def test_a_guest_that_signals_rubbish(self):
         self.change_runner("trials: map(del(.benchmark))", 'trials: "<script>$(reboot)</script>"')
-        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
+        outcome = self.launcher().measure(self.pair(), self.plan("cpu:seconds=1"))
         self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'")
 
     def test_a_benchmark_that_fails(self):
         plan = self.plan("fio:seconds=1,directory=/nowhere")
-        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], plan)
+        outcome = self.launcher().measure(self.pair(), plan)
         self.assert_error(outcome, model.ErrorClass.BENCHMARK_FAILED, "fio")

@@ -7,11 +7,9 @@ are files in FOLDER/stacks, and every begin of a pair is a line in FOLDER/log, w
 import os
 import sys
 
-from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import campaign, model, pairing, run_store
+from nova_perf_tuning.validation.cloud import campaign, model, run_store
 from tests import simulated_cloud as simulation
 
-ARMS = (model.Arm("untuned"), model.Arm("tuned"))
 HOSTS = [f"h{number:02d}" for number in range(12)]
 PEERS = 3
 
@@ -35,14 +33,12 @@ def main():
     if resumed:
         run = store.claim(resumed[0])
     else:
-        pairs = pairing.schedule(HOSTS, PEERS, 1)
-        run = store.create(run_store.new_id(), HOSTS, pairs, {}, {})
-    plan = model.MeasurePlan(run.run_id, tuple(plugins.jobs(["cpu"])), 3, 900.0)
-    settings = campaign.Settings(peers=PEERS, seed=1, max_parallel=4)
+        plan = simulation.fleet_plan(run_store.new_id(), ["cpu"], 3, peers=PEERS, seed=1, max_parallel=4)
+        run = store.create(plan, HOSTS, model.schedule(HOSTS, PEERS, 1), {})
     launcher = LoggingLauncher(folder, float(scale))
     launcher.cleanup(run.run_id)
     print(run.run_id, flush=True)
-    print(campaign.Campaign(store, launcher, run, ARMS, plan, settings).run(), flush=True)
+    print(campaign.Campaign(store, launcher, run).run(), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import testtools
 from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.measure import model as results
+from tests import simulated_cloud as simulation
 
 PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
 TRIAL = results.Trial(
@@ -95,19 +96,22 @@ class SqliteTest(testtools.TestCase):
     def test_contract(self):
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
-        store.create(RUN, ["a", "b", "c"], PAIRS, {"cloud": "here"}, {"x": "é\0\u2028"})
+        plan = simulation.fleet_plan(RUN, ["cpu"], time_limit_s=90.0)
+        store.create(plan, ["a", "b", "c"], PAIRS, {"x": "é\0\u2028"})
         run = store.load(RUN)
         fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
         store.begin(RUN, 0)
         store.begin(RUN, 1)
         outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault], seconds={"create": 1.5, "delete": 0.25})
-        outcome.host_cpu_source = "somewhere"
+        outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
         store.finish(RUN, run.tasks[0], outcome, "done")
         self.assertEqual([(0, TRIAL)] * 100, list(store.trials(RUN)))
-        self.assertEqual(["somewhere"], [one["host_cpu_source"] for one in store.pair_environments(RUN)])
+        facts = run_store.PairFacts({}, outcome.guests, "somewhere", {})
+        self.assertEqual([facts], list(store.pair_facts(RUN)))
         again = store.load(RUN)
         self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])
         self.assertEqual((run.tasks[0], {"x": "é\0\u2028"}), (again.tasks[0], again.environment))
+        self.assertEqual((plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings))
         [line] = store.lines()
         self.assertEqual((True, 3, 3, 1), (line.alive, line.hosts, line.pairs, line.done))
         self.assertEqual([False, False], self.in_processes((claim, self.url), (claim, self.url)))

@@ -1,4 +1,4 @@
-"""Calls to OpenStack's APIs with the retries that a long run needs.
+"""Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on.
 
 Tokens that expire are no matter: keystoneauth fetches a new one when a service answers 401, and repeats the call.
 """
@@ -6,73 +6,77 @@ Tokens that expire are no matter: keystoneauth fetches a new one when a service 
 from __future__ import annotations
 
 import contextlib
-import math
+import json
+import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import tenacity
-from keystoneauth1 import exceptions as keystone_errors
+from keystoneauth1 import exceptions as auth
 from openstack import connection
-from openstack import exceptions as sdk_exceptions
+from openstack import exceptions as sdk
+from openstack.config import loader
 
-from nova_perf_tuning.validation.cloud import sdk_errors
+from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.validation.cloud import model
 
 _Answer = TypeVar("_Answer")
 
 #: How long an API may fail with 5xx or not answer until the pair is given up, in seconds.
-RETRY_FOR_S = 120.0
-_TRANSIENT_STATUS = frozenset({429, 500, 502, 503, 504})
+RETRY_FOR_S: Final = 120.0
+_TRANSIENT_STATUS: Final = frozenset({429, 500, 502, 503, 504})
 
 #: What a call to an API can raise; everything else is a fault of this program.
-ERRORS = (sdk_exceptions.SDKException, keystone_errors.ClientException)
+ERRORS: Final = (sdk.SDKException, auth.ClientException)
+
+#: Connection settings where the user's clouds.yaml says nothing. Without a timeout a service that accepts a
+#: connection and never answers would hold a command for ever; 503 is what a load balancer says in between.
+DEFAULTS: Final = {"api_timeout": 60, "connect_retries": 2, "status_code_retries": 2}
+
+#: HTTP status -> (what it means, what to do).
+_STATUS: Final = {
+    400: ("refused", ""),
+    401: (
+        "the credentials are refused",
+        "check user, password, project and domain in clouds.yaml or the OS_* variables",
+    ),
+    403: ("not allowed", "it needs the role that the service's policy asks for, admin unless that was changed"),
+    404: ("not found", ""),
+    406: ("not supported", "the cloud's release is too old for this command"),
+    409: ("conflict", "somebody else has changed it meanwhile, or it is there already; look and try again"),
+    413: ("over a limit", "raise the project's quota or remove something"),
+    429: ("over a limit", "wait and try again"),
+    500: ("the service has failed", "its log says why"),
+}
+_UNAVAILABLE: Final = "the service is unavailable", "see whether it runs, then try again"
+#: Exceptions without a status: (kinds, what they mean, what to do).
+_KINDS: Final = (
+    (auth.ConnectTimeout, "no answer in time", "see whether it runs; api_timeout of clouds.yaml sets the seconds"),
+    (auth.SSLError, "TLS failed", "see cacert and verify of clouds.yaml"),
+    (auth.ConnectionError, "cannot connect", "see whether the service runs and whether its URL is right"),
+    (auth.DiscoveryFailure, "no OpenStack API found", "see whether auth_url is right and the service runs"),
+    (
+        (auth.EndpointNotFound, sdk.EndpointNotFound, auth.EmptyCatalog),
+        "the catalog has no such service",
+        "see 'openstack catalog list' and the region",
+    ),
+    (
+        (auth.AuthPluginException, auth.MissingAuthPlugin, sdk.ConfigException),
+        "credentials are missing or incomplete",
+        "give --os-cloud NAME of clouds.yaml or the OS_* variables",
+    ),
+)
 
 
 class Interrupted(Exception):
     """The run is to end; raised out of a wait or a retry."""
 
 
-class ApiError(sdk_exceptions.SDKException):
-    """An API refused, or failed for longer than retries bridge; one printable line."""
-
-
-class UnreadableError(sdk_exceptions.SDKException):
-    """An answer that the service itself does not give, such as a proxy's page with status 200."""
-
-
-def is_transient(error: BaseException) -> bool:
-    """Return whether the same call may succeed a moment later."""
-    status = http_status(error)
-    if status is not None:
-        return status in _TRANSIENT_STATUS
-    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a
-    # URL is right has shown when the command logged in.
-    passing = keystone_errors.ConnectionError | keystone_errors.DiscoveryFailure | UnreadableError
-    return isinstance(error, passing) and not isinstance(error, keystone_errors.SSLError)
-
-
-def credentials_refused(error: BaseException) -> bool:
-    """Return whether a service, or Keystone itself, does not accept who we are: 401 with a new token, too."""
-    return http_status(error) == 401
-
-
-def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that an exception of the cloud's libraries stands for, None if for none."""
-    if isinstance(error, sdk_exceptions.HttpException):
-        return error.status_code
-    return error.http_status if isinstance(error, keystone_errors.HttpError) else None
-
-
-def read(question: Callable[[], _Answer]) -> _Answer:
-    """Return what a method of openstacksdk makes of an answer, which it takes to be what it should be.
-
-    :raises UnreadableError: it was something else.
-    """
-    try:
-        return question()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(f"the answer is not made as it should be ({type(error).__name__})") from error
+class ApiError(sdk.SDKException):
+    """An API failed for longer than retries bridge; one printable line."""
 
 
 class Api:
@@ -84,7 +88,7 @@ class Api:
     def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""
         self._connect = connect
-        self._retry_for_s = retry_for_s
+        self.retry_for_s = retry_for_s
         self._local = threading.local()
         self.stop = threading.Event()
 
@@ -93,49 +97,35 @@ class Api:
         """This thread's connection."""
         if not hasattr(self._local, "connection"):
             self._local.connection = self._connect()
-        found: connection.Connection = self._local.connection
-        return found
+        cloud: connection.Connection = self._local.connection
+        return cloud
 
-    def call(self, function: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
-        """Call ``function``; 429, 5xx, lost connections and no real answer are tried again for
-        :data:`RETRY_FOR_S`.
+    def call(self, question: Callable[[], _Answer], retry_for_s: float | None = None) -> _Answer:
+        """Return what ``question`` returns; 429, 5xx and lost connections are asked again for some time.
 
+        :param retry_for_s: None: for :attr:`retry_for_s`.
         :raises ApiError: it failed for too long.
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
         :raises Interrupted: the run is to end.
         """
-        left_s = getattr(self._local, "deadline", math.inf) - time.monotonic()
-        retry_for_s = max(0.0, min(self._retry_for_s, left_s))
+        patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
-            stop=tenacity.stop_after_delay(retry_for_s),
+            stop=tenacity.stop_after_delay(patience_s),
             sleep=self.sleep,
             reraise=True,
         )
         try:
-            return retrying(function, *arguments, **named)
+            return retrying(question)
         except Exception as error:
             if is_transient(error):
-                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {sdk_errors.told(error)}") from error
+                raise ApiError(f"the API failed for {patience_s:.0f} s: {text_of(error)}") from error
             raise
-
-    @contextlib.contextmanager
-    def until(self, deadline: float) -> Iterator[None]:
-        """Let no call of this thread be tried again after a moment of the monotonic clock."""
-        self._local.deadline = deadline
-        try:
-            yield
-        finally:
-            del self._local.deadline
-
-    def read(self, question: Callable[[], _Answer]) -> _Answer:
-        """Call :func:`read`, and see :meth:`call`: what is no real answer is asked for again."""
-        return self.call(lambda: read(question))
 
     def patient(self) -> Api:
         """Return the same APIs for cleaning up: an interruption does not end its calls."""
-        other = Api(self._connect, self._retry_for_s)
+        other = Api(self._connect, self.retry_for_s)
         other._local = self._local
         return other
 
@@ -158,3 +148,96 @@ class Api:
                 return False
             self.sleep(min(interval_s, left_s))
         return True
+
+
+def fill_in(config: loader.OpenStackConfig) -> None:
+    """Give ``config`` the settings of :data:`DEFAULTS` where the user has set none.
+
+    The variables OS_* make a cloud of their own, in which openstacksdk writes None for whatever they do not say;
+    ``config.defaults`` alone does not reach it.
+    """
+    clouds = config.cloud_config["clouds"]
+    for cloud in (config.defaults, clouds.get(config.envvar_key), clouds.get("defaults")):
+        if cloud is not None:
+            cloud |= {key: value for key, value in DEFAULTS.items() if cloud.get(key) is None}
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same call may succeed a moment later."""
+    status = http_status(error)
+    if status is not None:
+        return status in _TRANSIENT_STATUS
+    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a
+    # URL is right has shown when the command logged in.
+    passing = auth.ConnectionError | auth.DiscoveryFailure | json.JSONDecodeError  # a proxy's page, or cut off
+    return isinstance(error, passing) and not isinstance(error, auth.SSLError)
+
+
+def http_status(error: BaseException) -> int | None:
+    """Return the HTTP status that an exception of the cloud's libraries stands for, None if for none.
+
+    401 is told only when a new token was refused, too.
+    """
+    status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
+    return status if isinstance(status, int) and isinstance(error, ERRORS) else None
+
+
+def line(error: BaseException) -> str | None:
+    """Return what an exception of the cloud's libraries means and what to do; None for any other exception.
+
+    What the cloud says about the reason is in it, made printable and cut at 300 characters.
+    """
+    if not isinstance(error, ERRORS):
+        return None
+    status = http_status(error)
+    if status is not None and status >= 400:
+        return _http(error, status)
+    for kinds, meaning, remedy in _KINDS:
+        if isinstance(error, kinds):
+            return f"{meaning}: {_clean(str(error))}; {remedy}"
+    return _clean(str(error)) or type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Return :func:`line` for an exception of the cloud's libraries, else its own text as part of one line."""
+    return line(error) or _clean(str(error))
+
+
+@contextlib.contextmanager
+def one_line(doing: str) -> Iterator[None]:
+    """Turn what the cloud's libraries raise into :class:`model.CloudError`: doing, what it means, what to do."""
+    try:
+        yield
+    except ERRORS as error:
+        raise model.CloudError(f"{doing}: {line(error)}") from error
+
+
+def _http(error: Any, status: int) -> str:
+    meaning, remedy = _STATUS.get(status, _UNAVAILABLE if status > 500 else ("the request failed", ""))
+    said = _clean(
+        _detail(error) or str(getattr(error, "details", None) or getattr(error, "message", None) or error)
+    )
+    where = []
+    url = urllib.parse.urlsplit(getattr(error, "url", None) or "")
+    if status >= 500 and url.netloc:
+        # Without user, path and query, which may hold what is secret.
+        where.append(f"{url.scheme}://{url.netloc.rpartition('@')[2]}")
+    request = getattr(error, "request_id", None)
+    if status >= 500 and request:
+        where.append(f"request {vocabulary.shown(str(request))}")
+    place = f" [{', '.join(where)}]" if where else ""
+    return f"{meaning} ({status}){place}: {said}" + (f"; {remedy}" if remedy else "")
+
+
+def _detail(error: Any) -> str:
+    """Return the reason as Placement words it, in a list that openstacksdk does not look into."""
+    try:
+        return "; ".join(str(problem["detail"]) for problem in error.response.json()["errors"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _clean(text: str) -> str:
+    """Return what a service said as part of one line, without what the HTTP library says once more."""
+    text = re.split(r":? \(?HTTPS?ConnectionPool", text)[0]
+    return vocabulary.shown(" ".join(text.split()), 300).rstrip(".; ")

@@ -12,49 +12,33 @@ import collections
 import contextlib
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
-from nova_perf_tuning.validation.cloud import model, run_store, stop_signals, workers
+from nova_perf_tuning.validation.cloud import model, run_store, workers
 from nova_perf_tuning.validation.measure import session
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
-HEARTBEAT_S = 30.0
+HEARTBEAT_S: Final = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
-STOP_S = 600.0
+STOP_S: Final = 600.0
 #: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
 #: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
 STREAK, _ROUNDS = 8, 2
 
 #: Number of the job that removes what is left at the end.
-_SWEEP = -1
+_SWEEP: Final = -1
 
 #: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
-_FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
+_FINAL: Final = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
 #: What says nothing of the hosts of a pair.
-_OF_THE_CLOUD = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
+_OF_THE_CLOUD: Final = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
 
 
 class HopelessError(errors.PerfTuningError):
     """Going on makes no sense: no pair works (any more), or not even one fits the quota."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
-    """How a fleet is gone through.
-
-    :ivar peers: how many different peers every host meets.
-    :ivar max_parallel: pairs at a time.
-    :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
-    :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
-    """
-
-    peers: int = 2
-    seed: int = 0
-    max_parallel: int = 4
-    retries: int = 1
-    time_limit_s: float | None = None
 
 
 class Campaign:
@@ -68,9 +52,6 @@ class Campaign:
         store: run_store.RunStore,
         launcher: model.PairLauncher,
         run: model.StoredRun,
-        arms: Sequence[model.Arm],
-        plan: model.MeasurePlan,
-        settings: Settings,
         progress: Callable[[session.Progress], None] = lambda _: None,
         threads: workers.Workers | None = None,
     ) -> None:
@@ -82,18 +63,17 @@ class Campaign:
         self._store = store
         self._launcher = launcher
         self._run = run
-        self._arms = arms
-        self._plan = plan
-        self._settings = settings
+        self._plan = run.plan.measure
+        self._settings = run.plan.settings
         self._tell = progress
         self._threads = threads or workers.Workers()
         self._tasks = {task.number: task for task in run.tasks}
         self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
         self._running: dict[int, float] = {}
         self._busy: set[str] = set()
-        self._limit = settings.max_parallel
+        self._limit = self._settings.max_parallel
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
-        self._signals = stop_signals.StopSignals(self._threads.wake)
+        self._signals = workers.StopSignals(self._threads.wake)
         self.unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._broken: errors.PerfTuningError | None = None
@@ -156,7 +136,7 @@ class Campaign:
         if self._pending and not self._time_for_one():
             return False
         while len(self._running) < self._limit and not self._halted():
-            number = next((one for one in self._pending if not self._hosts(one) & self._busy), None)
+            number = next((index for index in self._pending if not self._hosts(index) & self._busy), None)
             if number is None:
                 break
             self._pending.remove(number)
@@ -169,7 +149,7 @@ class Campaign:
         task.state = "running"
         self._running[number] = self._threads.now()
         self._busy |= self._hosts(number)
-        self._threads.start(number, lambda: self._launcher.measure(task.pair, self._arms, self._plan))
+        self._threads.start(number, lambda: self._launcher.measure(task.pair, self._plan))
         self._say(f"measuring {_shown(task.pair)}")
 
     def _hear(self, limit_s: float) -> bool:
@@ -185,7 +165,7 @@ class Campaign:
             self._break(ended.error)
             return True
         outcome = ended.outcome or _accident(task.pair, ended.error)
-        if all(one.kind is not model.ErrorClass.NOT_REMOVED for one in outcome.errors):
+        if all(error.kind is not model.ErrorClass.NOT_REMOVED for error in outcome.errors):
             self._busy -= self._hosts(ended.number)  # where a stack stayed it would disturb what is measured
         if not outcome.seconds:
             outcome.seconds = {"measure": taken_s}
@@ -226,47 +206,44 @@ class Campaign:
 
     def _lacking(self, outcome: model.PairOutcome) -> bool:
         """Return whether an arm has no figure at all."""
-        measured = {one.arm for one in outcome.trials if one.value is not None}
-        return any(arm.name not in measured for arm in self._arms)
+        measured = {trial.arm for trial in outcome.trials if trial.value is not None}
+        return any(arm.name not in measured for arm in self._plan.arms)
 
     def _worth_another(self, task: model.Task, outcome: model.PairOutcome) -> bool:
-        kinds = _kinds(outcome)
-        tried = task.attempts - self._tried.get(task.number, 0)
-        return tried < self._settings.retries and not kinds <= _FINAL
+        tried = task.attempts - self._tried[task.number]
+        return tried < self._settings.retries and not _kinds(outcome) <= _FINAL
 
     def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
         reason = one_line(reason, 300)
-        pair = task.pair
         if self._worth_another(task, outcome):
             # Half a comparison is worth nothing once there is a whole one.
             self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
             self._pending.append(task.number)
-            self._say(f"{_shown(pair)} failed and is tried again later ({reason})", True)
+            self._say(f"{_shown(task.pair)} failed and is tried again later ({reason})", True)
         else:
             self._store.finish(self._run.run_id, task, outcome, "failed")
-            self._say(f"{_shown(pair)} failed ({reason})", important=True)
-        on_end = [self._hosts(one.number) for one in self._streak]
+            self._say(f"{_shown(task.pair)} failed ({reason})", important=True)
+        on_end = [self._hosts(failed.number) for failed in self._streak]
         if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not set.intersection(*on_end):
-            told = f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
-            self._break(HopelessError(told))
-            for one in {one.number: one for one in self._streak if one.state == "failed"}.values():
-                self._put_back(one)  # what made all of them fail is not theirs
+            self._break(
+                HopelessError(
+                    f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
+                )
+            )
+            for failed in {failed.number: failed for failed in self._streak if failed.state == "failed"}.values():
+                self._put_back(failed)  # what made all of them fail is not theirs
 
     def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
-        reason = next(one.reason for one in outcome.errors if one.kind is model.ErrorClass.QUOTA)
+        reason = next(error.reason for error in outcome.errors if error.kind is model.ErrorClass.QUOTA)
+        reason = one_line(reason, 160)
         self._put_back(task)
         if not self._running:
-            self._break(
-                HopelessError(f"the project's quota leaves no room for a single pair: {one_line(reason, 160)}")
-            )
+            self._break(HopelessError(f"the project's quota leaves no room for a single pair: {reason}"))
         elif self._limit > len(self._running):
             self._limit = len(self._running)
-            self._say(
-                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({one_line(reason, 160)})",
-                True,
-            )
+            self._say(f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})", True)
 
     def _put_back(self, task: model.Task) -> None:
         self._store.put_back(self._run.run_id, task.number)
@@ -351,7 +328,7 @@ class Campaign:
     def _each_s(self) -> float:
         if self._taken_s:
             return statistics.fmean(self._taken_s)
-        return min(self._launcher.expected_s(self._arms, self._plan), self._plan.time_limit_s)
+        return min(self._launcher.expected_s(self._plan), self._plan.time_limit_s)
 
     def _time_for_one(self) -> bool:
         limit_s = self._settings.time_limit_s
@@ -371,7 +348,7 @@ class Campaign:
 
 def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
     """Return why a pair has no results; that something of it could not be removed is none of the reasons."""
-    return {one.kind for one in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
+    return {error.kind for error in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
 
 
 def _shown(pair: model.HostPair) -> str:

@@ -1,33 +1,92 @@
-"""Whether a cloud has what every pair needs: image, external network, Heat, rights and quota."""
+"""What a cloud has before anything is made on it: the hosts that a user means, and what every pair needs."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from openstack import exceptions as sdk_exceptions
+from openstack import exceptions as sdk
 
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import model, sdk_errors
+from nova_perf_tuning.validation.cloud import model
+
+#: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs no admin rights.
+ALL: Final = "all"
+ANY: Final = "any"
+_FAILED: Final = "the cloud cannot be used"
+_INTERFACES: Final = ("public", "internal", "admin")
 
 
-def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Arm]) -> None:
-    """Look and make nothing.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """Hosts by the names of their nova-compute services, sorted.
 
-    :param network: of :class:`nova_perf_tuning.validation.cloud.heat_pair.Settings`.
+    :ivar hosts: the empty name alone stands for the scheduler's choice.
+    :ivar unusable: host -> why it is not among :attr:`hosts`, of those that ``all`` or an aggregate would mean.
+    """
+
+    hosts: tuple[str, ...]
+    unusable: Mapping[str, str]
+
+
+def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
+    """Return the hosts that the words mean; asks Nova unless the scheduler is to choose.
+
+    :param wanted: names of hosts and aggregates, :data:`ALL`, or :data:`ANY` alone.
+    :raises model.CloudError: no rights to see hosts, an unknown name, a named host that is down or disabled, or
+        no host at all.
+    """
+    if list(wanted) == [ANY]:
+        return Chosen(("",), {})
+    if ANY in wanted:
+        raise model.CloudError("--hosts: give names of hosts or aggregates, 'all', or 'any' alone")
+    states, aggregates = _states(api)
+    chosen: set[str] = set()
+    unusable: dict[str, str] = {}
+    for word in wanted:
+        several = list(states) if word == ALL else aggregates.get(word, [])
+        host = None if word == ALL else _named(word, states)
+        if host is not None:
+            if states[host]:
+                raise model.CloudError(f"--hosts: host '{host}' is {states[host]}; mend that or leave it out")
+            chosen.add(host)
+        elif several:
+            known = {name: states.get(name, "no compute host") for name in several}
+            chosen |= {name for name, fault in known.items() if not fault}
+            unusable |= {name: fault for name, fault in known.items() if fault}
+        else:
+            names = ", ".join(sorted(states)[:10]) + (" …" if len(states) > 10 else "")
+            raise model.CloudError(
+                f"--hosts: there is no host or aggregate '{word[:80]}'; hosts are {names or 'none'}"
+            )
+    if not chosen:
+        raise model.CloudError(f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled")
+    return Chosen(tuple(sorted(chosen)), unusable)
+
+
+def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model.Arm]) -> None:
+    """See whether the cloud has what every pair needs; makes nothing.
+
     :raises model.CloudError: the first thing that is missing, and what to do.
     """
-    with sdk_errors.one_line("the cloud cannot be used"):
-        found = api.read(lambda: api.connection.image.find_image(image))
-        if found is None:
-            raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
-        if found.status != "active":
-            raise model.CloudError(f"image '{image}' is {found.status}, not active; upload it again")
-        _check_network(api, network)
-        api.read(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
+    with api_module.one_line(_FAILED):
+        cloud = api.connection
+        image = api.call(lambda: cloud.image.find_image(guests.image))
+        if image is None:
+            raise model.CloudError(f"image '{guests.image}' is not in Glance; tools/image/upload puts it there")
+        if image.status != "active":
+            raise model.CloudError(f"image '{guests.image}' is {image.status}, not active; upload it again")
+        _check_network(api, guests.external_network)
+        api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
         _check_flavors(api, arms)
-        _check_quota(api, 2 * len(arms))
+        limits = api.call(lambda: cloud.compute.get_limits()).absolute
+    needed, free = 2 * len(arms), (limits.instances or 0) - (limits.instances_used or 0)
+    if limits.instances is not None and limits.instances >= 0 and free < needed:
+        raise model.CloudError(
+            f"a pair needs {needed} instances at once; the project's quota leaves {free} of {limits.instances}"
+        )
 
 
 def external_network(api: api_module.Api) -> str:
@@ -35,52 +94,86 @@ def external_network(api: api_module.Api) -> str:
 
     :raises model.CloudError: there is none, or there are several.
     """
-    found = api.read(lambda: list(api.connection.network.networks(is_router_external=True)))
-    if len(found) == 1:
-        return str(found[0].id)
-    if not found:
+    networks = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
+    if len(networks) == 1:
+        return str(networks[0].id)
+    if not networks:
         raise model.CloudError("the cloud has no external network; guests reach Heat's API through one")
-    names = ", ".join(sorted(str(one.name) for one in found)[:5])
+    names = ", ".join(sorted(str(network.name) for network in networks)[:5])
     raise model.CloudError(f"the cloud has several external networks ({names}); name one of them")
 
 
-def may_choose_hosts(api: api_module.Api) -> bool:
-    """Return whether these credentials may name compute hosts: Nova's policy reserves that to administrators."""
-    try:
-        api.read(lambda: list(api.connection.compute.services(binary="nova-compute")))
-    except sdk_exceptions.ForbiddenException:
-        return False
-    return True
+def identity(api: api_module.Api) -> str:
+    """Return the region and the project's id, a random number that no other cloud has, as one line.
+
+    It stays the same however one logs in.
+
+    :raises model.CloudError: the cloud does not let one in, or not into a project.
+    """
+    with api_module.one_line(_FAILED):
+        return api.call(lambda: _identity(api.connection.session, api.connection.config.region_name or None))
 
 
-def _check_network(api: api_module.Api, network: str) -> None:
-    if not network:
+def _identity(session: Any, wanted: str | None) -> str:
+    access = session.auth.get_access(session) if hasattr(session.auth, "get_access") else None
+    if access is None or not access.project_id:
+        raise model.CloudError("log in to a project by Keystone; stacks are told from those of other clouds by it")
+    heat = access.service_catalog.get_endpoint_data_list(
+        service_type="orchestration", interface=_INTERFACES, region_name=wanted
+    )
+    region = getattr(heat[0], "region_name", None) if heat else None
+    return f"region {region or wanted or ''} project {access.project_id}"
+
+
+def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return host -> why it cannot be used (empty if it can), and aggregate -> its hosts."""
+    with api_module.one_line(_FAILED):
+        compute = api.connection.compute
+        try:
+            services = api.call(lambda: list(compute.services(binary="nova-compute")))
+            aggregates = api.call(lambda: list(compute.aggregates()))
+        except sdk.ForbiddenException:
+            raise model.CloudError(
+                "--hosts: only administrators may choose hosts, and Nova says that you are none (403); "
+                "use an administrator's credentials, or '--hosts any' for a pair where the scheduler puts it"
+            ) from None
+    states = {}
+    for service in services:
+        disabled = f"disabled ({service.disabled_reason})" if service.disabled_reason else "disabled"
+        fault = "down" if service.state != "up" else disabled if service.status != "enabled" else ""
+        states[str(service.host)] = fault
+    return states, {str(some.name): [str(host) for host in some.hosts or ()] for some in aggregates}
+
+
+def _named(word: str, states: Mapping[str, str]) -> str | None:
+    """Return the host of that name; its domain may be left out where that is enough."""
+    if word in states:
+        return word
+    near = [name for name in states if name.split(".")[0] == word]
+    return near[0] if len(near) == 1 else None
+
+
+def _check_network(api: api_module.Api, name: str) -> None:
+    if not name:
         external_network(api)
         return
-    found = api.read(lambda: api.connection.network.find_network(network))
-    if found is None or not found.is_router_external:
+    network = api.call(lambda: api.connection.network.find_network(name))
+    if network is None or not network.is_router_external:
         raise model.CloudError(
-            f"network '{network}' does not exist or is not external; name one (--external-network)"
+            f"network '{name}' does not exist or is not external; name one (--external-network)"
         )
 
 
 def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
+    compute = api.connection.compute
     for arm in arms:
         name = arm.flavor
-        if name and api.read(functools.partial(api.connection.compute.find_flavor, name)) is None:
+        if name and api.call(functools.partial(compute.find_flavor, name)) is None:
             raise model.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
-    made = [arm.name for arm in arms if not arm.flavor]
-    if made and not may_choose_hosts(api):
-        raise model.CloudError(
-            f"making flavors (arms {', '.join(made)}) needs an administrator; name existing flavors instead"
-        )
-
-
-def _check_quota(api: api_module.Api, guests: int) -> None:
-    numbers = operator.attrgetter("instances", "instances_used")
-    limit, used = api.read(lambda: numbers(api.connection.compute.get_limits().absolute))
-    used = used or 0
-    if limit is not None and 0 <= limit < used + guests:
-        raise model.CloudError(
-            f"a pair needs {guests} instances at once; the project's quota leaves {limit - used} of {limit}"
-        )
+    if made := [arm.name for arm in arms if not arm.flavor]:
+        try:  # as making a flavor, Nova reserves this to administrators
+            api.call(lambda: list(compute.services(binary="nova-compute")))
+        except sdk.ForbiddenException:
+            raise model.CloudError(
+                f"making flavors (arms {', '.join(made)}) needs an administrator; name existing flavors instead"
+            ) from None

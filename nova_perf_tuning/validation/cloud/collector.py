@@ -23,7 +23,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import slots
+from nova_perf_tuning.validation.cloud import model as cloud
 from nova_perf_tuning.validation.measure import model
 
 #: Heat's API takes no larger request (max_json_body_size).
@@ -44,16 +44,14 @@ class DocumentError(errors.PerfTuningError):
 class Expected:
     """What was asked of one arm's client.
 
-    :ivar arm: its number in the grid; :ivar name: what it is called in the results.
+    :ivar name: of the arm in the results; ``arm``: its number in the grid.
     :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
     """
 
-    run_id: str
+    plan: cloud.MeasurePlan
     name: str
     arm: int
-    grid: slots.Grid
-    jobs: tuple[plugins.Job, ...]
-    trials: int
+    grid: cloud.Grid
     begun: float
     ended: float
 
@@ -77,12 +75,17 @@ class Run:
     readings: list[bench.Reading]
     error: str
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The guests that take part in it."""
+        return ("client", "server") if self.job.benchmark.paired else (self.role,)
+
 
 @dataclasses.dataclass(slots=True)
 class Document:
     """All of one arm: what both guests say of themselves, and the runs in the order of time."""
 
-    guests: Mapping[str, Mapping[str, Any]]
+    guests: Mapping[str, Mapping[str, object]]
     runs: list[Run]
 
 
@@ -92,22 +95,23 @@ def read(data: object, expected: Expected) -> Document:
     :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as asked.
     """
     content = _decode(_signal(data))
-    validator = _validator()
-    error = next(iter(validator.iter_errors(content)), None)
+    error = next(iter(_validator().iter_errors(content)), None)
     if error is not None:
-        place = ".".join(str(part) for part in error.absolute_path) or "document"
+        where = ".".join(str(part) for part in error.absolute_path) or "document"
         # Messages begin with what is wrong, which may be all of a program's output.
-        told = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
-        where = f"the client's document: {one_line(place, 80)}"
-        raise DocumentError(f"{where}: {one_line(told, 160)}")
+        fault = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
+        raise DocumentError(f"the client's document: {one_line(where, 80)}: {one_line(fault, 160)}")
     grid = expected.grid
-    asked = {"run_id": expected.run_id, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
-    for key, value in asked.items():
+    for key, value in (
+        ("run_id", expected.plan.run_id),
+        ("arm", expected.arm),
+        ("arms", grid.arms),
+        ("slot_seconds", grid.length_s),
+    ):
         if content[key] != value:
-            has = one_line(content[key], 40)
-            raise DocumentError(f"the client's document has {key} {has}, not {value}")
+            raise DocumentError(f"the client's document has {key} {one_line(content[key], 40)}, not {value}")
     runs = [_run(trial, expected) for trial in content["trials"]]
-    _check_complete(content["trials"], expected)
+    _check_complete(content["trials"], expected.plan)
     return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
 
 
@@ -119,7 +123,7 @@ def trials(document: Document, expected: Expected, order: int) -> list[model.Tri
         work = next((one for one in run.readings if one.metric == benchmark.work_metric), None)
         figures: list[bench.Reading | None] = [one for one in run.readings if one is not work]
         metric, unit, better = benchmark.primary
-        busy = [run.cpu_s[role] for role in roles(run)]
+        busy = [run.cpu_s[role] for role in run.roles]
         for one in figures or [None]:
             found.append(
                 model.Trial(
@@ -145,11 +149,6 @@ def trials(document: Document, expected: Expected, order: int) -> list[model.Tri
     return found
 
 
-def roles(run: Run) -> tuple[str, ...]:
-    """Return the guests that take part in a run."""
-    return ("client", "server") if run.job.benchmark.paired else (run.role,)
-
-
 def _signal(data: object) -> str:
     """Return the data of the one signal that there must be."""
     if not isinstance(data, str) or not data:
@@ -166,26 +165,19 @@ def _signal(data: object) -> str:
 
 
 def _decode(text: str) -> Any:
-    try:
-        packed = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise DocumentError("the client's document is no base64, or cut off") from None
     unpacker = zlib.decompressobj(wbits=31)
     try:
-        content = unpacker.decompress(packed, MAX_DECODED + 1)
-    except zlib.error:
-        raise DocumentError("the client's document is not gzip") from None
+        content = unpacker.decompress(base64.b64decode(text, validate=True), MAX_DECODED + 1)
+    except (binascii.Error, ValueError, zlib.error):
+        raise DocumentError("the client's document is not gzip in base64, or cut off") from None
     if len(content) > MAX_DECODED:
         raise DocumentError(f"the client's document unpacks to more than {MAX_DECODED >> 20} MiB")
     if not unpacker.eof or unpacker.unused_data:
         raise DocumentError("the client's document is cut off, or something follows it")
-    try:
-        return _json(content.decode(), "the client's document")
-    except UnicodeDecodeError:
-        raise DocumentError("the client's document is no UTF-8") from None
+    return _json(content, "the client's document")
 
 
-def _json(text: str, what: str) -> Any:
+def _json(text: str | bytes, what: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -202,12 +194,12 @@ def _validator() -> Any:
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
-    keys = [(one["trial"], one["label"], one["role"]) for one in found]
+def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) -> None:
+    keys = [(trial["trial"], trial["label"], trial["role"]) for trial in trials]
     wanted = {
         (number + 1, job.label, role)
-        for number in range(expected.trials)
-        for job in expected.jobs
+        for number in range(plan.trials)
+        for job in plan.jobs
         for role in (("client",) if job.benchmark.paired else ("client", "server"))
     }
     if missing := wanted - set(keys):
@@ -216,13 +208,13 @@ def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or what was not asked for
         raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
-    slot_of = {one["trial"]: one["slot"] for one in found}
-    if any(one["slot"] != slot_of[one["trial"]] for one in found) or len(set(slot_of.values())) != len(slot_of):
+    slots = {(trial["trial"], trial["slot"]) for trial in trials}
+    if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):
         raise DocumentError("the client's document has trials that share a slot or are spread over several")
 
 
 def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
-    job = next((one for one in expected.jobs if one.label == trial["label"]), None)
+    job = next((one for one in expected.plan.jobs if one.label == trial["label"]), None)
     if job is None:
         raise DocumentError(f"the client's document has a benchmark '{one_line(trial['label'], 60)}'")
     slot, begin, end = int(trial["slot"]), float(trial["begin"]), float(trial["end"])

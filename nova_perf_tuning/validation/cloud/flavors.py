@@ -5,78 +5,80 @@ from __future__ import annotations
 import contextlib
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from openstack import exceptions
+from openstack import connection, exceptions
 from openstack.compute.v2 import flavor as sdk_flavor
 
-from nova_perf_tuning.validation.cloud import model, sdk_errors
+from nova_perf_tuning.validation.cloud import api, model
 
 #: From this microversion on Nova checks extra specs; the SDK on its own asks for an older one.
 CHECKED: Final = "2.86"
 
 
-def list_flavors(connection: Any) -> list[sdk_flavor.Flavor]:
+def list_flavors(cloud: connection.Connection) -> list[sdk_flavor.Flavor]:
     """Return all flavors that this project may see, with their extra specs, by name.
 
     :raises CloudError: the cloud cannot be reached or refuses.
     """
-    with sdk_errors.one_line("list flavors"):
-        found = list(connection.compute.flavors(get_extra_specs=True))
-    return sorted(found, key=lambda flavor: (flavor.name, flavor.id))
+    with api.one_line("list flavors"):
+        flavors = list(cloud.compute.flavors(get_extra_specs=True))
+    return sorted(flavors, key=lambda flavor: (flavor.name, flavor.id))
 
 
-def find(connection: Any, name: str) -> sdk_flavor.Flavor:
+def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
     """Return a flavor by name or id.
 
     :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
     """
-    with sdk_errors.one_line(f"flavor {name}"):
-        found: sdk_flavor.Flavor | None = connection.compute.find_flavor(name, get_extra_specs=True)
-    if found is None:
+    with api.one_line(f"flavor {name}"):
+        flavor: sdk_flavor.Flavor | None = cloud.compute.find_flavor(name, get_extra_specs=True)
+    if flavor is None:
         raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
-    return found
+    return flavor
 
 
-def find_image(connection: Any, name: str) -> tuple[str, dict[str, str]]:
+def find_image(cloud: connection.Connection, name: str) -> tuple[str, dict[str, str]]:
     """Return an image's name and all its properties that have a value, Glance's own and custom ones, as text.
 
     :param name: or id.
     :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
     """
-    with sdk_errors.one_line(f"image {name}"):
-        found = connection.image.find_image(name)
-    if found is None:
+    with api.one_line(f"image {name}"):
+        image = cloud.image.find_image(name)
+    if image is None:
         raise model.CloudError(f"there is no image '{name}'; see 'openstack image list'")
-    flat = found.to_dict(computed=False, original_names=True)
+    flat = image.to_dict(computed=False, original_names=True)
     custom = flat.pop("properties", None) or {}
-    return str(found.name), {
+    return str(image.name), {
         str(key): str(value)
         for key, value in {**flat, **custom}.items()
         if isinstance(value, str | int | float | bool)
     }
 
 
-def create(connection: Any, name: str, extra_specs: Mapping[str, str], **fields: Any) -> sdk_flavor.Flavor:
+def create(
+    cloud: connection.Connection, name: str, extra_specs: Mapping[str, str], **fields: object
+) -> sdk_flavor.Flavor:
     """Make a flavor with its extra specs, or none at all.
 
     :param fields: as openstacksdk calls them: vcpus, ram (MiB), disk (GiB), is_public, id.
     :raises CloudError: Nova refuses it or one of the specs (its reason is in the message), the name is taken,
         no rights, or the cloud cannot be reached.
     """
-    with sdk_errors.one_line(f"create flavor {name}"):
-        made = connection.compute.create_flavor(name=name, **fields)
+    with api.one_line(f"create flavor {name}"):
+        made = cloud.compute.create_flavor(name=name, **fields)
     try:
-        _set(connection, made.id, extra_specs, f"create flavor {name}")
+        _set(cloud, made.id, extra_specs, f"create flavor {name}")
     except BaseException:
-        with sdk_errors.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
-            connection.compute.delete_flavor(made.id)
+        with api.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
+            cloud.compute.delete_flavor(made.id)
         raise
-    return find(connection, made.id)
+    return find(cloud, made.id)
 
 
 def change(
-    connection: Any, flavor: sdk_flavor.Flavor, extra_specs: Mapping[str, str]
+    cloud: connection.Connection, flavor: sdk_flavor.Flavor, extra_specs: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
     """Bring a flavor's extra specs to ``extra_specs``; guests that exist keep what they were built with.
 
@@ -86,20 +88,20 @@ def change(
     wanted = {key: value for key, value in extra_specs.items() if flavor.extra_specs.get(key) != value}
     removed = sorted(flavor.extra_specs.keys() - extra_specs.keys())
     doing = f"set flavor {flavor.name}"
-    _set(connection, flavor.id, wanted, doing)
-    with sdk_errors.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
+    _set(cloud, flavor.id, wanted, doing)
+    with api.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
         for key in removed:
             with contextlib.suppress(exceptions.NotFoundException):  # somebody was faster
-                connection.compute.delete_flavor_extra_specs_property(flavor.id, key)
+                cloud.compute.delete_flavor_extra_specs_property(flavor.id, key)
     return sorted(wanted), removed
 
 
-def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing: str) -> None:
+def _set(cloud: connection.Connection, flavor_id: str, extra_specs: Mapping[str, str], doing: str) -> None:
     """Set all of them in one request, which Nova takes or refuses as a whole."""
     if not extra_specs:
         return
-    with sdk_errors.one_line(doing):
-        response = connection.compute.post(
+    with api.one_line(doing):
+        response = cloud.compute.post(
             f"/flavors/{urllib.parse.quote(flavor_id, safe='')}/os-extra_specs",
             json={"extra_specs": dict(extra_specs)},
             microversion=CHECKED,
@@ -112,4 +114,4 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
             meant = [
                 f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
             ]
-            raise model.CloudError(": ".join([doing, *meant, str(sdk_errors.line(error))])) from error
+            raise model.CloudError(": ".join([doing, *meant, str(api.line(error))])) from error

@@ -1,25 +1,89 @@
-"""The results of a run over many hosts in the form that every report is made of, out of the database of runs."""
+"""The results of a run over many hosts in the form that every report is made of, out of the database of runs.
+
+Beside the guests of a fleet may stand what hosts do without one, which ``nova-perf validate --launcher host`` (or
+libvirt) measures on the host itself; with the former every arm is the host. Its samples were taken at another time
+than the guests': each is used once, so that boots and pairs of guests stay independent.
+"""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib import metadata
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.cloud import baselines, fleet, host_cpu, model, run_store
+from nova_perf_tuning.validation.cloud import fleet, model, run_store
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
+from nova_perf_tuning.validation.measure import session, store
 
 #: With more trials than that a file cannot be read again (see the schema): then those that are only shown beside
 #: the others are left out, and pairs have one trial, their median.
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
-_MAX_CPU_FAULTS = 50
+_MAX_CPU_FAULTS: Final = 50
+#: Runs of a bare host are numbered from here on within a pair, behind those of its guests.
+_FIRST_ORDER: Final = 1_000_000
+
+
+def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> dict[str, object]:
+    """Return what the results of a run rest on, as far as it is known when it begins."""
+    return {
+        "launcher": "heat",
+        "host": f"cloud {cloud}".strip(),
+        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
+        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seed": plan.settings.seed,
+        "blocks": plan.measure.trials,
+        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
+        "arms": {
+            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
+            for arm in plan.measure.arms
+        },
+        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
+        "settings": dataclasses.asdict(plan.settings),
+        **({"host_group": host_group} if host_group else {}),
+    }
+
+
+def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
+    """Return host -> what it did without guests, in the order of time.
+
+    :param labels: benchmarks of the run; others are left out.
+    :raises InputError: a file cannot be read or is no results file.
+    :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
+    """
+    bare: dict[str, results.Results] = {}
+    for path in paths:
+        read = store.load(path)
+        name = read.environment.get("host")
+        if not isinstance(name, str) or not name:
+            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+        if any(host_result.same_host(name, other) for other in bare):
+            raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
+        every_arm = read.environment.get("launcher") == "host"
+        mine = [
+            dataclasses.replace(trial, arm=results.HOST)
+            for trial in sorted(read.trials, key=lambda trial: trial.order)
+            if (trial.arm == results.HOST or every_arm)
+            and trial.primary
+            and trial.value is not None
+            and trial.benchmark in labels
+        ]
+        if not mine:
+            raise model.CloudError(
+                f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there with "
+                "'nova-perf validate --launcher host' and the same --benchmark options"
+            )
+        bare[name] = dataclasses.replace(read, trials=mine)
+    return bare
 
 
 def collect(
@@ -46,23 +110,14 @@ def collect(
             trials.append(trial)
     if count > MAX_TRIALS:
         trials = [trial for trial in trials if trial.primary]
-    environment = {
+    found = {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
         "boots": len(run.tasks),
         "boots_run": len({trial.boot % len(run.tasks) for trial in trials}),
         "ended": ended,
-        **_of_pairs(store, run_id),
-        "errors": [
-            {
-                "boot": task.number,
-                "error": f"{_named(task.pair.client)} with {_named(task.pair.server)}, attempt {fault.attempt}: "
-                f"{fault.error.kind.value}: {fault.error.reason}",
-                **({"arm": fault.error.arm} if fault.error.arm else {}),
-            }
-            for task in run.tasks
-            for fault in task.faults
-        ],
+        **_of_pairs(store.pair_facts(run_id)),
+        "errors": [_error(task, fault) for task in run.tasks for fault in task.faults],
         "fleet": {
             "run": run_id,
             "verdict": None,
@@ -72,14 +127,37 @@ def collect(
         },
     }
     if bare:
-        environment["bare_hosts"] = {name: str(one.environment.get("created", "")) for name, one in bare.items()}
-    places = fleet.Places(environment)
-    trials += baselines.spread(bare, places, trials)
-    found, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
-    _add_figures(found, places, judged)
+        found["bare_hosts"] = {name: str(read.environment.get("created", "")) for name, read in bare.items()}
+    places = fleet.Places(found)
+    trials += _dealt_out(bare, places, trials)
+    measured, judged = fleet.judge(results.Results(found, _numbered(trials)), budgets)
+    _add_figures(measured, places, judged)
     if len(trials) > MAX_TRIALS:
-        found = dataclasses.replace(found, trials=_numbered(_medians(trials)))
-    return found, judged
+        measured = dataclasses.replace(measured, trials=_numbered(_medians(trials)))
+    return measured, judged
+
+
+def _dealt_out(
+    bare: Mapping[str, results.Results], places: fleet.Places, measured: Iterable[results.Trial]
+) -> list[results.Trial]:
+    """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
+
+    Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
+    """
+    boots: dict[tuple[str, str], dict[int, set[int]]] = {}
+    for trial in measured if bare else ():
+        if trial.primary:
+            of_host = boots.setdefault((places.host(trial), trial.benchmark), {})
+            of_host.setdefault(trial.boot, set()).add(trial.block)
+    dealt: list[results.Trial] = []
+    for (name, benchmark), blocks_of in boots.items():
+        mine = [read.trials for host, read in bare.items() if host_result.same_host(host, name)]
+        samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
+        for index, (boot, blocks) in enumerate(blocks_of.items()):
+            for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
+                order = _FIRST_ORDER + len(dealt)
+                dealt.append(dataclasses.replace(sample, boot=boot, block=block, order=order))
+    return dealt
 
 
 def _named(host: str) -> str:
@@ -87,7 +165,17 @@ def _named(host: str) -> str:
     return host or "any"
 
 
-def _pair(task: model.Task) -> dict[str, Any]:
+def _error(task: model.Task, fault: model.PairError) -> dict[str, object]:
+    pair = f"{_named(task.pair.client)} with {_named(task.pair.server)}"
+    return {
+        "boot": task.number,
+        "kind": fault.kind.name.lower(),
+        "error": f"{pair}, attempt {fault.attempt}: {fault.kind.value}: {fault.reason}",
+        **({"arm": fault.arm} if fault.arm else {}),
+    }
+
+
+def _pair(task: model.Task) -> dict[str, object]:
     return {
         "number": task.number,
         "client": _named(task.pair.client),
@@ -95,74 +183,67 @@ def _pair(task: model.Task) -> dict[str, Any]:
         "state": task.state,
         "attempts": task.attempts,
         "seconds": round(task.seconds, 1) if task.seconds is not None else None,
-        "errors": [f"{one.error.kind.value}: {one.error.reason}"[:2000] for one in task.faults],
+        "errors": [f"{fault.kind.value}: {fault.reason}"[:2000] for fault in task.faults],
         "figures": [],
     }
 
 
 def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
-    found = sorted(trials, key=lambda trial: (trial.boot, trial.order))
+    ordered = sorted(trials, key=lambda trial: (trial.boot, trial.order))
     runs: dict[tuple[int, int], int] = {}
-    for trial in found:
+    for trial in ordered:
         trial.order = runs.setdefault((trial.boot, trial.order), len(runs))
-    return found
+    return ordered
 
 
 def _medians(trials: Iterable[results.Trial]) -> list[results.Trial]:
     """Return one trial for each figure that is judged, but all of bare hosts."""
-    found = []
+    kept = []
     series: dict[tuple[int, str, str], list[results.Trial]] = {}
-    for one in trials:
-        if one.arm == results.HOST:
-            found.append(one)
+    for trial in trials:
+        if trial.arm == results.HOST:
+            kept.append(trial)
         else:
-            series.setdefault((one.boot, one.benchmark, one.arm), []).append(one)
+            series.setdefault((trial.boot, trial.benchmark, trial.arm), []).append(trial)
     for some in series.values():
-        good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
+        good = sorted((trial for trial in some if trial.value is not None), key=lambda trial: trial.value or 0.0)
         middle = good[len(good) // 2] if good else some[0]
-        found.append(dataclasses.replace(middle, block=0))
-    return found
+        kept.append(dataclasses.replace(middle, block=0))
+    return kept
 
 
-def _printable(data: Any) -> Any:
-    """Return JSON data with all its text fit for files and terminals: some of it is what guests told."""
-    if isinstance(data, dict):
-        return {key: _printable(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_printable(one) for one in data]
-    return one_line(data, 1000) if isinstance(data, str) else data
-
-
-def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:
-    """Return what the environments of the pairs say: the first as an example, and whence host CPU is known."""
+def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> dict[str, object]:
+    """Return what is known of the pairs: the first as an example, and whence host CPU is known."""
     sources: collections.Counter[str] = collections.Counter()
-    first: dict[str, Any] = {}
-    cpu_faults: dict[str, str] = {}
-    for environment in store.pair_environments(run_id):
-        sources[environment.pop("host_cpu_source")] += 1
-        first = first or {key: value for key, value in environment.items() if key != "host_cpu_faults"}
-        for where, why in environment.get("host_cpu_faults", {}).items():
-            if len(cpu_faults) < _MAX_CPU_FAULTS:
-                cpu_faults.setdefault(where, why)
-    found = {"host_cpu_source": host_cpu.told(sources), "first_pair": _printable(first)}
-    return {**found, "host_cpu_faults": _printable(cpu_faults)} if cpu_faults else found
+    first: dict[str, object] = {}
+    faults: dict[str, str] = {}
+    for pair in pairs:
+        sources[pair.host_cpu_source or "none"] += 1
+        first = first or {"hosts": pair.hosts, "guests": pair.guests}
+        for where, why in pair.host_cpu_faults.items():
+            if len(faults) < _MAX_CPU_FAULTS:
+                faults.setdefault(one_line(where, 160), one_line(why, 300))
+    each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
+    whence = each if len(sources) > 1 else next(iter(sources), "none")
+    return {"host_cpu_source": whence, "first_pair": first, **({"host_cpu_faults": faults} if faults else {})}
 
 
-def _add_figures(found: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
+def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}
-    pairs: Mapping[int, dict[str, Any]] = {one["number"]: one for one in found.environment["fleet"]["pairs"]}
-    for one in found.trials:
-        if one.value is not None and one.primary and one.arm != results.HOST:
-            number, better[one.benchmark] = one.boot % len(pairs), one.better
-            values.setdefault((number, one.benchmark, one.arm, one.unit, places.host(one)), []).append(one.value)
+    pairs: Mapping[int, dict[str, Any]] = {pair["number"]: pair for pair in measured.environment["fleet"]["pairs"]}
+    for trial in measured.trials:
+        if trial.value is not None and trial.primary and trial.arm != results.HOST:
+            number, better[trial.benchmark] = trial.boot % len(pairs), trial.better
+            figure = number, trial.benchmark, trial.arm, trial.unit, places.host(trial)
+            values.setdefault(figure, []).append(trial.value)
     for (number, benchmark, arm, unit, host), some in values.items():
         median, against = statistics.median(some), None
         comparison = judged.comparisons.get((benchmark, arm))
         if comparison is not None and math.isfinite(comparison.middle):
             turn = -1 if better[benchmark] == "lower" else 1
             against = median / math.exp(turn * comparison.middle)
-        figure = {"benchmark": benchmark, "arm": arm, "host": host, "unit": unit, "median": median}
-        pairs[number]["figures"].append({**figure, "against_median": against})
+        shown = {"benchmark": benchmark, "arm": arm, "host": host, "unit": unit, "median": median}
+        pairs[number]["figures"].append({**shown, "against_median": against})

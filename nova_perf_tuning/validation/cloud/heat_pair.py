@@ -10,13 +10,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from openstack import connection
 
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, sdk_errors, slots, stacks
+from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, stacks
 
 _POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
@@ -31,30 +32,6 @@ _LEAST_WAIT_S: Final = 30
 _CONSOLE_LINES: Final = 12
 #: The database of the run is where cleaning up looks for what was left.
 _CLEAN_UP: Final = "run 'openstack perf cleanup', with the --database of this run if it had one"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
-    """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
-
-    :ivar image: name or id of what tools/image/upload made.
-    :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
-    :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
-    :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
-    :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
-    :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
-    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`host_cpu.check_url`, or empty.
-    """
-
-    image: str = "perf-guest"
-    external_network: str = ""
-    vcpus: int = 2
-    ram_mib: int = 256
-    disk_gib: int = 1
-    guest_tx_offload: bool = True
-    slot_s: float = 0
-    boot_s: float = 60.0
-    agent_metrics: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,56 +51,73 @@ class _Running:
     servers: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass
+class HeatCloud:
+    """A cloud that is reached through openstacksdk.
+
+    :ivar name: its entry of clouds.yaml, or empty. :ivar connect: called once for each thread that asks.
+    """
+
+    name: str
+    connect: Callable[[], connection.Connection]
+
+    def choose(self, words: Sequence[str]) -> cloud_check.Chosen:
+        """Return the hosts that are meant, see :func:`cloud_check.choose`."""
+        return cloud_check.choose(api_module.Api(self.connect), words)
+
+    def launcher(self, guests: model.GuestSettings) -> model.PairLauncher:
+        """Return what measures pairs."""
+        return HeatPairLauncher(guests, self.connect)
+
+    def identity(self) -> str:
+        """Return where stacks are made, see :func:`cloud_check.identity`."""
+        return cloud_check.identity(api_module.Api(self.connect))
+
+
 class HeatPairLauncher:
     """A :class:`nova_perf_tuning.validation.cloud.model.PairLauncher` on openstacksdk and Heat."""
 
-    def __init__(self, settings: Settings, connect: Callable[[], connection.Connection]) -> None:
-        """Connect nothing yet.
-
-        :param connect: makes a connection; called once for each thread.
-        """
+    def __init__(self, settings: model.GuestSettings, connect: Callable[[], connection.Connection]) -> None:
+        """Connect nothing yet; ``connect`` is called once for each thread."""
         self.settings = settings
         self._api = api_module.Api(connect)
         self._closing = stacks.Stacks(self._api.patient())
 
-    def check(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> None:
+    def check(self, plan: model.MeasurePlan) -> None:
         """See that the cloud has what every pair needs; makes nothing.
 
         :raises model.CloudError: naming what is missing.
         """
-        need = self.expected_s(arms, plan)
+        need = self.expected_s(plan)
         if plan.time_limit_s < need:
             raise model.CloudError(
-                f"a pair needs about {need:.0f} s for {len(arms)} arms of {plan.trials} trials, "
+                f"a pair needs about {need:.0f} s for {len(plan.arms)} arms of {plan.trials} trials, "
                 f"{self.settings.boot_s:.0f} s of it until its guests are ready (--boot-time); "
                 f"the time limit is {plan.time_limit_s:.0f} s (--pair-time-limit)"
             )
-        cloud_check.check(self._api, self.settings.image, self.settings.external_network, arms)
+        cloud_check.check(self._api, self.settings, plan.arms)
 
-    def expected_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
+    def expected_s(self, plan: model.MeasurePlan) -> float:
         """Return about how long a pair takes: until its guests are ready, the slots of all blocks, removal."""
-        grid = _grid(self.settings, arms, plan)
-        return self.settings.boot_s + _measuring_s(grid, plan) + _CLOSING_S
+        return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + _CLOSING_S
 
-    def measure(
-        self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
-    ) -> model.PairOutcome:
+    def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
         """Measure all arms on one pair; see :class:`nova_perf_tuning.validation.cloud.model.PairLauncher`.
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
         """
-        measured = _Pair(self._api, self.settings, pair, arms, plan)
+        measured = _Pair(self._api, self.settings, pair, plan)
         try:
-            measured.measure(arms)
+            measured.measure()
         except api_module.Interrupted:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
         except api_module.ERRORS as error:
-            if api_module.credentials_refused(error):
-                raise model.CloudError(f"the cloud cannot be used: {sdk_errors.told(error)}") from error
-            measured.note(model.ErrorClass.API, sdk_errors.told(error))
+            if api_module.http_status(error) == 401:
+                raise model.CloudError(f"the cloud cannot be used: {api_module.text_of(error)}") from error
+            measured.note(model.ErrorClass.API, api_module.text_of(error))
         finally:
             begun = time.monotonic()
-            for problem in self._closing.delete([one.stack for one in measured.running]):
+            for problem in self._closing.delete([running.stack for running in measured.running]):
                 measured.note(model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
             measured.outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
         return measured.outcome
@@ -137,57 +131,44 @@ class HeatPairLauncher:
 
         :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """
-        with sdk_errors.one_line("the cloud cannot be used"):
-            found = self._closing.owned(run_id)
-        problems = self._closing.delete(found)
+        with api_module.one_line("the cloud cannot be used"):
+            owned = self._closing.owned(run_id)
+        problems = self._closing.delete(owned)
         if problems:
             raise model.CloudError("; ".join(problems))
-        return [one.name for one in found]
+        return [stack.name for stack in owned]
 
 
 class _Pair:
     """One pair while it is measured."""
 
     def __init__(
-        self,
-        api: api_module.Api,
-        settings: Settings,
-        pair: model.HostPair,
-        arms: Sequence[model.Arm],
-        plan: model.MeasurePlan,
+        self, api: api_module.Api, settings: model.GuestSettings, pair: model.HostPair, plan: model.MeasurePlan
     ) -> None:
         self._api = api
         self._stacks = stacks.Stacks(api)
         self._settings = settings
         self._plan = plan
-        self._grid = _grid(settings, arms, plan)
+        self._grid = _grid(settings, plan)
         self._sampler = host_cpu.Sampler(api, settings.agent_metrics) if settings.agent_metrics else None
         self.running: list[_Running] = []
         self.outcome = model.PairOutcome(pair)
-        self.outcome.environment = {
-            "launcher": "heat",
-            "image": settings.image,
-            "run_id": plan.run_id,
-            "slot_seconds": self._grid.length_s,
-            "settings": dataclasses.asdict(settings),
-            "guests": {},
-        }
 
-    def measure(self, arms: Sequence[model.Arm]) -> None:
+    def measure(self) -> None:
         """Make the stacks of all arms and take over what their guests tell; stacks stay."""
         begun = time.monotonic()
         deadline = begun + self._plan.time_limit_s - min(_CLOSING_S, self._plan.time_limit_s / 4)
         # Guests that are ready have a slot's time before it to warm up.
         start = math.ceil(time.time() + self._settings.boot_s + self._grid.length_s)
-        for number, arm in enumerate(arms):
+        for number, arm in enumerate(self._plan.arms):
             self._api.sleep(0)
             self._make(number, arm, start, deadline - time.monotonic())
         with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
             self._api.wait_until(self._step, deadline, _POLL_S)
-        for one in self.running:
-            if not one.done:
-                reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
-                self.note(model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
+        for running in self.running:
+            if not running.done:
+                reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"
+                self.note(model.ErrorClass.TIME_LIMIT, reason, running.arm.name)
         self.outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
         _number_blocks(self.outcome)
 
@@ -205,106 +186,100 @@ class _Pair:
         parameters = self.parameters(number, arm)
         parameters |= {"start_epoch": start, "time_limit": self._wait_condition_s(left_s)}
         # Noted before it is made: when the answer is lost, Heat has a stack all the same.
-        one = _Running(number, arm, stacks.Stack("", name), time.time())
-        self.running.append(one)
+        running = _Running(number, arm, stacks.Stack("", name), time.time())
+        self.running.append(running)
         try:
-            one.stack = self._stacks.create(name, parameters, [run], math.ceil(left_s / 60) + 2)
+            running.stack = self._stacks.create(name, parameters, [run], math.ceil(left_s / 60) + 2)
         except stacks.StackError as error:
-            self.running.remove(one)
+            self.running.remove(running)
             self.note(error.kind, str(error), arm.name)
 
     def _step(self) -> bool:
         """Look after every stack once; True when all are done."""
-        for one in self.running:
-            if one.done:
+        for running in self.running:
+            if running.done:
                 continue
-            status, reason = self._stacks.status(one.stack)
-            self._find_servers(one)
-            if status == "CREATE_IN_PROGRESS":
+            status, reason = self._stacks.status(running.stack)
+            self._find_servers(running)
+            if status in ("CREATE_IN_PROGRESS", "unknown"):
                 continue
-            one.done = True
+            running.done = True
             try:
                 if status != "CREATE_COMPLETE":
-                    raise self._stacks.failure(one.stack, reason)
-                self.collect(one)
+                    raise self._stacks.failure(running.stack, reason)
+                self.collect(running)
             except stacks.StackError as error:
                 text = str(error)
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
-                    text = f"{text}; {self._consoles(one)}"
-                self.note(error.kind, text, one.arm.name)
+                    text = f"{text}; {self._consoles(running)}"
+                self.note(error.kind, text, running.arm.name)
             except collector.DocumentError as error:
-                self.note(model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
-        return all(one.done for one in self.running)
+                self.note(model.ErrorClass.BAD_RESULTS, str(error), running.arm.name)
+        return all(running.done for running in self.running)
 
-    def collect(self, one: _Running) -> None:
+    def collect(self, running: _Running) -> None:
         """Take over what one arm's guests told.
 
         :raises collector.DocumentError: it cannot be used.
         """
-        outcome, sampler, plan = self.outcome, self._sampler, self._plan
-        told = self._stacks.outputs(one.stack)
-        expected = collector.Expected(
-            plan.run_id, one.arm.name, one.number, self._grid, plan.jobs, plan.trials, one.begun, time.time()
-        )
-        times = len(stacks.signals(self._stacks.events(one.stack), "documents_handle"))
-        if times > 1:  # Heat itself lets a second signal replace the first
-            raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
-        document = collector.read(told.get("documents"), expected)
+        outcome, sampler, arm = self.outcome, self._sampler, running.arm.name
+        outputs = self._stacks.outputs(running.stack)
+        expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
+        document = collector.read(outputs.get("documents"), expected)
         order = 1 + max((trial.order for trial in outcome.trials), default=-1)
         trials = collector.trials(document, expected, order)
-        by_order = {order + index: run for index, run in enumerate(document.runs)}
-        for trial in trials:
-            run = by_order[trial.order]
-            roles = collector.roles(run)
-            servers = [one.servers[role] for role in roles if role in one.servers]
-            used = sampler.used(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
+        for trial in trials if sampler else ():
+            run = document.runs[trial.order - order]
+            servers = [running.servers[role] for role in run.roles if role in running.servers]
+            used = (
+                sampler.used(servers, run.begin, run.end) if sampler and len(servers) == len(run.roles) else None
+            )
             if used is not None:
                 trial.host_cpu_s = used
                 outcome.host_cpu_source = host_cpu.SOURCE
-        if sampler is not None and sampler.faults:
-            outcome.environment.setdefault("host_cpu_faults", {}).update(sampler.faults)
+        if sampler is not None:
+            outcome.host_cpu_faults.update(sampler.faults)
         outcome.trials += trials
         for run in document.runs:
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
-                self.note(model.ErrorClass.BENCHMARK_FAILED, reason, one.arm.name)
-        hosts = told.get("hosts")
-        if isinstance(hosts, dict) and all(isinstance(hosts.get(role), str) for role in ("client", "server")):
-            outcome.hosts[one.arm.name] = model.HostPair(hosts["client"], hosts["server"])
-        outcome.environment["guests"][one.arm.name] = document.guests
+                self.note(model.ErrorClass.BENCHMARK_FAILED, reason, arm)
+        hosts = outputs.get("hosts")
+        if isinstance(hosts, dict):
+            names = (one_line(hosts.get(role, ""), 160) for role in ("client", "server"))
+            outcome.hosts[arm] = model.HostPair(*names)
+        outcome.guests[arm] = document.guests
 
-    def _find_servers(self, one: _Running) -> None:
+    def _find_servers(self, running: _Running) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
-        if len(one.servers) == 2:
+        if len(running.servers) == 2:
             return
-        one.servers |= self._stacks.servers(one.stack)
-        if len(one.servers) == 2 and self._sampler is not None:
-            self._sampler.watch(one.servers.values())
+        running.servers |= self._stacks.servers(running.stack)
+        if len(running.servers) == 2 and self._sampler is not None:
+            self._sampler.watch(running.servers.values())
 
-    def _consoles(self, one: _Running) -> str:
+    def _consoles(self, running: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""
-        tails = []
+        compute, tails = self._api.connection.compute, []
         for role in ("client", "server"):
-            if role not in one.servers:
+            server = running.servers.get(role)
+            if server is None:
                 tails.append(f"the {role} was not made")
                 continue
             try:
-                ask = functools.partial(
-                    self._api.connection.compute.get_server_console_output,
-                    one.servers[role],
-                    length=_CONSOLE_LINES,
+                console = self._api.call(
+                    functools.partial(compute.get_server_console_output, server, length=_CONSOLE_LINES)
                 )
-                found = self._api.read(ask)
-                text = found.get("output", "") if isinstance(found, dict) else found
+                text = str(console.get("output", "") if isinstance(console, dict) else console)
             except api_module.ERRORS as error:
-                text = f"(cannot be read: {sdk_errors.told(error)})"
-            tails.append(f"{role}'s console ends: {one_line(str(text)[-1200:], 600) or '(empty)'}")
+                text = f"(cannot be read: {api_module.text_of(error)})"
+            tails.append(f"{role}'s console ends: {one_line(text[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 
-    def parameters(self, number: int, arm: model.Arm) -> dict[str, Any]:
+    def parameters(self, number: int, arm: model.Arm) -> dict[str, object]:
         """Return those of the template that are the same whenever the stack is made."""
         settings, pair, plan = self._settings, self.outcome.pair, self._plan
-        size: dict[str, Any] = {"flavor": arm.flavor}
+        size: dict[str, object] = {"flavor": arm.flavor}
         if not arm.flavor:
             size = {"vcpus": settings.vcpus, "ram": settings.ram_mib, "disk": settings.disk_gib}
             size["extra_specs"] = dict(arm.extra_specs)
@@ -335,27 +310,25 @@ class _Pair:
         return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
 
 
-def _grid(settings: Settings, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
-    return slots.Grid(len(arms), int(settings.slot_s) or slots.length_s(plan.jobs))
+def _grid(settings: model.GuestSettings, plan: model.MeasurePlan) -> model.Grid:
+    return model.Grid(len(plan.arms), int(settings.slot_s) or model.slot_s(plan.jobs))
 
 
-def _measuring_s(grid: slots.Grid, plan: model.MeasurePlan) -> float:
+def _measuring_s(grid: model.Grid, plan: model.MeasurePlan) -> float:
     """Return the seconds from ready guests to their results: a slot to warm up in, a block's begin, the trials."""
     return grid.length_s * (1 + grid.arms * (plan.trials + 1)) + _HAND_OVER_S
 
 
-def _benchmark(job: Any) -> dict[str, Any]:
+def _benchmark(job: plugins.Job) -> dict[str, object]:
     """Return a job as the template's parameter holds it: with its commands, so that every plug-in can run."""
     steps = job.benchmark.steps(job.parameters, "PEER" if job.benchmark.paired else None)
-    found: dict[str, Any] = {
+    return {
         "label": job.label,
         "benchmark": job.benchmark.kind,
         "parameters": dict(job.parameters),
         "paired": job.benchmark.paired,
+        **{step.role: list(step.argv) for step in steps},
     }
-    for step in steps:
-        found[step.role] = list(step.argv)
-    return found
 
 
 def _number_blocks(outcome: model.PairOutcome) -> None:

@@ -1,33 +1,30 @@
 """Host CPU of a pair's guests while they measure, by class, sampled from the agents' Prometheus metrics.
 
-What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.
-``http.client`` is used since a page of ``requests`` has a timeout for each read alone, not for the whole. A window
-is known only where samples are dense and no counter fell in it; else its trials have no host CPU, and
+What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed. A
+window is known only where samples are dense and no counter fell in it; else its trials have no host CPU, and
 :attr:`Sampler.faults` says why.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
 import dataclasses
-import http.client
+import itertools
 import math
 import operator
 import re
-import socket
 import threading
 import time
 import urllib.parse
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+import requests
 from prometheus_client import parser
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import sdk_errors
 from nova_perf_tuning.validation.measure import overhead
 
 #: What results say of figures that come from here.
@@ -46,7 +43,6 @@ _INTERVAL_S: Final = 1.0
 _LIMIT_S: Final = 0.5
 #: Between two questions to Nova where a guest is, in seconds.
 _FIND_S: Final = 5.0
-_MAX_NOTES: Final = 5
 
 #: Moment of the wall clock, and class -> CPU seconds so far.
 _Sample: TypeAlias = tuple[float, Mapping[str, float]]
@@ -76,54 +72,30 @@ def check_url(url: str) -> None:
 def _ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
     """Return guest -> class -> CPU seconds so far of those of ``names`` that the agent knows all classes of.
 
-    :param limit_s: for each of connecting, the handshake of TLS and the answer, whatever the other side does.
+    :param limit_s: for connecting, for each wait and for the whole page.
     :raises AgentError: there is no answer, or it is not an agent's.
     """
-    host = urllib.parse.urlsplit(url).hostname
+    host, begun, page = urllib.parse.urlsplit(url).hostname, time.monotonic(), b""
     try:
-        return _guests(_page(url, limit_s), names)
-    except TimeoutError:
+        with requests.get(url, timeout=limit_s, stream=True, allow_redirects=False) as answer:
+            if answer.status_code != requests.codes.ok:
+                raise AgentError(f"{host} answers HTTP {answer.status_code}")
+            for part in answer.iter_content(4096):
+                page += part
+                if len(page) > _MAX_BYTES:
+                    raise AgentError(f"{host} answers more than {_MAX_BYTES >> 10} KiB")
+                if time.monotonic() - begun > limit_s:
+                    raise requests.Timeout
+    except requests.Timeout:
         raise AgentError(f"no full answer of {host} within {limit_s:g} s") from None
-    except (OSError, http.client.HTTPException) as error:
+    except requests.RequestException as error:
         raise AgentError(f"no answer of {host}: {one_line(error, 100)}") from None
-
-
-def _page(url: str, limit_s: float) -> bytes:
-    parts = urllib.parse.urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    late = threading.Event()
-    with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=limit_s)) as connection:
-        connection.connect()
-        used = connection.sock  # an answer that closes the connection takes it along
-
-        def end() -> None:
-            late.set()
-            with contextlib.suppress(OSError):
-                used.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(limit_s, end)
-        timer.start()
-        try:
-            connection.request("GET", urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")))
-            with connection.getresponse() as answer:
-                body = answer.read(_MAX_BYTES + 1)
-        except (OSError, http.client.HTTPException):
-            if not late.is_set():
-                raise
-        finally:
-            timer.cancel()
-    if late.is_set():
-        raise TimeoutError
-    if answer.status != http.client.OK:
-        raise AgentError(f"{parts.hostname} answers HTTP {answer.status}")
-    if len(body) > _MAX_BYTES:
-        raise AgentError(f"{parts.hostname} answers more than {_MAX_BYTES >> 10} KiB")
-    return body
+    return _guests(page, names)
 
 
 def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
     lines = [line for line in page.decode("utf-8", "replace").split("\n") if line.startswith(_METRIC)]
-    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    guests: dict[str, dict[str, float]] = {name: {} for name in names}
     try:
         if any(len(line) > _MAX_LINE for line in lines):
             raise ValueError("a line is too long")
@@ -131,13 +103,13 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
         for family in parser.text_string_to_metric_families(wanted):
             for sample in family.samples:
                 guest, kind, seconds = sample.labels.get("guest", ""), sample.labels.get("class", ""), sample.value
-                if sample.name != _METRIC or not 0 <= seconds <= _MAX_S or kind in found.get(guest, {}):
+                if sample.name != _METRIC or not 0 <= seconds <= _MAX_S or kind in guests.get(guest, {}):
                     raise ValueError(f"{sample.name} of class {kind} is {seconds}")
-                if guest in found:
-                    found[guest][kind] = seconds
+                if guest in guests:
+                    guests[guest][kind] = seconds
     except Exception as error:  # what the library raises at rubbish is of any kind
         raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
-    return {guest: classes for guest, classes in found.items() if classes.keys() == set(overhead.CLASSES)}
+    return {guest: classes for guest, classes in guests.items() if classes.keys() == set(overhead.CLASSES)}
 
 
 def _used(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
@@ -147,12 +119,10 @@ def _used(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, flo
     time of a thread that has ended.
     """
     first, last = (bisect.bisect_left(samples, moment, key=_moment) for moment in (begin, end))
-    if not first or last >= len(samples):
+    window = samples[first - 1 : last + 1] if 0 < first and last < len(samples) else []
+    if not window or any(_is_fault(before, after) for before, after in itertools.pairwise(window)):
         return None
-    if any(_is_fault(samples[index - 1], samples[index]) for index in range(first, last + 1)):
-        return None
-    before = _between(samples[first - 1], samples[first], begin)
-    after = _between(samples[last - 1], samples[last], end)
+    before, after = _between(window[0], window[1], begin), _between(window[-2], window[-1], end)
     return {name: after[name] - before[name] for name in after}
 
 
@@ -233,8 +203,8 @@ class Sampler:
                 parts.append(part)
         if len(parts) < len(servers):
             return None
-        found = {name: round(math.fsum(part[name] for part in parts), 6) for name in overhead.CLASSES}
-        return {**found, "total": round(math.fsum(found.values()), 6)}
+        used = {name: round(math.fsum(part[name] for part in parts), 6) for name in overhead.CLASSES}
+        return {**used, "total": round(math.fsum(used.values()), 6)}
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -251,48 +221,31 @@ class Sampler:
 
     def _find(self, server: str, guest: _Guest) -> None:
         try:
-            found = api_module.read(lambda: self._api.connection.compute.get_server(server))
-            name, host = found.instance_name, found.hypervisor_hostname
+            shown = self._api.connection.compute.get_server(server)
+            name, host = shown.instance_name, shown.hypervisor_hostname
             if not (isinstance(name, str) and name and isinstance(host, str) and host):
                 raise AgentError("Nova does not tell where the guest runs; it tells administrators")
             if not _HOST(host):
                 raise AgentError(f"the hypervisor's name '{one_line(host, 60)}' fits in no URL")
             guest.name, guest.host, guest.url = name, host, self._url.replace("{host}", host)
-        except (*api_module.ERRORS, errors.PerfTuningError) as error:
-            guest.fault = one_line(sdk_errors.told(error), 200)
+        except Exception as error:  # sampling goes on, whatever the answer was
+            guest.fault = one_line(api_module.text_of(error), 200)
 
 
 def _sample(url: str, guests: Sequence[_Guest]) -> None:
     begun = time.time()
     try:
-        told = _ask(url, [guest.name for guest in guests], _LIMIT_S)
+        classes = _ask(url, [guest.name for guest in guests], _LIMIT_S)
     except AgentError as error:
         for guest in guests:
             guest.fault = str(error)
         return
     moment = (begun + time.time()) / 2
     for guest in guests:
-        if guest.name not in told:
+        if guest.name not in classes:
             guest.fault = f"it does not know the guest {one_line(guest.name, 60)}, or not all classes"
             continue
         if guest.samples and moment <= guest.samples[-1][0]:
             guest.samples.clear()  # the clock was set back
-        guest.samples.append((moment, told[guest.name]))
+        guest.samples.append((moment, classes[guest.name]))
         guest.fault = ""
-
-
-def told(pairs: Mapping[str, int]) -> str:
-    """Return for people where the CPU figures of a run come from.
-
-    :param pairs: source, empty where a pair has no figures -> how many pairs.
-    """
-    if len(pairs) < 2:
-        return next(iter(pairs), "") or "none"
-    return "; ".join(f"{source or 'none'} in {number} pairs" for source, number in pairs.items())
-
-
-def notes(environment: Mapping[str, Any]) -> list[str]:
-    """Return for people where the host CPU of a run over many hosts comes from, and why it is not known."""
-    lacking = list(environment.get("host_cpu_faults", {}).items())
-    shown = [f"host CPU is not known from {where}: {why}" for where, why in lacking[:_MAX_NOTES]]
-    return [f"host CPU of guests: {environment['host_cpu_source']}", *shown]

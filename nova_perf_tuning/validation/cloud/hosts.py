@@ -1,19 +1,30 @@
-"""Compute hosts of a cloud, through openstacksdk: Nova's services and hypervisors, Placement's traits of them."""
+"""Compute hosts of a cloud, and their verdicts where the scheduler sees them.
+
+Nova's services and hypervisors, Placement's traits. Who owns the traits of a host is told by the host itself.
+Where nova-compute runs our driver and finds a result file, it makes them, marks the host with
+:data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this module: Nova leaves custom
+traits alone that its driver does not know (its resource tracker, ``_get_traits``), and each write names the
+generation it has read, so neither side overwrites the other unseen.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from openstack import exceptions
+import tenacity
+from openstack import connection, exceptions
 
 from nova_perf_tuning.nova import host_result, traits
-from nova_perf_tuning.validation.cloud import model, sdk_errors
+from nova_perf_tuning.validation.cloud import api, model
 
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled again by it.
 REASON_PREFIX: Final = "nova-perf: "
-
+#: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
+MAX_AGE: Final = datetime.timedelta(days=30)
 #: Filters for the names of traits (1.6) and ``required`` of providers (1.18).
 _PLACEMENT: Final = "1.18"
 
@@ -53,31 +64,36 @@ class Host:
         """The latest verdict as far as traits and service tell it: PASS, FAIL or nothing."""
         if traits.VALIDATED in self.traits:
             return "PASS"
-        if self.disabled_reason.startswith(REASON_PREFIX):
-            return "FAIL"
-        return ""
+        return "FAIL" if self.disabled_reason.startswith(REASON_PREFIX) else ""
 
 
-def list_hosts(connection: Any) -> list[Host]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraitChange:
+    """What became of a host's traits: added, removed, and all that it has now."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+    present: frozenset[str]
+
+
+def list_hosts(cloud: connection.Connection) -> list[Host]:
     """Return all compute hosts by name. Requests: one for each trait in use, not for each host.
 
     :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
     """
-    with sdk_errors.one_line("list compute hosts (Nova shows them to administrators)"):
-        services = list(connection.compute.services(binary="nova-compute"))
-        hypervisors = list(connection.compute.hypervisors(details=True))
-    with sdk_errors.one_line("read traits (Placement shows them to administrators)"):
-        carried = _traits(connection)
-    nodes: dict[str, list[Any]] = {}
-    for one in hypervisors:
-        nodes.setdefault((one.service_details or {}).get("host", ""), []).append(one)
-    found = [
-        _host(service, node, carried)
-        for service in services
-        # A service that has never reported has no hypervisor; an Ironic one has many.
-        for node in nodes.get(service.host) or [None]
-    ]
-    return sorted(found, key=lambda host: (host.name, host.node))
+    with api.one_line("list compute hosts (Nova shows them to administrators)"):
+        services = list(cloud.compute.services(binary="nova-compute"))
+        nodes: dict[str, list[Any]] = collections.defaultdict(list)
+        for node in cloud.compute.hypervisors(details=True):
+            nodes[(node.service_details or {}).get("host", "")].append(node)
+    with api.one_line("read traits (Placement shows them to administrators)"):
+        carried: dict[str, set[str]] = collections.defaultdict(set)
+        for trait in _placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
+            for provider in _placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
+                carried[provider["uuid"]].add(trait)
+    # A service that has never reported has no hypervisor; an Ironic one has many.
+    hosts = [_host(service, node, carried) for service in services for node in nodes[service.host] or [None]]
+    return sorted(hosts, key=lambda host: (host.name, host.node))
 
 
 def choose(known: Sequence[Host], name: str) -> Host:
@@ -86,43 +102,105 @@ def choose(known: Sequence[Host], name: str) -> Host:
     :raises CloudError: there is none, or the name fits several.
     """
     exact = [host for host in known if name in (host.name, host.node)]
-    near = [host for host in known if _same(name, host.name) or _same(name, host.node)]
-    found = exact or near
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise model.CloudError(f"host '{name}' may be {', '.join(host.node for host in found)}; give one in full")
+    fitting = exact or [host for host in known if _same(name, host.name) or _same(name, host.node)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise model.CloudError(
+            f"host '{name}' may be {', '.join(host.node for host in fitting)}; give one in full"
+        )
     names = ", ".join(host.name for host in known[:10]) + (" …" if len(known) > 10 else "")
     raise model.CloudError(f"there is no compute host '{name}'; there are {names or 'none at all'}")
 
 
-def provider_traits(connection: Any, provider_id: str) -> tuple[frozenset[str], int]:
-    """Return all traits of a resource provider and its generation.
+def check(result: host_result.HostResult, host: Host) -> None:
+    """See whether a result may be published for a host.
 
-    :raises SDKException: Placement cannot be reached or refuses.
+    :raises CloudError: INVALID, of another host, too old, or dated in the future.
     """
-    response = connection.placement.get(f"/resource_providers/{provider_id}/traits", microversion=_PLACEMENT)
+    now = datetime.datetime.now(datetime.UTC)
+    objections = [result.objection(name, now, MAX_AGE) for name in (host.name, host.node) if name]
+    if result.verdict == "INVALID":
+        objections = ["it is INVALID and says nothing about the host; validate again"]
+    if None not in objections:
+        raise model.CloudError(f"the result cannot be published for host {host.name}: {objections[0]}")
+
+
+def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> TraitChange:
+    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``.
+
+    :raises CloudError: nova-compute owns the traits of this host and has made others, no admin rights, or the
+        cloud cannot be reached or refuses.
+    """
+    if not host.provider_id:
+        raise model.CloudError(
+            f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
+        )
+    with api.one_line(f"traits of host {host.name}"):
+        return _put(cloud, host, wanted)
+
+
+@tenacity.retry(  # whole, where somebody else changes the provider in between, as nova-compute does now and then
+    retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
+    stop=tenacity.stop_after_attempt(8),
+    wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
+    reraise=True,
+)
+def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> TraitChange:
+    path = f"/resource_providers/{host.provider_id}/traits"
+    provider = _placement(cloud, path)
+    present = frozenset(provider["traits"])
+    ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
+    added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
+    if (added or removed) and traits.MANAGED in ours:
+        raise model.CloudError(
+            f"nova-compute of host {host.name} makes its traits from a result file there ([nova_perf_tuning] "
+            "result_file) and would undo this; replace or remove that file instead"
+        )
+    if added or removed:
+        for trait in sorted(added):
+            exceptions.raise_from_response(cloud.placement.put(f"/traits/{trait}", microversion=_PLACEMENT))
+        generation = provider["resource_provider_generation"]
+        body = {"resource_provider_generation": generation, "traits": sorted(present - removed | added)}
+        exceptions.raise_from_response(cloud.placement.put(path, json=body, microversion=_PLACEMENT))
+    return TraitChange(added, removed, ours - removed | added)
+
+
+def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> str:
+    """Disable a host's nova-compute for a result that failed, or enable it again; return in words what was done.
+
+    :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
+    """
+    if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
+        return "left disabled: not by this command"
+    which = host.service_id, host.name, "nova-compute"
+    with api.one_line(f"nova-compute of {host.name}"):
+        if failed is not None:
+            cloud.compute.disable_service(*which, disabled_reason=_reason(failed))
+            return "disabled"
+        if host.status == "disabled":
+            cloud.compute.enable_service(*which)
+            return "enabled again"
+    return "left alone"
+
+
+def _reason(result: host_result.HostResult) -> str:
+    """Return why the service is disabled, within the 255 characters that Nova keeps."""
+    failed = sorted(name for name, verdict in result.budgets.items() if verdict == "FAIL")
+    budgets = f" of {', '.join(failed)}" if failed else ""
+    when = result.created_at.replace(microsecond=0).isoformat()
+    text = f"{REASON_PREFIX}validation FAIL{budgets} at {when}"
+    return text if len(text) <= 255 else f"{text[:254]}…"
+
+
+def _placement(cloud: connection.Connection, path: str, **query: str) -> Any:
+    """Return what Placement answers to a question that openstacksdk has no method for."""
+    response = cloud.placement.get(path, params=query, microversion=_PLACEMENT)
     exceptions.raise_from_response(response)
-    data = response.json()
-    return frozenset(data["traits"]), int(data["resource_provider_generation"])
+    return response.json()
 
 
-def _traits(connection: Any) -> dict[str, set[str]]:
-    """Return provider id -> its ``CUSTOM_PERF_*`` traits."""
-
-    def get(path: str, **query: str) -> Any:
-        response = connection.placement.get(path, params=query, microversion=_PLACEMENT)
-        exceptions.raise_from_response(response)
-        return response.json()
-
-    carried: dict[str, set[str]] = {}
-    for trait in get("/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
-        for provider in get("/resource_providers", required=trait)["resource_providers"]:
-            carried.setdefault(provider["uuid"], set()).add(trait)
-    return carried
-
-
-def _host(service: Any, node: Any, carried: dict[str, set[str]]) -> Host:
+def _host(service: Any, node: Any, carried: Mapping[str, set[str]]) -> Host:
     provider = str(node.id) if node is not None else ""
     return Host(
         name=str(service.host),
@@ -137,5 +215,5 @@ def _host(service: Any, node: Any, carried: dict[str, set[str]]) -> Host:
     )
 
 
-def _same(one: str, other: str) -> bool:
-    return bool(other) and host_result.same_host(one, other)
+def _same(name: str, other: str) -> bool:
+    return bool(other) and host_result.same_host(name, other)

@@ -1,19 +1,28 @@
-"""What is measured on a cloud: pairs of hosts, arms, the plan, what one pair gave. Nothing of OpenStack here."""
+"""What is measured on a cloud: pairs of hosts, arms, time slots, the plan, what a pair gave.
+
+Nothing of OpenStack here.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import enum
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import math
+import random
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import model
 
 #: Every stack and named resource of a run begins with this, then the run's id and a dash.
-NAME_PREFIX = "nova-perf-"
+NAME_PREFIX: Final = "nova-perf-"
+#: Of every slot, in seconds: the runner begins this late and ends this early, since clocks differ a little.
+_MARGIN_S: Final = 2.0
+#: What a benchmark takes beyond its own run: start under emulation, connection, counters, its server's restart.
+_START_S: Final = 5.0
 
 
 class CloudError(errors.PerfTuningError):
@@ -58,6 +67,72 @@ class HostPair:
     server: str = ""
 
 
+def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
+    """Return the pairs in which every host meets ``min(peers, n - 1)`` different peers.
+
+    Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ... on both sides,
+    as often as client as as server. With an odd number of peers it also meets the one opposite, so that one host
+    meets one more where both numbers are odd. Two hosts meet twice, the second time with the roles exchanged; a
+    host that is alone is its own peer. Neighbours in the list have no host in common as far as possible, so that
+    several can be measured at a time.
+
+    :raises ValueError: no host, or ``peers`` below 1.
+    """
+    names = sorted(set(hosts))
+    count = len(names)
+    if not names or peers < 1:
+        raise ValueError("a schedule needs at least one host and one peer for it")
+    if count == 1:
+        return [HostPair(names[0], names[0])]
+    random.Random(seed).shuffle(names)  # noqa: S311  an order that can be repeated, no secret
+    wanted = min(peers, count - 1)
+    pairs = []
+    for distance in range(1, 1 + (1 if count == 2 else wanted // 2)):
+        # Blocks of this length alternate, so that those that begin together end with hosts of others.
+        parity = [index // distance % 2 for index in range(count)]
+        pairs += [(index, (index + distance) % count) for index in sorted(range(count), key=parity.__getitem__)]
+    if wanted % 2 and count > 2:
+        opposite = count // 2
+        half = [(index, (index + opposite) % count) for index in range((count + 1) // 2)]
+        pairs += [pair if index % 2 else pair[::-1] for index, pair in enumerate(half)]
+    return [HostPair(names[client], names[server]) for client, server in pairs]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grid:
+    """The wall-clock slots in which arms take turns, of ``length_s`` whole seconds; heat/runner.sh has the same.
+
+    Slot ``index`` begins ``index * length_s`` after the epoch. With ``n`` arms, ``n`` slots make a block; the
+    order of arms is reversed in odd blocks (A B, B A, ...), so that a drift falls on all arms alike. Every arm
+    works this out alone from its number and the clock: no two of them ever measure at the same time.
+    """
+
+    arms: int
+    length_s: int
+
+    def begin(self, index: int) -> int:
+        """Return when a slot begins, in seconds since the epoch."""
+        return index * self.length_s
+
+    def block(self, index: int) -> int:
+        """Return the block that a slot belongs to."""
+        return index // self.arms
+
+    def arm(self, index: int) -> int:
+        """Return the arm that a slot belongs to."""
+        position = index % self.arms
+        return self.arms - 1 - position if self.block(index) % 2 else position
+
+
+def slot_s(jobs: Iterable[plugins.Job]) -> int:
+    """Return a slot length that one run of every job fits into, two of those that need no peer."""
+    length = _MARGIN_S
+    for job in jobs:
+        run = float(job.parameters.get("seconds", "0")) + _START_S
+        length += run if job.benchmark.paired else 2 * run
+    return math.ceil(length)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arm:
     """One side of a comparison.
@@ -84,9 +159,66 @@ class MeasurePlan:
     """
 
     run_id: str
+    arms: tuple[Arm, ...]
     jobs: tuple[plugins.Job, ...]
     trials: int
     time_limit_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How a fleet is gone through.
+
+    :ivar peers: how many different peers every host meets.
+    :ivar max_parallel: pairs at a time.
+    :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
+    :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
+    """
+
+    peers: int = 2
+    seed: int = 0
+    max_parallel: int = 4
+    retries: int = 1
+    time_limit_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestSettings:
+    """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
+
+    :ivar image: name or id of what tools/image/upload made.
+    :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
+    :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
+    :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
+    :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
+    :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
+    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`.host_cpu.check_url`, or empty.
+    """
+
+    image: str = "perf-guest"
+    external_network: str = ""
+    vcpus: int = 2
+    ram_mib: int = 256
+    disk_gib: int = 1
+    guest_tx_offload: bool = True
+    slot_s: float = 0
+    boot_s: float = 60.0
+    agent_metrics: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Everything that a run needs beside its hosts; the database keeps it, so that the run can go on later.
+
+    :ivar max_loss: against the other hosts, from which a host is slow.
+    :ivar cloud: where the run began, as :func:`.cloud_check.identity` says.
+    """
+
+    measure: MeasurePlan
+    settings: RunSettings
+    guests: GuestSettings
+    max_loss: float
+    cloud: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,11 +227,13 @@ class PairError:
 
     :ivar reason: one line, printable, at most 2000 characters, console tail included where there is one.
     :ivar arm: the arm it concerns; empty when it concerns the pair.
+    :ivar attempt: at the pair, from 1 on, once it is stored.
     """
 
     kind: ErrorClass
     reason: str
     arm: str = ""
+    attempt: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -110,9 +244,9 @@ class PairOutcome:
         ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
     :ivar errors: empty when every arm gave all its trials.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
-    :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel).
+    :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
     :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, "agent metrics" (all classes, ``total``);
-        empty: there is none. ``host_cpu_faults`` of the environment says why a run has none.
+        empty: there is none. ``host_cpu_faults``: where from it is not known -> why.
     :ivar seconds: what it took: ``create``, ``measure``, ``delete``.
     """
 
@@ -120,17 +254,10 @@ class PairOutcome:
     trials: list[model.Trial] = dataclasses.field(default_factory=list)
     errors: list[PairError] = dataclasses.field(default_factory=list)
     hosts: dict[str, HostPair] = dataclasses.field(default_factory=dict)
-    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    guests: dict[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     host_cpu_source: str = ""
+    host_cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
-    """What went wrong with a pair in one attempt."""
-
-    attempt: int
-    error: PairError
 
 
 @dataclasses.dataclass(slots=True)
@@ -138,7 +265,7 @@ class Task:
     """A pair of a stored run.
 
     :ivar number: within the run, in the order in which pairs are begun.
-    :ivar state: as :data:`nova_perf_tuning.validation.database.tables.pairs` has it.
+    :ivar state: as :data:`nova_perf_tuning.validation.database.engine.pairs` has it.
     :ivar attempts: how often it was begun and not cut off. :ivar seconds: what the last one took.
     """
 
@@ -147,43 +274,36 @@ class Task:
     state: str = "planned"
     attempts: int = 0
     seconds: float | None = None
-    faults: list[Fault] = dataclasses.field(default_factory=list)
+    faults: list[PairError] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
 class StoredRun:
-    """A run over many hosts as it is in the database.
-
-    :ivar cloud: where it began, as :func:`nova_perf_tuning.validation.cloud.cloud_identity.of` says.
-    """
+    """A run over many hosts as it is in the database."""
 
     run_id: str
     state: str
-    plan: dict[str, Any]
-    environment: dict[str, Any]
+    plan: FleetPlan
+    environment: dict[str, object]
     hosts: list[str]
     tasks: list[Task]
     created_at: datetime.datetime
     leftovers: bool = False
 
-    @property
-    def cloud(self) -> str:
-        return str(self.plan.get("cloud", ""))
-
 
 class PairLauncher(Protocol):
     """Launches the guests of a pair, measures and removes them. Calls may come from several threads at once."""
 
-    def check(self, arms: Sequence[Arm], plan: MeasurePlan) -> None:
+    def check(self, plan: MeasurePlan) -> None:
         """See, before any pair, that the cloud has what every pair needs; makes nothing.
 
         :raises CloudError: no credentials, no image, no network, no Heat, or no rights to choose hosts.
         """
 
-    def expected_s(self, arms: Sequence[Arm], plan: MeasurePlan) -> float:
+    def expected_s(self, plan: MeasurePlan) -> float:
         """Return about how many seconds a pair takes by its plan, from its first stack to their removal."""
 
-    def measure(self, pair: HostPair, arms: Sequence[Arm], plan: MeasurePlan) -> PairOutcome:
+    def measure(self, pair: HostPair, plan: MeasurePlan) -> PairOutcome:
         """Measure all arms on one pair and remove everything that was made for it, whatever happens.
 
         Failures of this pair are in the outcome; it raises nothing but KeyboardInterrupt, SystemExit and

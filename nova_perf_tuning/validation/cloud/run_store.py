@@ -23,14 +23,14 @@ from nova_perf_tuning.validation.database import engine as database  # first: it
 import sqlalchemy as sa
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model
-from nova_perf_tuning.validation.database import tables
 from nova_perf_tuning.validation.measure import model as results
 
 #: A run of another machine whose owner has been silent for so long (seconds) has died.
 SILENCE_S: Final = 300.0
 
-_runs, _pairs = tables.runs, tables.pairs
+_runs, _pairs = database.runs, database.pairs
 
 
 class RunError(errors.PerfTuningError):
@@ -53,6 +53,16 @@ class Line:
     pairs: int
     done: int
     cloud: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairFacts:
+    """What is known of the guests of a pair that was measured, see :class:`model.PairOutcome`."""
+
+    hosts: Mapping[str, Mapping[str, str]]
+    guests: Mapping[str, Mapping[str, object]]
+    host_cpu_source: str
+    host_cpu_faults: Mapping[str, str]
 
 
 def new_id() -> str:
@@ -79,33 +89,33 @@ class RunStore:
 
     def create(
         self,
-        run_id: str,
+        plan: model.FleetPlan,
         hosts: Sequence[str],
         pairs: Sequence[model.HostPair],
-        plan: Mapping[str, Any],
-        environment: Mapping[str, Any],
+        environment: Mapping[str, object],
     ) -> model.StoredRun:
         """Write a new run, owned by this process, and return it."""
+        run_id = plan.measure.run_id
+        row = {
+            "id": run_id,
+            "kind": "heat",
+            "state": "running",
+            "owner": _own_name(),
+            "created_at": _now(),
+            "seen_at": _now(),
+            "leftovers": False,
+            "plan": _plan_data(plan),
+            "environment": dict(environment),
+            "hosts": list(hosts),
+        }
+        planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
+        rows = [
+            {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}
+            for number, pair in enumerate(pairs)
+        ]
 
         def create(connection: sa.Connection) -> None:
-            row = {
-                "id": run_id,
-                "kind": "heat",
-                "state": "running",
-                "owner": _own_name(),
-                "created_at": _now(),
-                "seen_at": _now(),
-                "leftovers": False,
-                "plan": dict(plan),
-                "environment": dict(environment),
-                "hosts": list(hosts),
-            }
             connection.execute(sa.insert(_runs), row)
-            planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
-            rows = [
-                {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}
-                for number, pair in enumerate(pairs)
-            ]
             connection.execute(sa.insert(_pairs), rows)
 
         database.write(self._engine, create)
@@ -114,7 +124,8 @@ class RunStore:
     def load(self, run_id: str) -> model.StoredRun:
         """Return a run.
 
-        :raises RunError: there is none of that id.
+        :raises RunError: there is none of that id, or another version has written its plan.
+        :raises plugins.UnknownBenchmarkError: a benchmark of it is not installed any more.
         """
         columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
         with database.reading(self._engine) as connection:
@@ -129,37 +140,41 @@ class RunStore:
                 pair.state,
                 pair.attempts,
                 pair.seconds,
-                [_fault(**one) for one in pair.faults],
+                [model.PairError(**{**fault, "kind": model.ErrorClass(fault["kind"])}) for fault in pair.faults],
             )
             for pair in pairs
         ]
-        plan, environment, hosts = run.plan, run.environment, sorted(run.hosts)
-        return model.StoredRun(run.id, run.state, plan, environment, hosts, tasks, run.created_at, run.leftovers)
+        plan = _plan(run.plan, run.id)
+        return model.StoredRun(
+            run.id, run.state, plan, run.environment, sorted(run.hosts), tasks, run.created_at, run.leftovers
+        )
 
     def lines(self) -> list[Line]:
         """Return all runs of fleets, the newest first."""
-        counts = {}
+        done = sa.func.coalesce(sa.func.sum(sa.case((_pairs.c.state == "done", 1), else_=0)), 0)
+        counts = sa.select(_pairs.c.run_id, sa.func.count().label("pairs"), done.label("done"))
+        counted = counts.group_by(_pairs.c.run_id).subquery()
+        query = (
+            sa.select(_runs, counted.c.pairs, counted.c.done)
+            .join(counted, counted.c.run_id == _runs.c.id)
+            .where(_runs.c.kind == "heat")
+            .order_by(_runs.c.created_at.desc(), _runs.c.id)
+        )
         with database.reading(self._engine) as connection:
-            done = sa.func.sum(sa.case((_pairs.c.state == "done", 1), else_=0))
-            query = sa.select(_pairs.c.run_id, sa.func.count(), done).group_by(_pairs.c.run_id)
-            for run_id, number, measured in connection.execute(query):
-                counts[run_id] = number, int(measured)
-            runs = connection.execute(
-                sa.select(_runs).where(_runs.c.kind == "heat").order_by(_runs.c.created_at.desc(), _runs.c.id)
-            ).all()
-        return [
-            Line(
-                run.id,
-                run.state,
-                run.created_at,
-                _is_alive(run.owner, run.seen_at),
-                run.leftovers,
-                len(run.hosts),
-                *counts.get(run.id, (0, 0)),
-                str(run.plan.get("cloud", "")),
-            )
-            for run in runs
-        ]
+            return [
+                Line(
+                    run.id,
+                    run.state,
+                    run.created_at,
+                    _is_alive(run.owner, run.seen_at),
+                    run.leftovers,
+                    len(run.hosts),
+                    run.pairs,
+                    int(run.done),
+                    run.plan["cloud"],
+                )
+                for run in connection.execute(query)
+            ]
 
     def claim(self, run_id: str) -> model.StoredRun:
         """Make this process the owner of a run that nobody runs, and return it.
@@ -217,17 +232,18 @@ class RunStore:
     def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
         """Write what one attempt at a pair gave and the state that the pair has now, also into ``task``."""
         attempts, seconds = task.attempts + 1, round(sum(outcome.seconds.values()), 3)
-        faults = [*task.faults, *(model.Fault(attempts, one) for one in outcome.errors)]
-        hosts = {arm: dataclasses.asdict(where) for arm, where in outcome.hosts.items()}
+        faults = [*task.faults, *(dataclasses.replace(fault, attempt=attempts) for fault in outcome.errors)]
+        hosts = {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()}
+        facts = PairFacts(hosts, outcome.guests, outcome.host_cpu_source, outcome.host_cpu_faults)
         self._change_pair(
             run_id,
             task.number,
             state=state,
             attempts=attempts,
             seconds=seconds,
-            faults=[{"attempt": one.attempt, **dataclasses.asdict(one.error)} for one in faults],
-            environment={**outcome.environment, "hosts": hosts, "host_cpu_source": outcome.host_cpu_source},
-            trials=[dataclasses.asdict(one) for one in outcome.trials],
+            faults=[dataclasses.asdict(fault) for fault in faults],
+            environment=dataclasses.asdict(facts),
+            trials=[dataclasses.asdict(trial) for trial in outcome.trials],
         )
         task.state, task.attempts, task.seconds, task.faults = state, attempts, seconds, faults
 
@@ -239,10 +255,10 @@ class RunStore:
             for row in rows:
                 yield number, results.Trial(**row)
 
-    def pair_environments(self, run_id: str) -> Iterator[dict[str, Any]]:
-        """Yield the environment of every pair that has been measured, ``host_cpu_source`` in it."""
-        for _, environment in self._of_pairs(run_id, _pairs.c.environment):
-            yield environment
+    def pair_facts(self, run_id: str) -> Iterator[PairFacts]:
+        """Yield what is known of every pair that has been measured."""
+        for _, facts in self._of_pairs(run_id, _pairs.c.environment):
+            yield PairFacts(**facts)
 
     def _of_pairs(self, run_id: str, column: sa.Column[Any]) -> Iterator[tuple[int, Any]]:
         """Yield (number, column) of the pairs that are done, a few at a time: a fleet's are large."""
@@ -254,9 +270,40 @@ class RunStore:
 
     # -- below
 
-    def _change_pair(self, run_id: str, number: int, **values: Any) -> None:
+    def _change_pair(self, run_id: str, number: int, **values: object) -> None:
         change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
         database.write(self._engine, lambda connection: connection.execute(change))
+
+
+def _plan_data(plan: model.FleetPlan) -> dict[str, object]:
+    """Return a plan as JSON data."""
+    jobs = [
+        {"label": job.label, "kind": job.benchmark.kind, "parameters": dict(job.parameters)}
+        for job in plan.measure.jobs
+    ]
+    data = dataclasses.asdict(dataclasses.replace(plan, measure=dataclasses.replace(plan.measure, jobs=())))
+    data["measure"]["jobs"] = jobs
+    return data
+
+
+def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
+    try:
+        measure = dict(data["measure"])
+        measure["arms"] = tuple(model.Arm(**arm) for arm in measure["arms"])
+        measure["jobs"] = tuple(
+            plugins.Job(job["label"], plugins.load(job["kind"]), job["parameters"]) for job in measure["jobs"]
+        )
+        return model.FleetPlan(
+            model.MeasurePlan(**measure),
+            model.RunSettings(**data["settings"]),
+            model.GuestSettings(**data["guests"]),
+            data["max_loss"],
+            data["cloud"],
+        )
+    except (KeyError, TypeError) as error:
+        raise RunError(
+            f"run {run_id}: another version wrote its plan ({type(error).__name__}: {error}); begin a new run"
+        ) from None
 
 
 def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
@@ -268,11 +315,7 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
     return run
 
 
-def _fault(attempt: int, kind: str, reason: str, arm: str) -> model.Fault:
-    return model.Fault(attempt, model.PairError(model.ErrorClass(kind), reason, arm))
-
-
-def _change_run(connection: sa.Connection, run_id: str, **values: Any) -> None:
+def _change_run(connection: sa.Connection, run_id: str, **values: object) -> None:
     connection.execute(sa.update(_runs).where(_runs.c.id == run_id).values(values))
 
 

@@ -16,7 +16,7 @@ from openstack.orchestration.v1 import stack as sdk_stack
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import model, sdk_errors
+from nova_perf_tuning.validation.cloud import model
 
 #: On every stack; what has it not is not ours, whatever its name.
 TAG: Final = "nova-perf"
@@ -74,8 +74,8 @@ class Stack:
 @functools.cache
 def files() -> Mapping[str, str]:
     """Return every template and script of this package by its name."""
-    folder = importlib.resources.files(__package__).joinpath("heat")
-    return {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.is_file()}
+    directory = importlib.resources.files(__package__).joinpath("heat")
+    return {file.name: file.read_text(encoding="utf-8") for file in directory.iterdir() if file.is_file()}
 
 
 class Stacks:
@@ -84,11 +84,11 @@ class Stacks:
     def __init__(self, api: api_module.Api) -> None:
         self._api = api
 
-    def create(self, name: str, parameters: Mapping[str, Any], tags: Iterable[str], timeout_min: int) -> Stack:
+    def create(self, name: str, parameters: Mapping[str, object], tags: Iterable[str], timeout_min: int) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
-        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused, or no service is
-            found. :raises api_module.ApiError: it does not answer; the stack may be there all the same.
+        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused, no service is
+            found, or it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
         request = {
@@ -104,22 +104,22 @@ class Stacks:
             "disable_rollback": True,
         }
         try:
-            return Stack(self._api.read(lambda: self._post(request)), name)
+            return Stack(self._api.call(lambda: self._post(request)), name)
         except sdk_exceptions.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
-            found = self._api.read(
+            made = self._api.call(
                 lambda: self._api.connection.orchestration.find_stack(name, ignore_missing=False)
             )
-            return Stack(str(found.id), name)
+            return Stack(str(made.id), name)
         except api_module.ERRORS as error:
             if api_module.http_status(error) in (None, 401):
                 raise  # it is not this stack that is refused, or nobody was asked
             kind = classify(str(error))
             # Heat has not looked at the pair's hosts yet.
             kind = model.ErrorClass.API if kind is model.ErrorClass.STACK_FAILED else kind
-            raise StackError(kind, f"Heat refused the stack: {sdk_errors.told(error)}") from error
+            raise StackError(kind, f"Heat refused the stack: {api_module.text_of(error)}") from error
 
-    def _post(self, request: Mapping[str, Any]) -> str:
+    def _post(self, request: Mapping[str, object]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
         answer = self._api.connection.orchestration.post("/stacks", json=request)
         sdk_exceptions.raise_from_response(answer)
@@ -127,134 +127,111 @@ class Stacks:
 
     def status(self, stack: Stack) -> tuple[str, str]:
         """Return ``CREATE_COMPLETE`` or the like, and why."""
-        found = self._get(stack.id, resolve_outputs=False)
-        return str(found.status), one_line(found.status_reason or "", 600)
+        shown = self._api.call(
+            lambda: self._api.connection.orchestration.get_stack(stack.id, resolve_outputs=False)
+        )
+        # openstacksdk makes a stack without anything of an answer that is no JSON, such as a proxy's page.
+        return str(shown.status or "unknown"), one_line(shown.status_reason or "", 600)
 
-    def outputs(self, stack: Stack) -> dict[str, Any]:
+    def outputs(self, stack: Stack) -> dict[str, object]:
         """Return the outputs by name, whatever guests put into them."""
-        found = self._get(stack.id)
-        return api_module.read(lambda: {one["output_key"]: one.get("output_value") for one in found.outputs or ()})
-
-    def _get(self, known_as: str, **options: bool) -> Any:
-        """Return what Heat says of a stack by its id or name."""
-
-        def get() -> Any:
-            found = self._api.connection.orchestration.get_stack(known_as, **options)
-            if not found.status:  # openstacksdk makes a stack without anything of an answer that is no JSON
-                raise api_module.UnreadableError("the answer does not describe a stack")
-            return found
-
-        return self._api.read(get)
-
-    def events(self, stack: Stack) -> list[Any]:
-        """Return the events of the stack's resources, oldest first."""
-        found = self._list("stack_events", _known(stack))
-        return sorted(found, key=lambda event: str(event.event_time))
+        shown = self._api.call(lambda: self._api.connection.orchestration.get_stack(stack.id))
+        return {entry["output_key"]: entry.get("output_value") for entry in shown.outputs or ()}
 
     def servers(self, stack: Stack) -> dict[str, str]:
         """Return the ids of the guests that Nova knows, by role."""
-        found = self._list("resources", _known(stack))
+        known = self._api.call(lambda: list(self._api.connection.orchestration.resources(_sdk(stack))))
         return {
-            one.name: one.physical_resource_id
-            for one in found
-            if one.name in ("client", "server") and one.physical_resource_id
+            resource.name: resource.physical_resource_id
+            for resource in known
+            if resource.name in ("client", "server") and resource.physical_resource_id
         }
-
-    def _list(self, what: str, *of: Any) -> list[Any]:
-        """Return a list of Heat's, by the name of openstacksdk's method."""
-        return self._api.read(lambda: list(getattr(self._api.connection.orchestration, what)(*of)))
 
     def failure(self, stack: Stack, reason: str) -> StackError:
         """Return why a stack failed: the failing resources' own reasons, and the class of the error."""
-        events = self.events(stack)
-        told = [
+        events = self._api.call(lambda: list(self._api.connection.orchestration.stack_events(_sdk(stack))))
+        events.sort(key=lambda event: str(event.event_time))
+        said = [
             f"{event.logical_resource_id}: {event.resource_status_reason}"
             for event in events
             if str(event.resource_status).endswith("_FAILED") and event.logical_resource_id != stack.name
         ]
         # Whatever else was being made is cancelled and says so; that explains nothing.
-        told = [one for one in told if not _is_cancelled(one)] or [reason]
-        kinds = [kind for kind in map(classify, told) if kind is not model.ErrorClass.STACK_FAILED]
+        said = [text for text in said if not _is_cancelled(text)] or [reason]
+        kinds = [kind for kind in map(classify, said) if kind is not model.ErrorClass.STACK_FAILED]
         kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
-        if kind is model.ErrorClass.NO_SIGNAL and len(ready(events)) > 1:
+        if kind is model.ErrorClass.NO_SIGNAL and len(_ready(events)) > 1:
             # Both guests have told that they are ready: they are slow, not silent.
             kind = model.ErrorClass.TIME_LIMIT
-        return StackError(kind, one_line("; ".join(dict.fromkeys(told)), 900))
+        return StackError(kind, one_line("; ".join(dict.fromkeys(said)), 900))
 
     def owned(self, run_id: str) -> list[Stack]:
         """Return the stacks that a run left: known by tag and name, both of which we gave."""
         prefix = f"{model.NAME_PREFIX}{run_id}-"
         return [
-            Stack(str(one.id), name)
-            for one in self._list("stacks")
-            if (name := str(one.name)).startswith(prefix) and isinstance(one.tags, list) and TAG in one.tags
+            Stack(str(stack.id), name)
+            for stack in self._api.call(lambda: list(self._api.connection.orchestration.stacks()))
+            if (name := str(stack.name)).startswith(prefix) and TAG in (stack.tags or ())
         ]
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
         """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
         begun = time.monotonic()
-        waiting = dict.fromkeys(stacks, begun)
+        due = dict.fromkeys(stacks, begun)  # stack -> when the next attempt may be made
         problems: dict[Stack, str] = {}
-        with self._api.until(begun + _DELETE_S):
-            while waiting and time.monotonic() - begun < _DELETE_S:
-                for stack in list(waiting):
-                    late = time.monotonic() - begun
-                    if late >= _DELETE_S:  # a Heat that does not answer holds up each call
-                        break
-                    try:
-                        waiting[stack] = self._push(stack, waiting[stack], problems)
-                    except sdk_exceptions.NotFoundException:
-                        if stack.id or late >= _APPEAR_S:
-                            del waiting[stack]
-                            problems.pop(stack, None)
-                    except api_module.ERRORS as error:
-                        problems[stack] = sdk_errors.told(error)
-                        if api_module.http_status(error) in (401, 403):
-                            del waiting[stack]
-                if waiting:
-                    time.sleep(_POLL_S)
+        while due and time.monotonic() - begun < _DELETE_S:
+            for stack in list(due):
+                late = time.monotonic() - begun
+                if late >= _DELETE_S:  # a Heat that does not answer holds up each call
+                    break
+                try:
+                    due[stack] = self._push(stack, due[stack], problems)
+                except sdk_exceptions.NotFoundException:
+                    if stack.id or late >= _APPEAR_S:
+                        del due[stack]
+                        problems.pop(stack, None)
+                except api_module.ERRORS as error:
+                    problems[stack] = api_module.text_of(error)
+                    if api_module.http_status(error) in (401, 403):
+                        del due[stack]
+            if due:
+                time.sleep(_POLL_S)
         after = f"still there after {_DELETE_S:.0f} s: "
         return [
-            f"stack {stack.name}: {after if stack in waiting else ''}{problems.get(stack, 'no reason')}"
-            for stack in {**waiting, **problems}
+            f"stack {stack.name}: {after if stack in due else ''}{problems.get(stack, 'no reason')}"
+            for stack in {**due, **problems}
         ]
 
     def _push(self, stack: Stack, due: float, problems: dict[Stack, str]) -> float:
         """Push one stack towards its end from ``due`` on; return when the next attempt may be made.
 
+        What an API refuses now is asked again by the next attempt.
+
         :raises openstack.exceptions.NotFoundException: it is gone.
         """
-        found = self._get(stack.id or stack.name, resolve_outputs=False)
-        if found.status == "DELETE_COMPLETE":
+        heat = self._api.connection.orchestration
+        shown = self._api.call(lambda: heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
+        if shown.status == "DELETE_COMPLETE":
             raise sdk_exceptions.NotFoundException
-        if found.status == "DELETE_FAILED":
-            problems[stack] = one_line(found.status_reason or "", 300)
-        if found.status == "DELETE_IN_PROGRESS" or time.monotonic() < due:
+        if shown.status == "DELETE_FAILED":
+            problems[stack] = one_line(shown.status_reason or "", 300)
+        if shown.status in (None, "DELETE_IN_PROGRESS") or time.monotonic() < due:
             return due
-        self._api.call(self._api.connection.orchestration.delete_stack, str(found.id), ignore_missing=True)
+        self._api.call(lambda: heat.delete_stack(str(shown.id), ignore_missing=True), 0)
         return time.monotonic() + _RETRY_S
 
 
-def _known(stack: Stack) -> sdk_stack.Stack:
+def _sdk(stack: Stack) -> sdk_stack.Stack:
     """Return a stack as openstacksdk takes it without asking for it first."""
     return sdk_stack.Stack.new(id=stack.id, name=stack.name)
 
 
-def signals(events: Iterable[Any], to: str) -> list[Any]:
-    """Return the events by which guests told something to a handle."""
-    return [one for one in events if one.resource_status == "SIGNAL_COMPLETE" and one.logical_resource_id == to]
-
-
-def ready(events: Iterable[Any]) -> dict[str, Any]:
-    """Return role -> the event by which that guest told first that it is ready.
-
-    A signal whose answer was lost is sent again: two may be of one guest.
-    """
-    found: dict[str, Any] = {}
-    for one in signals(events, "report_handle"):
-        if told := _READY(str(one.resource_status_reason)):
-            found.setdefault(told[1], one)
-    return found
+def _ready(events: Iterable[Any]) -> set[str]:
+    """Return the roles of the guests that have told that they are ready, perhaps more than once."""
+    reasons = [
+        str(event.resource_status_reason) for event in events if event.logical_resource_id == "report_handle"
+    ]
+    return {said[1] for said in map(_READY, reasons) if said}
 
 
 def classify(reason: str) -> model.ErrorClass:
@@ -262,8 +239,8 @@ def classify(reason: str) -> model.ErrorClass:
 
     What a guest said is in some reasons; only what it may decide is taken from it.
     """
-    if found := _WAIT_CONDITION(reason):
-        if found[1] == "Timeout" or _SILENT_PEER(found[2]):
+    if said := _WAIT_CONDITION(reason):
+        if said[1] == "Timeout" or _SILENT_PEER(said[2]):
             return model.ErrorClass.NO_SIGNAL
         return model.ErrorClass.BENCHMARK_FAILED
     if any(text in reason for text in _NO_HOST):
@@ -273,5 +250,5 @@ def classify(reason: str) -> model.ErrorClass:
     return model.ErrorClass.STACK_FAILED
 
 
-def _is_cancelled(told: str) -> bool:
-    return not _WAIT_CONDITION(told) and ("aborted" in told or "Stack CREATE cancelled" in told)
+def _is_cancelled(said: str) -> bool:
+    return not _WAIT_CONDITION(said) and ("aborted" in said or "Stack CREATE cancelled" in said)

@@ -1,14 +1,22 @@
-"""Runs jobs in threads of their own and hands over what they gave, in the order in which they end."""
+"""The threads, the clock and the signals of a campaign."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import queue
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
 
 from nova_perf_tuning.validation.cloud import model
+
+#: A signal that comes so much later than the first, in seconds, is another one; what comes sooner is the same told
+#: twice, as SIGHUP is by the kernel and by the shell.
+SECOND_S: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class Ended:
 
 
 class Workers:
-    """The threads and the clock of a campaign, which alone decides how many jobs there are at a time.
+    """Runs jobs in threads of their own and hands over what they gave, in the order in which they end.
 
     A simulation takes the place of this class with one whose time is virtual.
     """
@@ -57,3 +65,39 @@ class Workers:
 
     def _hand_over(self, ended: Ended) -> None:
         self._ended.put(ended)
+
+
+class StopSignals:
+    """SIGINT, SIGTERM and SIGHUP while a run goes on: the first lets it end, a later one ends its clean-up, too.
+
+    :ivar first: the number of the first one that came, 0: none. :ivar again: another came later.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """Handle nothing yet; ``wake`` is called from the handler of every signal."""
+        self.first = 0
+        self.again = False
+        self._at = 0.0
+        self._wake = wake
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Note signals instead of letting them raise anywhere.
+
+        What is ignored stays so: SIGHUP under nohup, SIGINT of a job in the background.
+        """
+        stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        numbers = [number for number in stopping if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._came) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if not self.first:
+            self.first, self._at = number, time.monotonic()
+        elif time.monotonic() - self._at >= SECOND_S:
+            self.again = True
+        self._wake()

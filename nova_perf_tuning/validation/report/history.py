@@ -24,7 +24,6 @@ import numpy as np
 import sqlalchemy as sa
 from scipy import stats
 
-from nova_perf_tuning.validation.database import tables
 from nova_perf_tuning.validation.judge import guards, trial_filter
 from nova_perf_tuning.validation.measure import model, store
 
@@ -161,10 +160,10 @@ class History:
         pair |= {"faults": [], "environment": {}, "trials": trials}
 
         def add(connection: sa.Connection) -> bool:
-            if connection.scalar(sa.select(tables.runs.c.id).where(tables.runs.c.id == run_id)) is not None:
+            if connection.scalar(sa.select(database.runs.c.id).where(database.runs.c.id == run_id)) is not None:
                 return False
-            connection.execute(sa.insert(tables.runs), run)
-            connection.execute(sa.insert(tables.pairs), pair)
+            connection.execute(sa.insert(database.runs), run)
+            connection.execute(sa.insert(database.pairs), pair)
             return True
 
         return run_id, database.write(self._engine, add)
@@ -176,7 +175,7 @@ class History:
 
         :param host, benchmark, arm: only these.
         """
-        runs, pairs = tables.runs.c, tables.pairs.c
+        runs, pairs = database.runs.c, database.pairs.c
         points: dict[_Key, list[Point]] = collections.defaultdict(list)
         with database.reading(self._engine) as connection:
             by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)

@@ -17,7 +17,7 @@ import uuid
 import testtools
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import collector, slots
+from nova_perf_tuning.validation.cloud import collector, model
 from tests.unit.validation.cloud import documents
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -214,6 +214,11 @@ class RunnerTest(RunnerCase):
         client.wait(timeout=300)
         return {one["id"]: (path, one) for path, one in signals}, begun, self.log("client")
 
+    def expected(self, kinds, trials, begun):
+        """Return what the second arm of two was asked for."""
+        plan = model.MeasurePlan("run1", (), tuple(plugins.jobs(kinds)), trials, 600.0)
+        return collector.Expected(plan, "tuned", 1, model.Grid(2, self.SLOT_S), begun, time.time())
+
     def test_documents_are_what_the_collector_reads(self):
         benchmarks = [
             {"label": "iperf3", "benchmark": "iperf3", "parameters": {"seconds": "1"}},
@@ -223,16 +228,14 @@ class RunnerTest(RunnerCase):
         self.assertEqual({"server", "client", "results", "figures"}, set(signals), log)
         path, told = signals["results"]
         self.assertEqual("/documents", path)
-        jobs = tuple(plugins.jobs(["iperf3:seconds=1", "cpu:seconds=1"]))
-        grid = slots.Grid(2, self.SLOT_S)
-        expected = collector.Expected("run1", "tuned", 1, grid, jobs, 2, begun, time.time())
+        expected = self.expected(["iperf3:seconds=1", "cpu:seconds=1"], 2, begun)
         found = collector.read(json.dumps({"results": told["data"]}), expected)
         self.assertEqual([""] * 6, [run.error for run in found.runs])
         alone = [run for run in found.runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
         self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(found.runs)))
         self.assertTrue(all(run.cpu_s["server"] > 0.5 for run in alone if run.role == "server"), alone)
-        self.assertEqual({1}, {grid.arm(run.slot) for run in found.runs})
+        self.assertEqual({1}, {expected.grid.arm(run.slot) for run in found.runs})
         self.assertTrue(all(run.cpu_s["client"] > 0 for run in found.runs if run.role == "client"))
         self.assertTrue(all(run.cpu_s["server"] is not None for run in found.runs))
         figures = signals["figures"][1]["data"]
@@ -246,12 +249,10 @@ class RunnerTest(RunnerCase):
         signals, begun, log = self.measure(benchmarks, 1)
         self.assertIn("slot 0: sysbench ended with status 0", log)
         self.assertIn("slot 0: benchmark 0 on the server ended with status 0", log)
-        grid = slots.Grid(2, self.SLOT_S)
-        jobs = tuple(plugins.jobs(["cpu:seconds=1"]))
-        expected = collector.Expected("run1", "tuned", 1, grid, jobs, 1, begun, time.time())
+        expected = self.expected(["cpu:seconds=1"], 1, begun)
         told = json.dumps({"results": signals["results"][1]["data"]})
         runs = collector.read(told, expected).runs
-        self.assertEqual([documents.following(grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
+        self.assertEqual([documents.following(expected.grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
 
     def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):
         # As a server that does not answer yet: the first run fails, later ones do not.

@@ -7,7 +7,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.validation.cloud import cloud_identity, host_choice
+from nova_perf_tuning.validation.cloud import cloud_check, heat_pair
 from nova_perf_tuning.validation.measure import store
 from tests import simulated_cloud as simulation
 
@@ -20,7 +20,7 @@ def parse(*arguments):
     return cloud_validate.Validate(None, None).get_parser("openstack perf validate").parse_args(arguments)
 
 
-class SimulatedCloud(cloud_identity.HeatCloud):
+class SimulatedCloud(heat_pair.HeatCloud):
     """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
 
     def __init__(self, cloud=None, count=6):
@@ -29,13 +29,13 @@ class SimulatedCloud(cloud_identity.HeatCloud):
         self.count = count
         self.where = "region R project p"
 
-    def place(self):
+    def identity(self):
         return self.where
 
     def choose(self, words):
         if words == ["any"]:
-            return host_choice.Chosen(("",), {})
-        return host_choice.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
+            return cloud_check.Chosen(("",), {})
+        return cloud_check.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
 
     def launcher(self, guests):
         self.guests = guests

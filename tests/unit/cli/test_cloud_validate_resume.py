@@ -9,7 +9,7 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.validation.cloud import cloud_identity, model, run_store
+from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.cli import fleet_case
 
@@ -40,7 +40,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         """It may be what fills the quota."""
 
         class Launcher(simulation.SimulatedLauncher):
-            def check(self, arms, plan):
+            def check(self, plan):
                 if self.stacks() or full:
                     raise model.CloudError("the project's quota leaves 0 of 4")
 
@@ -120,7 +120,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(["openstack", "--os-cloud", "simulated", "perf", "validate"], words[:5])
         self.assertEqual(1, self.validate(*words[5:]), "the budget counts")
         args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
-        told = cloud_validate.Run(args, cloud_identity.HeatCloud("lab", None))._resume_command("r1")
+        told = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None))._resume_command("r1")
         self.assertEqual(
             "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", told
         )
@@ -137,7 +137,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
         run = str(error).rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual([], os.listdir(self.output))
-        none = cloud_identity.HeatCloud("nosuch", None)
+        none = heat_pair.HeatCloud("nosuch", None)
         self.assertEqual(1, self.validate("--resume", run, cloud=none))
         self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
         written = self.results()

@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from nova_perf_tuning.validation.database import tables
+from nova_perf_tuning.validation.database import engine
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=tables.metadata,
+    target_metadata=engine.metadata,
     transactional_ddl=True,  # SQLite can, though Alembic does not expect it
 )
 with context.begin_transaction():

@@ -8,7 +8,7 @@ import math
 import pathlib
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import collector, slots
+from nova_perf_tuning.validation.cloud import collector, model
 
 DATA = pathlib.Path(__file__).parents[1] / "bench" / "data"
 IPERF3 = (DATA / "iperf3-two-streams.json").read_text(encoding="utf-8")
@@ -23,16 +23,15 @@ FACTS = {
     "queues_max": 2,
     "tx_checksum": "off",
 }
-GRID = slots.Grid(arms=2, length_s=20)
+GRID = model.Grid(arms=2, length_s=20)
 BEGUN = 1_800_000_000.0
 
 
 def expected(arm=0, trials=2, jobs=("iperf3", "fio")):
     """Return what was asked of one arm."""
-    name = ("untuned", "tuned")[arm]
-    return collector.Expected(
-        "run1", name, arm, GRID, tuple(plugins.jobs(jobs)), trials, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials
-    )
+    arms = model.Arm("untuned"), model.Arm("tuned")
+    plan = model.MeasurePlan("run1", arms, tuple(plugins.jobs(jobs)), trials, 600.0)
+    return collector.Expected(plan, arms[arm].name, arm, GRID, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials)
 
 
 def following(grid, arm, moment):
@@ -44,10 +43,10 @@ def document(wanted):
     """Return a document that answers ``wanted``."""
     trials = []
     moment = wanted.begun
-    for number in range(1, wanted.trials + 1):
+    for number in range(1, wanted.plan.trials + 1):
         slot = following(wanted.grid, wanted.arm, moment)
         begin = float(wanted.grid.begin(slot)) + 0.5
-        for job in wanted.jobs:
+        for job in wanted.plan.jobs:
             output = IPERF3 if job.benchmark.kind == "iperf3" else FIO
             for role in ("client",) if job.benchmark.paired else ("client", "server"):
                 trials.append(trial(job.label, number, slot, begin, output, role=role))
@@ -55,7 +54,7 @@ def document(wanted):
         moment = wanted.grid.begin(slot) + 1
     return {
         "schema": 1,
-        "run_id": wanted.run_id,
+        "run_id": wanted.plan.run_id,
         "arm": wanted.arm,
         "arms": wanted.grid.arms,
         "slot_seconds": wanted.grid.length_s,

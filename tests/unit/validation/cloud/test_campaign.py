@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import os
 import signal
 import threading
@@ -10,12 +11,10 @@ from unittest import mock
 import fixtures
 import testtools
 
-from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, pairing, run_store, stop_signals
+from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store, workers
 from tests import simulated_cloud as simulation
 
 KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
-ARMS = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
 
 
 def names(count):
@@ -37,41 +36,31 @@ class CampaignCase(testtools.TestCase):
         self.addCleanup(self.store.close)
         self.told = []
 
-    def plan(self, run_id, trials=2):
-        return model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "cpu"])), trials, time_limit_s=900.0)
-
     def begin(self, hosts, cloud=None, peers=2, **changes):
         """Return a new campaign on a simulated cloud."""
-        run_id = run_store.new_id()
-        pairs = pairing.schedule(names(hosts), peers)
-        run = self.store.create(run_id, names(hosts), pairs, {"cloud": "here"}, {"benchmarks": KINDS})
-        return self.campaign(run, cloud, peers=peers, **changes)
+        self.run_id = run_store.new_id()
+        plan = simulation.fleet_plan(self.run_id, ["iperf3", "cpu"], peers=peers, **changes)
+        pairs = model.schedule(names(hosts), peers)
+        return self.campaign(self.store.create(plan, names(hosts), pairs, {"benchmarks": KINDS}), cloud)
 
     def campaign(self, run, cloud=None, **changes):
+        """Go on with a run, with other settings if need be."""
+        settings = dataclasses.replace(run.plan.settings, **changes)
+        run.plan = dataclasses.replace(run.plan, settings=settings)
         self.threads = simulation.VirtualWorkers()
         self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads)
-        fields = {"peers": 2, "max_parallel": 4, **changes}
-        return campaign.Campaign(
-            self.store,
-            self.launcher,
-            run,
-            ARMS,
-            self.plan(run.run_id),
-            campaign.Settings(**fields),
-            self.told.append,
-            self.threads,
-        )
+        return campaign.Campaign(self.store, self.launcher, run, self.told.append, self.threads)
 
-    def states(self, run):
-        return collections.Counter(task.state for task in self.store.load(run).tasks)
+    def states(self):
+        return collections.Counter(task.state for task in self.store.load(self.run_id).tasks)
 
-    def faults(self, run_id):
-        return [fault for task in self.store.load(run_id).tasks for fault in task.faults]
+    def faults(self):
+        return [fault for task in self.store.load(self.run_id).tasks for fault in task.faults]
 
-    def check_consistent(self, run_id):
+    def check_consistent(self):
         """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
-        found = collections.Counter(number for number, _ in self.store.trials(run_id))
-        for task in self.store.load(run_id).tasks:
+        found = collections.Counter(number for number, _ in self.store.trials(self.run_id))
+        for task in self.store.load(self.run_id).tasks:
             self.assertEqual(24 if task.state == "done" else 0, found[task.number], task)
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual([], self.launcher.overlaps)
@@ -81,17 +70,16 @@ class CampaignTest(CampaignCase):
     def test_every_pair_once(self):
         one = self.begin(12, peers=3)
         self.assertEqual("complete", one.run())
-        run_id = one._run.run_id
-        self.assertEqual({"done": 18}, self.states(run_id))
+        self.assertEqual({"done": 18}, self.states())
         self.assertEqual(18, len([entry for entry in self.launcher.log if entry[0] == "begin"]))
         self.assertEqual(4, self.launcher.most)
-        self.check_consistent(run_id)
+        self.check_consistent()
         [line] = self.store.lines()
         self.assertEqual(
             ("complete", False, False, 12, 18, 18),
             (line.state, line.alive, line.leftovers, line.hosts, line.pairs, line.done),
         )
-        self.assertEqual([], self.faults(run_id))
+        self.assertEqual([], self.faults())
 
     def test_time_left_comes_true(self):
         one = self.begin(16, peers=4, max_parallel=4)
@@ -104,16 +92,15 @@ class CampaignTest(CampaignCase):
     def test_faults_stay_with_their_pair(self):
         one = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
         self.assertEqual("complete", one.run())
-        run_id = one._run.run_id
-        states = self.states(run_id)
+        states = self.states()
         self.assertEqual({"done", "failed"}, set(states))
         self.assertTrue(states["done"] > 40)
-        faults = self.faults(run_id)
-        self.assertTrue({"simulated fault"} == {fault.error.reason for fault in faults})
+        faults = self.faults()
+        self.assertTrue({"simulated fault"} == {fault.reason for fault in faults})
         self.assertEqual({1, 2}, {fault.attempt for fault in faults})
         begun = collections.Counter(pair for what, pair, _ in self.launcher.log if what == "begin")
         self.assertEqual(2, max(begun.values()))
-        self.check_consistent(run_id)
+        self.check_consistent()
 
     def fail_when(self, broken, kind=model.ErrorClass.API, seconds=5.0):
         """Let attempts fail for the cloud's sake where ``broken``, told how many have ended, says so."""
@@ -134,28 +121,27 @@ class CampaignTest(CampaignCase):
             self.fail_when(lambda ended: ended >= 8)
             error = self.assertRaises(campaign.HopelessError, one.run)
             self.assertIn("8 attempts on end failed, over different hosts", str(error))
-            run_id = one._run.run_id
-            self.assertEqual("interrupted", self.store.load(run_id).state)
-            states = self.states(run_id)
+            self.assertEqual("interrupted", self.store.load(self.run_id).state)
+            states = self.states()
             self.assertEqual({"done", "planned"}, set(states))
             self.assertEqual(36, states.total())
-            self.check_consistent(run_id)
-            self.assertEqual("complete", self.campaign(self.store.claim(run_id), retries=0).run())
-            self.assertEqual({"done": 36}, self.states(run_id))
-            self.check_consistent(run_id)
+            self.check_consistent()
+            self.assertEqual("complete", self.campaign(self.store.claim(self.run_id), retries=0).run())
+            self.assertEqual({"done": 36}, self.states())
+            self.check_consistent()
 
     def test_a_short_outage_is_bridged(self):
         one = self.begin(16, peers=3)
         self.fail_when(lambda ended: 8 <= ended < 13)
         self.assertEqual("complete", one.run())
-        self.assertEqual({"done": 24}, self.states(one._run.run_id))
+        self.assertEqual({"done": 24}, self.states())
 
     def leave_stacks(self, *hosts):
         """Let the first pair of each of some hosts leave its stack behind."""
         whole, left = self.launcher.measure, set(hosts)
 
-        def measure(pair, arms, plan):
-            outcome = whole(pair, arms, plan)
+        def measure(pair, plan):
+            outcome = whole(pair, plan)
             if {pair.client, pair.server} & left:
                 left.difference_update((pair.client, pair.server))
                 self.launcher._make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
@@ -179,10 +165,9 @@ class CampaignTest(CampaignCase):
             if what == "begin":
                 begun.append(pair)
                 self.assertFalse(hosts & left)
-        run_id = one._run.run_id
-        self.check_consistent(run_id)
-        self.assertEqual("complete", self.campaign(self.store.claim(run_id)).run())
-        self.assertEqual({"done": 18}, self.states(run_id))
+        self.check_consistent()
+        self.assertEqual("complete", self.campaign(self.store.claim(self.run_id)).run())
+        self.assertEqual({"done": 18}, self.states())
         begun += [pair for what, pair, _ in self.launcher.log if what == "begin"]
         self.assertEqual({1}, set(collections.Counter(begun).values()), "what was measured is measured once")
 
@@ -190,52 +175,51 @@ class CampaignTest(CampaignCase):
         """Its pairs are tried again, then they have failed; nobody else is drawn for its peers."""
         one = self.begin(12, simulation.Cloud(dead={"h004"}), peers=3)
         self.assertEqual("complete", one.run())
-        run = self.store.load(one._run.run_id)
+        run = self.store.load(self.run_id)
         failed = [task for task in run.tasks if task.state == "failed"]
         self.assertEqual(
             [2] * 3, [task.attempts for task in failed if "h004" in {task.pair.client, task.pair.server}]
         )
-        self.assertEqual({"done": 15, "failed": 3}, self.states(run.run_id))
+        self.assertEqual({"done": 15, "failed": 3}, self.states())
         _, judged = fleet_results.collect(self.store, run.run_id, [], 0.15, "complete")
         found = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
         self.assertEqual(("INVALID", 0), found.pop("h004"))
         self.assertEqual([("PASS", 2)] * 3, list(found.values()))
-        self.check_consistent(run.run_id)
+        self.check_consistent()
 
     def test_quota_lowers_how_many_run_at_a_time(self):
         one = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
         self.assertEqual("complete", one.run())
-        self.assertEqual({"done": 16}, self.states(one._run.run_id))
+        self.assertEqual({"done": 16}, self.states())
         self.assertTrue(any("quota: at most 3 pairs at a time" in now.text for now in self.told), self.told)
-        self.assertEqual([], self.faults(one._run.run_id))
-        self.check_consistent(one._run.run_id)
+        self.assertEqual([], self.faults())
+        self.check_consistent()
 
     def test_nothing_works_and_then_it_does(self):
         one = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
         error = self.assertRaises(campaign.HopelessError, one.run)
         self.assertIn("40 attempts on end failed, over different hosts; the last one: no signal", str(error))
         self.assertEqual([], self.launcher.stacks())
-        run_id = one._run.run_id
-        self.assertEqual({"planned": 40}, self.states(run_id))
-        again = self.campaign(self.store.claim(run_id), simulation.Cloud(faults=0.2), retries=1)
+        self.assertEqual({"planned": 40}, self.states())
+        again = self.campaign(self.store.claim(self.run_id), simulation.Cloud(faults=0.2), retries=1)
         self.assertEqual("complete", again.run())
         self.assertEqual(2, max(self.launcher._attempts.values()), "pairs that failed have attempts of their own")
-        self.check_consistent(run_id)
+        self.check_consistent()
 
     def test_results_of_many_trials_are_short_enough_to_be_read(self):
         one = self.begin(6)
         one.run()
         for limit, count in ((144, 144), (143, 72), (71, 36)):
             self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
-            found, judged = fleet_results.collect(self.store, one._run.run_id, [], 0.15, "complete")
+            found, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
             self.assertEqual((count, "PASS"), (len(found.trials), judged.whole))
 
     def test_time_limit(self):
         one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
         self.assertEqual("time limit", one.run())
-        states = self.states(one._run.run_id)
+        states = self.states()
         self.assertTrue(states["done"] and states["planned"], states)
-        self.check_consistent(one._run.run_id)
+        self.check_consistent()
 
     def test_a_launcher_that_breaks_is_a_fault_of_the_pair(self):
         one = self.begin(6, retries=0)
@@ -246,8 +230,8 @@ class CampaignTest(CampaignCase):
 
         self.launcher._measured = broken
         self.assertEqual("complete", one.run())
-        [first, *_] = self.faults(one._run.run_id)
-        self.assertIn("internal error, please report: ZeroDivisionError", first.error.reason)
+        [first, *_] = self.faults()
+        self.assertIn("internal error, please report: ZeroDivisionError", first.reason)
 
     def test_what_concerns_the_whole_cloud_ends_the_run(self):
         one = self.begin(12)
@@ -261,11 +245,11 @@ class CampaignTest(CampaignCase):
         self.launcher._measured = refused
         error = self.assertRaises(model.CloudError, one.run)
         self.assertIn("not valid any more", str(error))
-        self.assertTrue(self.states(one._run.run_id)["done"] >= 3)
-        self.check_consistent(one._run.run_id)
-        again = self.campaign(self.store.claim(one._run.run_id))
+        self.assertTrue(self.states()["done"] >= 3)
+        self.check_consistent()
+        again = self.campaign(self.store.claim(self.run_id))
         self.assertEqual("complete", again.run())
-        self.check_consistent(one._run.run_id)
+        self.check_consistent()
 
     def test_stacks_that_cannot_be_removed_are_remembered(self):
         one = self.begin(4)
@@ -299,10 +283,9 @@ class CampaignTest(CampaignCase):
 
     def test_removal_says_that_the_owner_is_alive_and_ends_at_a_second_signal(self):
         """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
-        self.useFixture(fixtures.MockPatchObject(stop_signals, "SECOND_S", 0.0))
+        self.useFixture(fixtures.MockPatchObject(workers, "SECOND_S", 0.0))
         for second in (False, True):
             one = self.begin(4)
-            run_id = one._run.run_id
             seen = self.store.seen = mock.Mock(side_effect=self.store.seen)
             begun = []
 
@@ -317,7 +300,7 @@ class CampaignTest(CampaignCase):
             self.launcher.cleanup = cleanup
             self.assertEqual("complete", one.run())
             taken = self.threads.now() - begun[0]
-            run = self.store.load(run_id)
+            run = self.store.load(self.run_id)
             self.assertEqual((second, second), (one.unclean, run.leftovers))
             self.assertEqual("complete", run.state)
             if second:
@@ -354,25 +337,24 @@ class CampaignTest(CampaignCase):
             (signal.SIGINT, BrokenPipeError("gone")),
         ):
             one = self.begin(16, peers=3)
-            run_id = one._run.run_id
-            self.launcher._make(f"{model.NAME_PREFIX}{run_id}-left")
+            self.launcher._make(f"{model.NAME_PREFIX}{self.run_id}-left")
             if gone:
                 one._tell = mock.Mock(side_effect=gone)
             self.stop_after(one, 7, number)
             self.assertEqual("interrupted", one.run())
             self.assertEqual(number, one.stopped_by)
-            before = self.states(run_id)
+            before = self.states()
             self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
             self.assertEqual(24, before["done"] + before["planned"])
-            self.check_consistent(run_id)
-            run = self.store.load(run_id)
+            self.check_consistent()
+            run = self.store.load(self.run_id)
             self.assertEqual(("interrupted", False), (run.state, run.leftovers))
             done = {task.pair for task in run.tasks if task.state == "done"}
-            again = self.campaign(self.store.claim(run_id))
+            again = self.campaign(self.store.claim(self.run_id))
             self.assertEqual("complete", again.run())
-            self.assertEqual({"done": 24}, self.states(run_id))
+            self.assertEqual({"done": 24}, self.states())
             self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
-            self.check_consistent(run_id)
+            self.check_consistent()
 
     def stop_after(self, one, ended, number):
         """Send a signal to this process when so many attempts have ended."""

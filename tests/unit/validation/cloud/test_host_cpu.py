@@ -17,8 +17,9 @@ from openstack.compute.v2 import server
 from nova_perf_tuning.agent import metrics, service
 from nova_perf_tuning.host import model as host_model
 from nova_perf_tuning.validation.cloud import heat_pair, host_cpu
-from nova_perf_tuning.validation.cloud import model as model_of_cloud
+from nova_perf_tuning.validation.cloud import model as cloud_model
 from nova_perf_tuning.validation.measure import overhead
+from tests.unit.agent import samples
 from tests.unit.validation.cloud import documents, test_heat_pair
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
@@ -28,7 +29,7 @@ LINES = "".join(
 CLASSES = dict(zip(overhead.CLASSES, (0.5, 1.5, 2.5, 3.5, 4.5), strict=True))
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 #: For what never comes; nothing else may take as long, on whatever machine.
-SHORT_S, AMPLE_S = 0.4, 60.0
+SHORT_S, AMPLE_S = 0.4, 20.0
 
 
 def wait_for(question):
@@ -93,7 +94,7 @@ class AskTest(testtools.TestCase):
             self.assertEqual(expected, host_cpu._ask(serve(self, parts), ["instance-1"], AMPLE_S))
 
     def test_it_takes_too_long(self):
-        for parts in (None, [b"H"] * 6000, [HEAD, *[b"X: y\r\n"] * 6000], [HEAD, b"\r\n", *[b"x"] * 6000]):
+        for parts in (None, [HEAD, b"\r\n", *[b"x" * 4096] * 600]):
             self.assertIn(f"within {SHORT_S:g} s", self.refused(parts, SHORT_S, 0.05))
 
     def test_it_is_too_much(self):
@@ -133,18 +134,13 @@ class UrlTest(testtools.TestCase):
 
 
 class Cloud:
-    """Stands for Nova's API as an administrator sees it, by openstacksdk's own resources.
+    """Stands for Nova's API as an administrator sees it, by openstacksdk's own resources."""
 
-    :ivar strange: raised one after another before the first answer.
-    """
-
-    def __init__(self, host="127.0.0.1", strange=()):
+    def __init__(self, host="127.0.0.1"):
         self.connection = types.SimpleNamespace(compute=self)
-        self.host, self.strange = host, list(strange)
+        self.host = host
 
     def get_server(self, server_id):
-        if self.strange:
-            raise self.strange.pop(0)
         name = "instance-1" if server_id == "client" else "instance-2"
         shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
         return server.Server.existing(id=server_id, **(shown if self.host else {}))
@@ -157,8 +153,7 @@ class SamplerTest(testtools.TestCase):
             start = int(file.read().rpartition(")")[2].split()[19])
         thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
-        state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
-        snapshot = service.Snapshot(state, service.Stats(), types.SimpleNamespace(guests=guests))
+        snapshot = service.Snapshot(samples.agent_state(), types.SimpleNamespace(guests=guests))
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
@@ -188,7 +183,6 @@ class SamplerTest(testtools.TestCase):
             (Cloud(), "http://{host}:1/", "no answer of 127.0.0.1"),
             (Cloud(host=""), "http://{host}:1/", "it tells administrators"),
             (Cloud(host="h/@evil"), "http://{host}:1/", "fits in no URL"),
-            (Cloud(strange=[KeyError("server")]), "http://{host}:1/", "not made as it should be (KeyError)"),
         ):
             sampler = self.sampler(url, cloud)
 
@@ -203,7 +197,7 @@ class SeriesTest(testtools.TestCase):
     def test_used(self):
         steady = [(10, 1, 0), (11, 2, 0.5), (12, 4, 0.5), (13, 4, 1)]
         fallen = [(10, 1, 9), (11, 3, 9), (12, 5, 8), (13, 7, 8), (14, 9, 8)]
-        for samples, begin, end, expected in (
+        for readings, begin, end, expected in (
             (steady, 10.5, 12.0, (2.5, 0.25)),
             (steady, 10.5, 11.5, (1.5, 0.25)),
             (steady, 9, 10.5, None),
@@ -218,10 +212,10 @@ class SeriesTest(testtools.TestCase):
             ([(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)], 10.5, 12.5, None),  # another process
             ([(10, 1, 0.5), (11, 5, 0.47), (12, 9, 0.5)], 10.5, 11.5, (4.0, 0.0)),  # readings lag
         ):
-            series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in samples]
+            series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in readings]
             used = host_cpu._used(series, begin, end)
             found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
-            self.assertEqual(expected, found, (samples, begin, end))
+            self.assertEqual(expected, found, (readings, begin, end))
 
 
 class PairTest(test_heat_pair.HeatCase):
@@ -233,10 +227,10 @@ class PairTest(test_heat_pair.HeatCase):
         written = documents.document(wanted)
         outputs = [{"output_key": "documents", "output_value": documents.signalled(written)}]
         self.cloud.add_stack("n")["outputs"] = outputs
-        plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
-        settings = heat_pair.Settings(agent_metrics="http://{host}:9751/metrics", slot_s=wanted.grid.length_s)
-        arms = [model_of_cloud.Arm("untuned"), model_of_cloud.Arm("tuned")]
-        pair = heat_pair._Pair(self.api, settings, model_of_cloud.HostPair("a", "b"), arms, plan)
+        settings = cloud_model.GuestSettings(
+            agent_metrics="http://{host}:9751/metrics", slot_s=wanted.grid.length_s
+        )
+        pair = heat_pair._Pair(self.api, settings, cloud_model.HostPair("a", "b"), wanted.plan)
         sampler, outcome = pair._sampler, pair.outcome
         self.addCleanup(sampler.close)
         sampler.watch(["c", "s"])
@@ -245,7 +239,7 @@ class PairTest(test_heat_pair.HeatCase):
             for guest in sampler._guests.values():
                 classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
                 guest.samples.append((second, classes))
-        one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300)
+        one = heat_pair._Running(0, wanted.plan.arms[0], test_heat_pair.STACK, now - 300)
         one.servers = {"client": "c", "server": "s"}
         pair.collect(one)
         primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
@@ -254,4 +248,4 @@ class PairTest(test_heat_pair.HeatCase):
         self.assertAlmostEqual(5.25 * 1.2, overhead.cost(primary[0]).total_s, places=3)
         self.assertAlmostEqual(5.25 / 10, overhead.cost(primary[1]).service_s, places=3)
         self.assertEqual("agent metrics", outcome.host_cpu_source)
-        self.assertEqual(["agent metrics"], list(outcome.environment["host_cpu_faults"]))
+        self.assertEqual(["agent metrics"], list(outcome.host_cpu_faults))

@@ -7,7 +7,7 @@ import testtools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova_perf_tuning.validation.cloud import model, pairing, peer_comparison
+from nova_perf_tuning.validation.cloud import model, peer_comparison
 from tests.unit.validation import samples
 
 GOOD, SLOW = peer_comparison.State.GOOD, peer_comparison.State.SLOW
@@ -23,7 +23,7 @@ def states(figures, limit=0.1, count=1):
 def fleet(count, peers, seed, slow, noise=0.01, factor=0.7):
     """Return the figures of a fleet in which a pair is as fast as its slower host."""
     rng = random.Random(seed)
-    pairs = pairing.schedule([f"h{number:03d}" for number in range(count)], peers, seed)
+    pairs = model.schedule([f"h{number:03d}" for number in range(count)], peers, seed)
     return {
         (pair.client, pair.server): 1000.0
         * (factor if {pair.client, pair.server} & slow else 1.0)

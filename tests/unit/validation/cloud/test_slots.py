@@ -8,11 +8,11 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.cloud import slots
+from nova_perf_tuning.validation.cloud import model, stacks
 from tests.unit.validation.cloud import documents
 
-RUNNER = pathlib.Path(slots.__file__).parent / "heat" / "runner.sh"
-grids = strategies.builds(slots.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
+RUNNER = pathlib.Path(stacks.__file__).parent / "heat" / "runner.sh"
+grids = strategies.builds(model.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
 
 
 class GridTest(testtools.TestCase):

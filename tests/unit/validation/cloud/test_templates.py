@@ -59,11 +59,11 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
 
     def test_the_launcher_gives_parameters_that_exist(self):
-        settings = heat_pair.Settings(external_network="provider")
-        plan = model.MeasurePlan("r", tuple(plugins.jobs(["iperf3"])), 1, 100)
+        settings = model.GuestSettings(external_network="provider")
         known = set(template("benchmark_pair.yaml")["parameters"])
         arms = model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})
-        pair = heat_pair._Pair(api.Api(mock.Mock()), settings, model.HostPair("x", "y"), arms, plan)
+        plan = model.MeasurePlan("r", arms, tuple(plugins.jobs(["iperf3"])), 1, 100)
+        pair = heat_pair._Pair(api.Api(mock.Mock()), settings, model.HostPair("x", "y"), plan)
         for number, arm in enumerate(arms):
             given = pair.parameters(number, arm)
             self.assertEqual(set(), set(given) - known)

@@ -12,7 +12,7 @@ import testtools
 from alembic import autogenerate
 from alembic.runtime import migration
 
-from nova_perf_tuning.validation.database import engine, tables
+from nova_perf_tuning.validation.database import engine
 
 
 class EngineTest(testtools.TestCase):
@@ -31,7 +31,7 @@ class EngineTest(testtools.TestCase):
         with self.connect().connect() as connection:
             found = autogenerate.compare_metadata(
                 migration.MigrationContext.configure(connection, opts={"compare_type": True}),
-                tables.metadata,
+                engine.metadata,
             )
         self.assertEqual([], found)
 
@@ -39,7 +39,7 @@ class EngineTest(testtools.TestCase):
         self.connect().dispose()
         with self.connect().connect() as connection:
             names = sa.inspect(connection).get_table_names()
-        self.assertEqual(sorted([*tables.metadata.tables, "alembic_version"]), sorted(names))
+        self.assertEqual(sorted([*engine.metadata.tables, "alembic_version"]), sorted(names))
 
     def test_who_may_read_it(self):
         """The folder may be the one where nova-compute reads a verdict; the file is not for it."""
