@@ -259,17 +259,11 @@ class DeviceTarget:
     device: str
     name: str
 
-    #: All there is to know one by.
-    identity: ClassVar = ""
-
-    def __str__(self) -> str:
-        return f"{self.device}/{self.name}"
-
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a target.
 
-        :raises TargetError: it is not of this form.
+        :raises TargetError: the device has no device's name.
         """
         device, _, name = text.partition("/")
         return cls(check_device(device), name)

@@ -91,7 +91,7 @@ def read_back(root: str, pid: str) -> float:
     for target in (f"tid:{tid}" for tid in os.listdir(f"/proc/{pid}/task")):
         held = threads.read(target)
         settings.append(Setting(threads.kind, target, held, held, "", "", threads.identity(target)))
-    found: list[verify.Verified] = []
+    found: list[base.Observation] = []
     spent = _timed(lambda: found.extend(verify.verify(settings, kinds)))
     if any(one.state is not base.State.HOLDS for one in found):
         raise SystemExit("not all holds that was read just before")

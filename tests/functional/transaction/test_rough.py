@@ -93,22 +93,6 @@ class PermissionTest(RoughCase):
         self.assertEqual((0, 6), (run.returncode, run.stdout.count("echo ")), run.stderr)
 
 
-class DiskTest(RoughCase):
-    """A disk that is read-only, in a mount namespace of the command's own."""
-
-    def _mounted(self, mount, *arguments):
-        """Run a command after ``mount`` (shell) in a new mount namespace; $1 is the state folder."""
-        state = os.path.join(self.folder, "state")
-        os.makedirs(state, mode=0o700, exist_ok=True)
-        script = f'set -e; {mount}; shift; exec "$@"'
-        before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", state)
-        return self.run_command(*arguments, "--state-dir", state, before=before)
-
-    def test_read_only(self):
-        mount = 'mount -t tmpfs -o mode=700 none "$1"; mount -o remount,ro "$1"'
-        self.refused(self._mounted(mount, "apply", "--from", self.plan), "Read-only file system")
-
-
 class SignalTest(RoughCase):
     """Runs the command in a Python process that gets a signal at its nth write."""
 
@@ -195,25 +179,6 @@ class OutputTest(RoughCase):
         self.assertEqual(3, run.returncode)
         self.assertIn("the output was not; undo them with: nova-perf restore ", run.stderr)
         self.assertNotEqual(self.before, sysroots.content(self.root))
-        self.restore()
-
-
-class TogetherTest(RoughCase):
-    def test_two_applies_at_once(self):
-        where = ["--sysroot", self.root, "--from", self.plan, "-f", "json"]
-        runs = [
-            subprocess.Popen(
-                [*COMMAND, "apply", *where], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            for _ in range(4)
-        ]
-        written = 0
-        for run in runs:
-            out, err = patience.finish(run)
-            self.assertEqual((0, ""), (run.returncode, err))
-            counts = json.loads(out)["counts"]
-            written += counts.get("written", 0) + counts.get("pending", 0)
-        self.assertEqual(6, written, "each object is written by exactly one of them")
         self.restore()
 
 
