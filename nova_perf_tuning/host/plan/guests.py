@@ -291,18 +291,13 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
             yield nics.irq_setting(irq, str(cpu), reason, rule)
 
 
-def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, list[str]]:
-    """Return where interrupts of passed-through devices stay that the plan does not place: cpulist -> devices.
+def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
+    """Yield device and interrupt of all passed-through ones that the plan does not place.
 
     :param planned: numbers of the interrupts that it places.
-    :return: with the CPUs that serve the interrupt now, else those that may; what cannot be read is left out.
     """
-    devices: dict[str, list[str]] = {}
     owners = passed_through(facts)
-    by_device = _by_device(facts) if owners else {}
-    for address, irqs in by_device.items():
-        for irq in irqs if address in owners else ():
-            text = irq.effective or irq.affinity
-            if text and irq.number not in planned:
-                devices.setdefault(text, []).append(f"device {address} of guest {owners[address]}")
-    return devices
+    for address, irqs in _by_device(facts).items() if owners else ():
+        if address in owners:
+            label = f"device {address} of guest {owners[address]}"
+            yield from ((label, irq) for irq in irqs if irq.number not in planned)

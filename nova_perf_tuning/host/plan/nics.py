@@ -120,22 +120,15 @@ def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) ->
     return [irq for irq in irqs if irq.name] or irqs
 
 
-def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, list[str]]:
-    """Return where the interrupts of NICs stay that the plan does not place: cpulist -> names of the NICs.
+def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
+    """Yield NIC and interrupt of all that the plan does not place.
 
     :param planned: numbers of the interrupts that it places.
-    :return: with the CPUs that serve the interrupt now, else those that may; what cannot be read is left out.
     """
-    names: dict[str, list[str]] = {}
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
-        if not nic.irqs or (nic.pci or "").lower() in passed or not placed.isdisjoint(nic.irqs):
-            continue
-        for irq in _firing(facts, nic, placed):
-            text = irq.effective or irq.affinity
-            if text:
-                names.setdefault(text, []).append(nic.name)
-    return names
+        if nic.irqs and (nic.pci or "").lower() not in passed and placed.isdisjoint(nic.irqs):
+            yield from ((nic.name, irq) for irq in _firing(facts, nic, placed))
 
 
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:

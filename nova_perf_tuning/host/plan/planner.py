@@ -25,6 +25,8 @@ WORK: Mapping[str, str] = {
     "vhost": "vhost workers",
     "irq": "interrupts",
 }
+#: cpulist -> names of what runs there.
+_Users = Mapping[str, Sequence[str]]
 #: What moves work that the plan leaves alone.
 _THREADS_MOVED_BY = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
 _NICS_MOVED_BY = "an online CPU that is neither dedicated nor isolated takes them"
@@ -84,41 +86,34 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
         *steering.nic_settings(nics, placed, facts, layout, rps),
     ]
     moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
-    work = Work(
-        _users(facts, {tid: setting.value for tid, setting in moved_threads.items()}),
-        frozenset(cpu for group in near for cpu in placed[group]),
-        frozenset(cpu for group in own for cpu in placed[group]),
-        nics_module.left_alone(facts, moved_irqs),
-        guests_module.left_alone(facts, moved_irqs),
-    )
+    users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})
+    work: dict[str, list[tuple[_Users, str]]] = {
+        kind: [(by_cpus, _THREADS_MOVED_BY)] for kind, by_cpus in users.items()
+    }
+    work["irq"] = [
+        (_by_cpus(nics_module.left_alone(facts, moved_irqs)), _NICS_MOVED_BY),
+        (_by_cpus(guests_module.left_alone(facts, moved_irqs)), _DEVICES_MOVED_BY),
+    ]
+    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
+    shown, overlaps = _show(layout, work, irq, irq_vcpu)
     nic_warnings = [warning for nic in nics for warning in nic.warnings]
-    sets_shown, overlaps = show(layout, work)
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
-    return Plan(settings, sets_shown, warnings)
+    return Plan(settings, shown, warnings)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Work:
-    """Where everything runs once the plan holds.
+def _show(
+    layout: CpuLayout,
+    work: Mapping[str, Sequence[tuple[_Users, str]]],
+    irq: frozenset[int],
+    irq_vcpu: frozenset[int],
+) -> tuple[dict[str, str], list[str]]:
+    """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns.
 
-    :ivar threads: kind of thread -> cpulist -> names of the guests that have such threads there. Threads that the
-        plan leaves alone count with the CPUs that they may use now.
-    :ivar irq: CPUs of the interrupts that are planned; :ivar irq_vcpu: those put on guests' own CPUs.
-    :ivar nics, devices: interrupts that the plan leaves alone, of the host's NICs and of devices passed through:
-        cpulist -> names of what has interrupts there.
+    :param work: class -> who uses which CPUs once the plan holds, and what would move them.
+    :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
     """
-
-    threads: Mapping[str, Mapping[str, Sequence[str]]]
-    irq: frozenset[int]
-    irq_vcpu: frozenset[int]
-    nics: Mapping[str, Sequence[str]]
-    devices: Mapping[str, Sequence[str]]
-
-
-def show(layout: CpuLayout, work: Work) -> tuple[dict[str, str], list[str]]:
-    """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns."""
-    cpus = {name: _union(texts) for name, texts in work.threads.items()}
-    cpus["irq"] = work.irq | _union(work.nics) | _union(work.devices)
+    cpus = {name: _union(text for users, _ in of_class for text in users) for name, of_class in work.items()}
+    cpus["irq"] |= irq
     shown = {
         "housekeeping": cpulist.format(layout.housekeeping),
         "shared": cpulist.format(layout.shared),
@@ -126,8 +121,8 @@ def show(layout: CpuLayout, work: Work) -> tuple[dict[str, str], list[str]]:
         "isolated": cpulist.format(layout.isolated),
     }
     shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
-    if work.irq_vcpu:
-        shown["irq_vcpu"] = cpulist.format(work.irq_vcpu)
+    if irq_vcpu:
+        shown["irq_vcpu"] = cpulist.format(irq_vcpu)
     warnings: list[str] = []
     total: frozenset[int] = frozenset()
     for name, title in WORK.items():
@@ -135,17 +130,23 @@ def show(layout: CpuLayout, work: Work) -> tuple[dict[str, str], list[str]]:
         if both:
             total |= both
             text = shown[f"overlap_{name}"] = cpulist.format(both)
-            if name == "irq":
-                who = [_who(work.nics, both, _NICS_MOVED_BY), _who(work.devices, both, _DEVICES_MOVED_BY)]
-            else:
-                who = [_who(work.threads[name], both, _THREADS_MOVED_BY)]
-            whose = "; ".join(filter(None, who))
+            whose = "; ".join(filter(None, (_who(users, both, moved_by) for users, moved_by in work[name])))
             warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if whose else ''}{whose}")
     shown["overlap"] = cpulist.format(total)
     return shown, warnings
 
 
-def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> dict[str, dict[str, list[str]]]:
+def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
+    """Sort owners of interrupts by the CPUs that serve them now, else those that may; unreadable ones are missing."""
+    users: dict[str, list[str]] = {}
+    for owner, irq in irqs:
+        text = irq.effective or irq.affinity
+        if text:
+            users.setdefault(text, []).append(owner)
+    return users
+
+
+def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _Users]:
     """Return kind of thread -> cpulist -> names of the guests that have such threads.
 
     :param planned: thread id -> cpulist.
@@ -163,9 +164,7 @@ def _union(texts: Iterable[str]) -> frozenset[int]:
     return frozenset[int]().union(*map(cpulist.parse, texts))
 
 
-def _who(by_text: Mapping[str, Sequence[str]], cpus: frozenset[int], moved_by: str) -> str:
+def _who(users: _Users, cpus: frozenset[int], moved_by: str) -> str:
     """Name the first guests, NICs or devices concerned, and count the others."""
-    names = list(
-        dict.fromkeys(name for text, names in by_text.items() if cpulist.parse(text) & cpus for name in names)
-    )
+    names = list(dict.fromkeys(name for text in users if cpulist.parse(text) & cpus for name in users[text]))
     return f"of {named(names)}, which the plan leaves alone ({moved_by})" if names else ""
