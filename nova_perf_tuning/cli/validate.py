@@ -38,7 +38,8 @@ BLOCKS, BLOCKS_JUDGED = 5, 7
 #: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
 BOOTS, BOOTS_JUDGED = 4, 12
 _TIME_LIMIT_S, _TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
-_NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
+#: Where --noise-floor keeps the noise floors of this host.
+NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 
 
 class Validate(command.PerfCommand):
@@ -73,7 +74,8 @@ class Validate(command.PerfCommand):
             "--noise-floor",
             action="store_true",
             help="A/A run: both pairs of guests are untuned, so every difference is noise; run it once per host"
-            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged",
+            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged; a"
+            f" budget tighter than the floor is refused (kept in {NOISE_FILE})",
         )
         parser.add_argument(
             "--ablation",
@@ -87,12 +89,6 @@ class Validate(command.PerfCommand):
             metavar="N",
             type=option_types.whole(1, 1000),
             help=f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
-        )
-        parser.add_argument(
-            "--noise-file",
-            metavar="FILE",
-            help="where noise floors of this host are kept by --noise-floor; a budget tighter than the floor is"
-            f" refused (default: {_NOISE_FILE})",
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
@@ -177,7 +173,7 @@ class _Run:
         # What fails now is told when all that was measured is shown.
         judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
         if self.args.noise_floor:
-            floors = _store_floors(results, self.args.noise_file or _NOISE_FILE)
+            floors = _store_floors(results, NOISE_FILE)
             command.say(*(floors if self.args.format != "json" else ()))
         if not any(trial.value is not None for trial in results.trials):
             raise errors.PerfTuningError("no trial gave a figure; see the report for the errors")
@@ -209,19 +205,16 @@ def _planned(args: argparse.Namespace) -> _Run:
     launcher.require(*plugins.needs(plan.jobs))
     floors: list[dict[str, Any]] = []
     if args.noise_floor:
-        noise.check_writable(args.noise_file or _NOISE_FILE)
+        noise.check_writable(NOISE_FILE)
     else:
-        floors = noise.load(args.noise_file or _NOISE_FILE, named=bool(args.noise_file))
+        floors = noise.load(NOISE_FILE)
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
         budgets = measure_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
         try:
-            known = measure_plan.check_noise_floors(budgets, plan.jobs, floors)
+            measure_plan.check_noise_floors(budgets, plan.jobs, floors)
         except measure_plan.TightBudgetError as error:
             raise measure_plan.PlanError(f"--budget: {text.of(error.reason)}") from None
-        if not known and args.noise_file:
-            why = "it has no noise floor for this host and these benchmarks, and changes nothing"
-            command.warn(_PROGRAM, f"--noise-file {args.noise_file}: {why}")
     validate_options.make_output_directory(args.output)
     return _Run(args, plan, launcher, budgets, floors)
 

@@ -69,8 +69,8 @@ class TightBudgetError(reasons.ReasonError):
 
 def check_noise_floors(
     budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Return whether a noise floor is known for this run.
+) -> None:
+    """Refuse budgets tighter than the noise floors of this host.
 
     :param entries: of the floor file.
     :raises TightBudgetError: a budget is tighter than that.
@@ -84,4 +84,3 @@ def check_noise_floors(
             raise TightBudgetError(
                 reasons.reason(reasons.ReasonCode.BUDGET, benchmark=budget.benchmark, figure="loss", why=(fault,))
             )
-    return bool(known)

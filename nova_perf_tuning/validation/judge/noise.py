@@ -123,19 +123,15 @@ def check_writable(path: str) -> None:
         with atomic_write.changing(path):
             load(path)
     except OSError as error:
-        why = f"noise floors cannot be kept there: {error.strerror}; give another file"
-        raise schema.InputError(f"--noise-file {path}: {why}") from None
+        raise schema.InputError(f"{path}: noise floors cannot be kept there: {error.strerror}") from None
 
 
-def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
+def load(path: str) -> list[dict[str, Any]]:
     """Return the entries of a floor file, none when there is no such file.
 
-    :param named: the user gave it, so that it must be there.
-    :raises schema.InputError: it is missing then, or it is no such file.
+    :raises schema.InputError: it is no such file.
     """
     if not os.path.exists(path):
-        if named:
-            raise schema.InputError(f"--noise-file {path}: no such file; make it with validate --noise-floor")
         return []
     data = schema.load_json(path, _MAX_BYTES)
     schema.check("noise", data, path)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import fixtures
 import testtools
@@ -156,20 +157,21 @@ class ValidateTest(testtools.TestCase):
         self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertIn("accelerator 'none'", done.stdout)
 
-    def test_a_noise_file_is_checked_before_the_run(self):
+    def test_the_file_of_noise_floors_is_checked_before_the_run(self):
         junk, plain = self.write("junk.json", "x"), self.write("plain", "x")
-        for path, more, told in (
+        for path, arguments, told in (
             (junk, (), "junk.json: no JSON"),
             (junk, ("--noise-floor",), "junk.json: no JSON"),
-            (os.path.join(self.folder, "missing.json"), (), "no such file"),
             (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
             (self.folder, ("--noise-floor",), "not a regular file"),
         ):
-            self.refused(told, *QUICK, "--noise-file", path, *more)
+            with self.subTest(path=path), mock.patch.object(validate, "NOISE_FILE", path):
+                self.refused(told, *QUICK, *arguments)
 
     def test_what_fails_after_the_run_is_told_last(self):
         """The report and the table are there all the same."""
         noise_file = os.path.join(self.folder, "noise.json")
+        self.enterContext(mock.patch.object(validate, "NOISE_FILE", noise_file))
         results = samples.results({"untuned": 100.0, "again": 100.0}, boots=4, blocks=4)
 
         def run(one, *_):
@@ -182,8 +184,8 @@ class ValidateTest(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.measure.session.Session.run", run))
         spoilt = []
         for arguments, bad in (
-            (("--noise-floor", "--noise-file", noise_file), noise_file),
             (("--junit", f"{noise_file}.xml"), f"{noise_file}.xml"),
+            (("--noise-floor",), noise_file),
         ):
             spoilt[:] = [bad]
             done = self.validate(*QUICK, *arguments)
@@ -196,12 +198,6 @@ class ValidateTest(testtools.TestCase):
         parser = validate.Validate(None, None).get_parser("validate")
         plan = validate.session_plan(parser.parse_args(["--flavor", "m1", "--host-group", "gen3"]), 2)
         self.assertEqual({"flavor": "m1", "host_group": "gen3"}, plan.about)
-
-    def test_a_noise_file_without_a_floor_for_the_run_is_told(self):
-        budget = self.budget("benchmark: cpu, arm: tuned, max_loss: 0.5")
-        noise_file = self.write("noise.json", '{"schema": 1, "floors": []}')
-        done = self.validate(*QUICK, "--budget", budget, "--noise-file", noise_file)
-        self.assertIn("it has no noise floor for this host and these benchmarks", done.stderr)
 
     def test_mistakes_are_one_line_and_exit_3(self):
         class Guests(local.LocalLauncher):
