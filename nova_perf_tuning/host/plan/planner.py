@@ -137,7 +137,7 @@ def _show(
 
 
 def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
-    """Sort owners of interrupts by the CPUs that serve them now, else those that may; unreadable ones are missing."""
+    """Sort owners of interrupts by the CPUs that serve them now, else those that may; unreadable ones are out."""
     users: dict[str, list[str]] = {}
     for owner, irq in irqs:
         text = irq.effective or irq.affinity

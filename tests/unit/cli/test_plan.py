@@ -119,14 +119,6 @@ class PlanCommandTest(testtools.TestCase):
         code, out, _err = run("--sysroot", self.root, "--all")
         self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
 
-    def test_interrupts_that_stay_on_dedicated_cpus_are_an_overlap(self):
-        """All housekeeping CPUs belong to guests: nothing is planned, which is no proof of anything."""
-        sets = self.plan("--housekeeping", "1,3")["sets"]
-        self.assertEqual(("3,7", "3,7"), (sets["overlap_irq"], sets["overlap"]))
-        _code, out, _err = run("--sysroot", self.root, "--housekeeping", "1,3")
-        self.assertNotIn("no overlap", out)
-        self.assertIn("interrupts may run on dedicated CPUs 3,7: of eth0", out)
-
     def test_contradictions_are_one_line(self):
         for options, arguments, words in (
             ({"dedicated": "0-3", "shared": "3-5"}, [], "overlap in CPUs 3"),

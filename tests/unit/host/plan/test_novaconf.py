@@ -67,14 +67,3 @@ class NovaConfTest(testtools.TestCase):
             error = str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
             self.assertEqual([], [word for word in words if word not in error], error)
             self.assertNotIn("\n", error)
-
-    def test_cpu_spec(self):
-        for text, cpus in (
-            ("4-12,^8,15", "4-7,9-12,15"),
-            (" 1 - 3 , ^2", "1,3"),
-            ("^5,4-6", "4,6"),
-            ("0-7,^2-5", "0-1,6-7"),
-        ):
-            self.assertEqual(cpus, novaconf.parse_cpu_spec(text, "x"))
-        for text in ("", "^1", "a", "3-1", "1,^1", "-1", "^^1"):
-            self.assertRaises(novaconf.NovaConfigError, novaconf.parse_cpu_spec, text, "x")
