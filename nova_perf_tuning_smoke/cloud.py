@@ -78,8 +78,8 @@ class SmokeTest(unittest.TestCase):
         image = self.cloud.image.find_image(setting("IMAGE"), ignore_missing=False)
         networks: Any = "none"
         if setting("NETWORK"):
-            found = self.cloud.network.find_network(setting("NETWORK"), ignore_missing=False)
-            networks = [{"uuid": found.id}]
+            network = self.cloud.network.find_network(setting("NETWORK"), ignore_missing=False)
+            networks = [{"uuid": network.id}]
         server = self.cloud.compute.create_server(
             name=self.prefix, flavor_id=flavor.id, image_id=image.id, networks=networks
         )

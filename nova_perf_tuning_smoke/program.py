@@ -34,8 +34,8 @@ def load_tests(
     loader: unittest.TestLoader, _tests: unittest.TestSuite, _pattern: str | None
 ) -> unittest.TestSuite:
     """Return all tests of this package."""
-    folder = pathlib.Path(__file__).parent
-    return loader.discover(str(folder), top_level_dir=str(folder.parent))
+    directory = pathlib.Path(__file__).parent
+    return loader.discover(str(directory), top_level_dir=str(directory.parent))
 
 
 def unusable() -> str:

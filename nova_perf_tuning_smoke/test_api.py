@@ -42,9 +42,13 @@ class ValidatorsTest(cloud.SmokeTest):
 class ServicesTest(cloud.SmokeTest):
     def test_every_enabled_compute_service_is_up(self) -> None:
         """A nova-compute that cannot import the driver ends at its start."""
-        services = [one for one in self.cloud.compute.services(binary="nova-compute") if one.status == "enabled"]
+        services = [
+            service
+            for service in self.cloud.compute.services(binary="nova-compute")
+            if service.status == "enabled"
+        ]
         self.assertNotEqual([], services, "no nova-compute is enabled")
-        down = sorted(one.host for one in services if one.state != "up")
+        down = sorted(service.host for service in services if service.state != "up")
         self.assertEqual([], down, "see the log of nova-compute there, and 'nova-perf-status upgrade check'")
 
 
@@ -60,7 +64,7 @@ class MetadefsTest(cloud.SmokeTest):
             name = wanted["namespace"]
             with self.subTest(namespace=name):
                 try:
-                    found = {one.name for one in self.cloud.image.metadef_properties(name)}
+                    names = {prop.name for prop in self.cloud.image.metadef_properties(name)}
                 except exceptions.NotFoundException:
                     self.fail(f"{name} is not in Glance; run '{LOAD}'")
-                self.assertEqual(set(wanted["properties"]), found, f"run '{LOAD}'")
+                self.assertEqual(set(wanted["properties"]), names, f"run '{LOAD}'")

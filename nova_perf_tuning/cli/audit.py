@@ -119,10 +119,10 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
             ElementTree.SubElement(element, tag, attributes).text = text
 
     for rule in sorted({finding.rule for finding in report.findings}):
-        found = [finding for finding in report.findings if finding.rule == rule]
-        text = "\n\n".join(_lines(finding) for finding in found)
-        if any(_fails(finding, fail_on) for finding in found):
-            case(rule, "failure", text, type=found[0].level.value, message=_plain(found[0].why))
+        findings = [finding for finding in report.findings if finding.rule == rule]
+        text = "\n\n".join(_lines(finding) for finding in findings)
+        if any(_fails(finding, fail_on) for finding in findings):
+            case(rule, "failure", text, type=findings[0].level.value, message=_plain(findings[0].why))
         else:
             case(rule, "system-out", text)
     for rule in report.clean:
@@ -164,7 +164,7 @@ def _show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) 
         print(_plain("\n".join(lines)), end="\n\n")
     command.say(*warnings, prefix="warning: ")
     counts = _counts(report)
-    found = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
-    print(f"{found or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
+    severe = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
+    print(f"{severe or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")

@@ -71,10 +71,10 @@ def _kernel_log(path: str) -> str:
 
 
 def _physnets(texts: list[str]) -> dict[str, str]:
-    found = {}
+    networks = {}
     for text in texts:
         name, equals, nic = text.partition("=")
         if not (name and equals and nic):
             raise option_types.OptionError(f"--physnet {text[:60]!r}: write NAME=NIC as in physnet1=eth0")
-        found[name] = nic
-    return found
+        networks[name] = nic
+    return networks

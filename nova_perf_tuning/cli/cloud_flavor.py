@@ -157,7 +157,7 @@ class FlavorExplain(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
-        parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+        parser.add_argument("--profile-dir", metavar="DIR", help="directory of own profiles (.yaml files)")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         known = profiles.load(parsed_args.profile_dir)
@@ -188,7 +188,7 @@ class FlavorExplain(cloud_command.CloudLister):
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
     """Add what the checks of flavors and images share."""
-    parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+    parser.add_argument("--profile-dir", metavar="DIR", help="directory of own profiles (.yaml files)")
     parser.add_argument(
         "--fail-on",
         choices=("error", "warning"),

@@ -85,19 +85,19 @@ class Explain(command.PerfCommand):
         wanted, warnings = crosscheck.guest_request(specs, properties, args.vcpus, known)
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
-        found = rows(wanted, specs, properties, chosen, args.vcpus)
+        table = rows(wanted, specs, properties, chosen, args.vcpus)
         notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in warnings]
         if args.format == "json":
             command.print_json(
                 {
                     "vcpus": args.vcpus,
-                    "specs": [row.as_data() for row in found],
+                    "specs": [row.as_data() for row in table],
                     "flavor_lacks": missing,
                     "warnings": notes,
                 }
             )
         else:
-            _print(found, missing, warnings)
+            _print(table, missing, warnings)
         return ExitCode.PASS
 
 
@@ -109,7 +109,7 @@ def rows(
     vcpus: int,
 ) -> list[Row]:
     """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
-    found = []
+    table = []
     for key, value in wanted.extra_specs().items():
         spec, _feature = vocabulary.BY_KEY[key]
         origin, reason = _origin(key, specs, properties, chosen)
@@ -117,11 +117,11 @@ def rows(
         xml, left_out = _sample(alone, vcpus)
         native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
         host = spec.becomes if _sets_host(spec, value) else None
-        found.append(Row(key, value, origin, reason, native, xml, left_out, host))
+        table.append(Row(key, value, origin, reason, native, xml, left_out, host))
     for key, value in wanted.native.items():
         origin, reason = _origin(key, specs, properties, chosen)
-        found.append(Row(key, value, origin, reason, {key: value}, (), (), None))
-    return found
+        table.append(Row(key, value, origin, reason, {key: value}, (), (), None))
+    return table
 
 
 def _origin(
@@ -155,11 +155,11 @@ def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[
     return tuple(dict.fromkeys(lines)), left_out
 
 
-def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[Finding]) -> None:
-    for row in found:
+def _print(table: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[Finding]) -> None:
+    for row in table:
         command.say(f"{row.spec}={row.value}  (from {row.origin})")
         command.say(*_becomes(row), prefix="    ")
-    if not found:
+    if not table:
         print("Nothing is asked: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())

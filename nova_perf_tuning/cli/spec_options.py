@@ -24,7 +24,7 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
         default=[],
         help="an extra spec of the flavor, a perf: one or Nova's own hw:; may be repeated",
     )
-    parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+    parser.add_argument("--profile-dir", metavar="DIR", help="directory of own profiles (.yaml files)")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,16 +44,16 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
 
     :raises option_types.OptionError: no ``=``, no key, or a key twice with different values.
     """
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise option_types.OptionError(f"{option} {vocabulary.shown(text)}: write it as KEY=VALUE")
-        if found.setdefault(key, value) != value:
+        if specs.setdefault(key, value) != value:
             raise option_types.OptionError(
                 f"{option} {vocabulary.shown(key)} is given twice with different values; remove one"
             )
-    return found
+    return specs
 
 
 def extra_specs(values: Sequence[str]) -> dict[str, str]:
@@ -61,15 +61,15 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
 
     :raises option_types.OptionError: as :func:`pairs`, or a key without its scope.
     """
-    found = pairs("--spec", values)
-    for key in found:
+    specs = pairs("--spec", values)
+    for key in specs:
         if ":" not in key:
             hint = (
                 vocabulary.suggestion(f"{vocabulary.PREFIX}{key}")
                 or "; write it with its scope, as in perf:vif_queues"
             )
             raise option_types.OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
-    return found
+    return specs
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
@@ -78,8 +78,8 @@ def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict
     :param default_profile: taken when neither is given.
     :raises option_types.OptionError: as :func:`extra_specs`, or two different profiles.
     """
-    found = extra_specs(args.spec)
-    name = args.profile or (None if found else default_profile)
-    if name is not None and found.setdefault(_PROFILE, name) != name:
+    specs = extra_specs(args.spec)
+    name = args.profile or (None if specs else default_profile)
+    if name is not None and specs.setdefault(_PROFILE, name) != name:
         raise option_types.OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
-    return found
+    return specs

@@ -91,9 +91,9 @@ class Checks(upgradecheck.UpgradeCommands):
             return _fine(f"[DEFAULT] compute_driver is {DRIVER}.")
         read = ", ".join(self.conf.config_file or ()) or "no configuration file"
         # Nova has no default.
-        told = f"{driver} ({read}), so guests of this host are not tuned" if driver else ""
-        told = told or f"not set ({read}), and nova-compute does not start without it"
-        return _look(f"[DEFAULT] compute_driver is {told}; on a compute host, set it to {DRIVER}.")
+        state = f"{driver} ({read}), so guests of this host are not tuned" if driver else ""
+        state = state or f"not set ({read}), and nova-compute does not start without it"
+        return _look(f"[DEFAULT] compute_driver is {state}; on a compute host, set it to {DRIVER}.")
 
     def _validators(self) -> Result:
         if _nova_version() is None:
@@ -111,12 +111,16 @@ class Checks(upgradecheck.UpgradeCommands):
         return _fine(f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
 
     def _profiles(self) -> Result:
-        folder = self.conf.nova_perf_tuning.profile_dir or None
+        directory = self.conf.nova_perf_tuning.profile_dir or None
         try:
-            known = profiles.load(folder)
+            known = profiles.load(directory)
         except errors.PerfTuningError as error:
             return _mend(f"{error}; until then every instance with a profile fails.")
-        own = f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
+        own = (
+            f"with those of {directory}"
+            if directory
+            else "of the package; [nova_perf_tuning] profile_dir is not set"
+        )
         return _fine(f"{len(known)} profiles {own}.")
 
     _upgrade_checks = (
@@ -147,7 +151,7 @@ def _nova_version() -> str | None:
 
 
 class _Conf(cfg.ConfigOpts):
-    """Configuration with nova-compute's folders (``nova-compute.conf.d``), which the program's name would hide."""
+    """Configuration with nova-compute's directories, ``nova-compute.conf.d``: the program's name would hide it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["default_config_dirs"] = cfg.find_config_dirs("nova", "nova-compute")

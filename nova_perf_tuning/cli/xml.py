@@ -78,26 +78,26 @@ def _request(
     :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
         carries already is only warned of: it was booted so.
     """
-    asked = guest.specs
-    extra, image = dict(asked.extra_specs), dict(asked.image_properties)
+    metadata = guest.specs
+    extra, image = dict(metadata.extra_specs), dict(metadata.image_properties)
     native = {key: text for key, text in extra.items() if not key.startswith(vocabulary.PREFIX)}
     if specs or properties:
         extra = {**native, **specs}
         image = {key: text for key, text in image.items() if not key.startswith(vocabulary.IMAGE_PREFIX)}
         image |= properties
-    elif asked.expanded is not None:
+    elif metadata.expanded is not None:
         extra = native
     image, unusable = spec_parsing.usable_properties(extra, image)
-    if asked.expanded is not None and not (specs or properties):
-        wanted = spec_parsing.parse_expanded(asked.expanded)
+    if metadata.expanded is not None and not (specs or properties):
+        wanted = spec_parsing.parse_expanded(metadata.expanded)
     else:
         wanted = spec_parsing.parse(extra, image, known)
     # Of a domain that Nova did not make nothing is known of hw:* specs.
     of_nova = bool(native) or any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
-    found = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
+    results = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
     if specs:
-        crosscheck.refuse(found)
-    return wanted, [*crosscheck.unusable_properties(unusable), *found]
+        crosscheck.refuse(results)
+    return wanted, [*crosscheck.unusable_properties(unusable), *results]
 
 
 def _read(path: str) -> bytes:

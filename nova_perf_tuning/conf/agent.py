@@ -117,7 +117,7 @@ several resets by a driver.
         default="/run/nova-perf-tuning",
         regex="^/",
         help="""
-Folder for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
+Directory for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
 
 Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there, from where irqbalance's
 policy script reads its list.

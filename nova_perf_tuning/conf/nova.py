@@ -28,13 +28,13 @@ HOST_OPTS = [
         default="/var/lib/nova-perf-tuning",
         regex="^/",
         help="""
-Folder of the journal, which holds the original of everything that was changed.
+Directory of the journal, which holds the original of everything that was changed.
 
 It must be on a disk that survives a crash, belong to root and be writable by nobody else. Without it nothing is
 ever written to the kernel, so a full or read-only disk shows as ``apply`` refusing to start.
 
-Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the folder along when
-something is applied, or run ``nova-perf restore`` first: a journal left behind can no longer undo.
+Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the directory along
+when something is applied, or run ``nova-perf restore`` first: a journal left behind can no longer undo.
 """,
     ),
 ]
@@ -87,15 +87,15 @@ Too many show as hosts with more runnable threads than CPUs for them. 0 leaves I
     cfg.StrOpt(
         "profile_dir",
         help="""
-Folder with profiles of your own (``*.yaml``), read beside those of the package.
+Directory with profiles of your own (``*.yaml``), read beside those of the package.
 
-The symptom of a folder that is missing, or set on some hosts only, is "no such profile" in the fault of an
+The symptom of a directory that is missing, or set on some hosts only, is "no such profile" in the fault of an
 instance whose flavor names one of yours. Set it to the same contents on every compute host, or an instance
 that migrates is built differently there.
 
 Not set, only the profiles of the package are known. /etc/nova-perf-tuning/profiles is a good place. A profile
 of yours cannot have the name of a packaged one.
-``nova-perf-status upgrade check`` reads the folder as nova-compute would.
+``nova-perf-status upgrade check`` reads the directory as nova-compute would.
 """,
     ),
     cfg.StrOpt(
@@ -153,7 +153,7 @@ CUSTOM_PERF_VALIDATED instead.
 
 def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list[str]:
     """Return one line, ``[group] option: reason``, for each option whose value cannot be used."""
-    found = []
+    lines = []
     for option in options:
         try:
             empty = conf[group][option.dest] in (None, "")
@@ -162,8 +162,8 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list
             text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
             reason = text.partition(" is not valid: ")[2] or text
         if reason:
-            found.append(f"[{group}] {option.dest}: {reason}; mend or remove the line")
-    return found
+            lines.append(f"[{group}] {option.dest}: {reason}; mend or remove the line")
+    return lines
 
 
 def mistakes(conf: cfg.ConfigOpts) -> list[str]:

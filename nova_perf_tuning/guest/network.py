@@ -77,8 +77,8 @@ def write(interface: etree._Element, request: request_module.Request, guest: Gue
 
 def child(element: etree._Element, tag: str) -> etree._Element:
     """Return the first child of that tag, which is added where there is none."""
-    found = element.find(tag)
-    return etree.SubElement(element, tag) if found is None else found
+    existing = element.find(tag)
+    return etree.SubElement(element, tag) if existing is None else existing
 
 
 def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:

@@ -127,49 +127,49 @@ def parse(text: str) -> Truth:
     return Truth(mode, evidence, _first(parts, "clock"), nics, disks)
 
 
-def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
+def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
     """Return a request with the numbers that its guest's domain XML has for ``auto``.
 
     An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
     means for every disk: a queue for each vCPU.
     """
     numbers: dict[str, Any] = {}
-    if request_module.AUTO in (asked.vif_queues, asked.disk_queues):
+    if request_module.AUTO in (request.vif_queues, request.disk_queues):
         root = parsing.parse_xml(xml)
         for field, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
-            if getattr(asked, field) == request_module.AUTO:
+            if getattr(request, field) == request_module.AUTO:
                 written = map(int, root.xpath(f"devices/{device}/driver/@queues"))
                 numbers[field] = max(written, default=fallback)
-    return dataclasses.replace(asked, **numbers)
+    return dataclasses.replace(request, **numbers)
 
 
-def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
+def findings(truth: Truth, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
     """Return where a guest is not what was asked for.
 
-    :param asked: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
+    :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
     :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
     """
-    found = []
+    results = []
     if fault := contradiction(truth.virtualization, accelerator):
-        found.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({truth.evidence})"))
+        results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({truth.evidence})"))
     elif truth.virtualization == "unknown" and accelerator in _MODES:
-        found.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {truth.evidence}"))
+        results.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {truth.evidence}"))
     if truth.virtualization == "kvm" and truth.clocksource in _SLOW_CLOCKS:
         line = f"its clock source is {truth.clocksource}; every reading of the clock leaves the guest"
-        found.append(Finding(FindingCode.CLOCK_SOURCE, line))
+        results.append(Finding(FindingCode.CLOCK_SOURCE, line))
     for name, nic in truth.nics.items():
-        found += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, asked)]
-    if isinstance(asked.disk_queues, int):
-        most = min(asked.disk_queues, vcpus)
-        found += [
+        results += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, request)]
+    if isinstance(request.disk_queues, int):
+        most = min(request.disk_queues, vcpus)
+        results += [
             Finding(
                 FindingCode.DISK_QUEUES,
-                f"{name}: {asked.disk_queues} queues were asked for, the disk has {queues}",
+                f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}",
             )
             for name, queues in truth.disks.items()
             if queues and queues < most and name.startswith("vd")
         ]
-    return found
+    return results
 
 
 def contradiction(mode: str, accelerator: str) -> str:
@@ -181,24 +181,24 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
-    found = []
-    if isinstance(asked.vif_queues, int):
+def _nic_findings(nic: Nic, request: request_module.Request) -> list[Finding]:
+    results = []
+    if isinstance(request.vif_queues, int):
         possible = nic.possible if nic.possible is not None else nic.queues
-        if possible < asked.vif_queues:
-            line = f"{asked.vif_queues} queues were asked for, the interface has {possible}"
-            found.append(Finding(FindingCode.QUEUES, line))
-        elif nic.enabled is not None and nic.enabled < asked.vif_queues:
-            line = f"{nic.enabled} of {asked.vif_queues} queues are enabled (ethtool -L in the guest)"
-            found.append(Finding(FindingCode.QUEUES, line))
-    for wanted, features in ((asked.vif_host_offload, _SENT), (asked.vif_guest_offload, _RECEIVED)):
+        if possible < request.vif_queues:
+            line = f"{request.vif_queues} queues were asked for, the interface has {possible}"
+            results.append(Finding(FindingCode.QUEUES, line))
+        elif nic.enabled is not None and nic.enabled < request.vif_queues:
+            line = f"{nic.enabled} of {request.vif_queues} queues are enabled (ethtool -L in the guest)"
+            results.append(Finding(FindingCode.QUEUES, line))
+    for wanted, features in ((request.vif_host_offload, _SENT), (request.vif_guest_offload, _RECEIVED)):
         for name, on in wanted.items():
             seen = nic.offloads.get(features.get(name, ""))
             if seen is not None and seen != on:
                 words = ("on", "off") if on else ("off", "on")
                 line = f"{features[name]} was asked to be {words[0]} and is {words[1]}"
-                found.append(Finding(FindingCode.OFFLOAD, line))
-    return found
+                results.append(Finding(FindingCode.OFFLOAD, line))
+    return results
 
 
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:

@@ -98,9 +98,9 @@ def _objection(device: etree._Element) -> LeftOut | None:
     return LeftOut(Omission.OWN_BACK_END, label, source) if source in ("vhostuser", "vhostvdpa") else None
 
 
-def set_queues(devices: Iterable[etree._Element], asked: request_module.Queues, vcpus: int) -> None:
+def set_queues(devices: Iterable[etree._Element], wanted: request_module.Queues, vcpus: int) -> None:
     """Give devices their request queues, no more than vCPUs."""
-    queues = min(vcpus, _MOST_QUEUES) if isinstance(asked, str) else min(asked, vcpus)
+    queues = min(vcpus, _MOST_QUEUES) if isinstance(wanted, str) else min(wanted, vcpus)
     for device in devices:
         network.assign(network.child(device, "driver"), {"queues": str(queues)})
 
@@ -132,15 +132,15 @@ def _of(device: etree._Element, tag: str, attribute: str) -> str | None:
     return value
 
 
-def _make(domain: etree._Element, asked: int) -> None:
+def _make(domain: etree._Element, count: int) -> None:
     """Make sure that as many I/O threads exist as asked; none is taken away."""
     element = domain.find("iothreads")
     written = "" if element is None else (element.text or "").strip()
-    if parsing.number(written or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>") < asked:
+    if parsing.number(written or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>") < count:
         if element is None:
             element = etree.Element("iothreads")
             (domain.find("memory") if domain.find("vcpu") is None else domain.find("vcpu")).addnext(element)
-        element.text = str(asked)
+        element.text = str(count)
 
 
 def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[LeftOut]:

@@ -105,9 +105,9 @@ def read(path: str) -> HostResult | None:
     return HostResult(data["host"], created, data["verdict"], data["budgets"], data.get("score"))
 
 
-def same_host(one: str, other: str) -> bool:
+def same_host(name: str, other: str) -> bool:
     """Whether two host names mean the same; one of them may lack its domain."""
-    one, other = one.lower().rstrip("."), other.lower().rstrip(".")
-    if "." not in one or "." not in other:
-        return one.split(".")[0] == other.split(".")[0]
-    return one == other
+    name, other = name.lower().rstrip("."), other.lower().rstrip(".")
+    if "." not in name or "." not in other:
+        return name.split(".")[0] == other.split(".")[0]
+    return name == other

@@ -58,7 +58,7 @@ class SpecFacts:
         value = self.native(MULTIQUEUE)
         return None if value is None else value.strip().lower() in vocabulary.TRUE_STRINGS
 
-    def said(self, name: str) -> str:
+    def stated(self, name: str) -> str:
         """Return ``perf:name=value`` with where it comes from, for a message."""
         key, image, _ = next(vocabulary.BY_NAME[name].keys())
         value = getattr(self.request, name)
@@ -80,10 +80,10 @@ class SpecFacts:
     @property
     def several_queues(self) -> bool | None:
         """True for more than one queue pair, None when it depends on the unknown number of vCPUs."""
-        asked = self.request.vif_queues
-        if asked == request_module.AUTO:
+        queues = self.request.vif_queues
+        if queues == request_module.AUTO:
             return None if self.vcpus is None else self.vcpus > 1
-        return asked is not None and int(asked) > 1
+        return queues is not None and int(queues) > 1
 
 
 def wrong(rule: str, evidence: str, remedy: str, why: str, level: Level = Level.ERROR) -> Finding:
@@ -95,11 +95,11 @@ def wrong(rule: str, evidence: str, remedy: str, why: str, level: Level = Level.
 def _of_request(facts: SpecFacts) -> Iterator[Finding]:
     """Yield what is wrong whatever Nova's own specs say."""
     for name in ("vif_queues", "disk_queues"):
-        asked = getattr(facts.request, name)
-        if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
+        queues = getattr(facts.request, name)
+        if isinstance(queues, int) and facts.vcpus is not None and queues > facts.vcpus:
             yield wrong(
                 f"{name.replace('_', '-')}-above-vcpus",
-                f"{facts.said(name)} is more than the {facts.vcpus} vCPUs",
+                f"{facts.stated(name)} is more than the {facts.vcpus} vCPUs",
                 f"use auto or at most {facts.vcpus}",
                 "A guest gives no work to queues beyond its vCPUs; some of them still cost a host thread.",
             )
@@ -121,14 +121,14 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
     if facts.several_queues and facts.multiqueue is False:
         yield wrong(
             "multiqueue-off",
-            f"{facts.said('vif_queues')} contradicts {MULTIQUEUE}=false: the tap device then has one queue",
+            f"{facts.stated('vif_queues')} contradicts {MULTIQUEUE}=false: the tap device then has one queue",
             f"set {MULTIQUEUE}=true or perf:vif_queues=1",
             "The kernel opens several queues only of a tap device that was made for them.",
         )
     if request.vif_queues == 1 and facts.multiqueue and facts.vcpus != 1:
         yield wrong(
             "single-queue-of-multiqueue-tap",
-            f"{facts.said('vif_queues')} contradicts {MULTIQUEUE}=true: a tap device made for several "
+            f"{facts.stated('vif_queues')} contradicts {MULTIQUEUE}=true: a tap device made for several "
             "queues cannot be opened with one",
             f"set {MULTIQUEUE}=false or ask for 2 or more",
             "IFF_MULTI_QUEUE must agree between who makes a tap device and who opens it.",
@@ -136,7 +136,7 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
     if request.irq_placement == "vcpu" and not facts.pinned:
         yield wrong(
             "irq-vcpu-needs-dedicated",
-            f"{facts.said('irq_placement')} needs vCPUs with CPUs of their own",
+            f"{facts.stated('irq_placement')} needs vCPUs with CPUs of their own",
             "set hw:cpu_policy=dedicated (or mixed) or perf:irq_placement=numa",
             "Only a pinned vCPU has a host CPU that is its own.",
         )
@@ -147,7 +147,7 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
         if getattr(request, name) == "numa" and not facts.has_nodes:
             yield wrong(
                 rule,
-                f"{facts.said(name)} needs a guest with a NUMA node of its own",
+                f"{facts.stated(name)} needs a guest with a NUMA node of its own",
                 f"set hw:numa_nodes=1 or hw:cpu_policy=dedicated, or perf:{name}={otherwise}",
                 "Nova gives nodes to guests with a NUMA topology alone; others float over the host.",
                 level,
@@ -155,8 +155,8 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
     if request.emulator_placement == "numa" and facts.native("hw:emulator_threads_policy") == "isolate":
         yield wrong(
             "emulator-numa-or-isolate",
-            f"{facts.said('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives the "
-            "emulator a dedicated CPU",
+            f"{facts.stated('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives "
+            "the emulator a dedicated CPU",
             "set hw:emulator_threads_policy=share or remove perf:emulator_placement",
             "The dedicated CPU would stay idle.",
         )
@@ -173,11 +173,11 @@ def message(finding: Finding) -> str:
     return "; ".join(filter(None, (finding.evidence[0].value, finding.remedy)))
 
 
-def refuse(found: Iterable[Finding]) -> None:
+def refuse(results: Iterable[Finding]) -> None:
     """
-    :raises ContradictionError: findings of level ERROR are among ``found``; says all of them in one line.
+    :raises ContradictionError: findings of level ERROR are among ``results``; says all of them in one line.
     """
-    mistakes = [message(finding) for finding in found if finding.level is Level.ERROR]
+    mistakes = [message(finding) for finding in results if finding.level is Level.ERROR]
     if mistakes:
         raise ContradictionError("; and ".join(mistakes))
 
@@ -210,9 +210,9 @@ def check(
 
     :raises ContradictionError: as :func:`refuse`.
     """
-    found = findings(request, extra_specs, image_properties, vcpus)
-    refuse(found)
-    return found
+    results = findings(request, extra_specs, image_properties, vcpus)
+    refuse(results)
+    return results
 
 
 def guest_request(
@@ -236,21 +236,21 @@ def guest_request(
     warnings = unusable_properties(unusable)
 
     def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
-        asked = parsing.parse(extra_specs, properties, profiles)
-        in_force = asked if native_of_profile else dataclasses.replace(asked, native={})
-        return asked, findings(in_force, extra_specs, properties, vcpus)
+        request = parsing.parse(extra_specs, properties, profiles)
+        in_force = request if native_of_profile else dataclasses.replace(request, native={})
+        return request, findings(in_force, extra_specs, properties, vcpus)
 
-    asked, found = parsed(usable)
-    if any(finding.level is Level.ERROR for finding in found):
-        asked, of_flavor = parsed(_NO_PROPERTIES)
+    request, results = parsed(usable)
+    if any(finding.level is Level.ERROR for finding in results):
+        request, of_flavor = parsed(_NO_PROPERTIES)
         mistakes = {finding.rule for finding in of_flavor}
-        refuse(finding for finding in found if finding.rule in mistakes)
-    if asked.native and not native_of_profile:
-        lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
-        evidence = f"perf:profile={asked.profile}: the flavor lacks {lacks}"
+        refuse(finding for finding in results if finding.rule in mistakes)
+    if request.native and not native_of_profile:
+        lacks = ", ".join(f"{key}={text}" for key, text in sorted(request.native.items()))
+        evidence = f"perf:profile={request.profile}: the flavor lacks {lacks}"
         remedy = "set them, Nova reads no profile"
         warnings.append(wrong(NATIVE_MISSING, evidence, remedy, WHY_NATIVE, Level.WARNING))
-    return asked, [*warnings, *found]
+    return request, [*warnings, *results]
 
 
 def needed_native(

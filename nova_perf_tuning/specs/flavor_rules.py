@@ -128,9 +128,9 @@ def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile
 
     :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
     """
-    asked = parsing.parse(specs, profiles=profiles)
-    warnings = crosscheck.check(asked, specs, vcpus=vcpus)
-    return {**crosscheck.needed_native(asked, specs, _NONE, vcpus), **asked.extra_specs(), **specs}, warnings
+    request = parsing.parse(specs, profiles=profiles)
+    warnings = crosscheck.check(request, specs, vcpus=vcpus)
+    return {**crosscheck.needed_native(request, specs, _NONE, vcpus), **request.extra_specs(), **specs}, warnings
 
 
 def changed(
@@ -162,26 +162,26 @@ def findings(
     image_properties: Mapping[str, str] = _NONE,
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
-    found, readable = [], {}
+    results, readable = [], {}
     for key, value in specs.items():
         try:
             parsing.parse({key: value}, profiles=profiles)
             readable[key] = value
         except parsing.SpecError as error:
             why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
-            found.append(unusable(key, value, error, why))
+            results.append(unusable(key, value, error, why))
     usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
     for contradiction in contradictions.values():
         remedy, why = (
             "remove one of them, or make them equal",
             "The flavor wins; the driver leaves the image's out.",
         )
-        found.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
-    asked = parsing.parse(readable, usable, profiles)
-    found += crosscheck.findings(asked, readable, usable, vcpus)
-    lacks = crosscheck.needed_native(asked, readable, usable, vcpus)
+        results.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
+    request = parsing.parse(readable, usable, profiles)
+    results += crosscheck.findings(request, readable, usable, vcpus)
+    lacks = crosscheck.needed_native(request, readable, usable, vcpus)
     if lacks:
-        found.append(
+        results.append(
             crosscheck.wrong(
                 crosscheck.NATIVE_MISSING,
                 f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
@@ -190,7 +190,7 @@ def findings(
                 Level.WARNING,
             )
         )
-    return found + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
+    return results + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
 
 
 def shown(specs: Mapping[str, str]) -> dict[str, str]:

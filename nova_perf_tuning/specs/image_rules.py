@@ -49,8 +49,8 @@ class ImageFacts:
     @property
     def windows(self) -> str:
         """What distribution or name say of Windows; empty when they say something else. os_type is not asked."""
-        told = (self.value("os_distro") or self.name.lower()).replace("_", " ")
-        return told if re.search(r"\bwin(dows|2k|nt|xp|vista|\d|$)", told) else ""
+        text = (self.value("os_distro") or self.name.lower()).replace("_", " ")
+        return text if re.search(r"\bwin(dows|2k|nt|xp|vista|\d|$)", text) else ""
 
 
 class ImageRule(rules.Rule[ImageFacts]):
@@ -134,8 +134,8 @@ class WindowsSockets(ImageRule):
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
         stated = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
-        told = f"{facts.windows} {facts.name.lower()}".replace("_", " ")
-        desktop = re.search(r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", told)
+        text = f"{facts.windows} {facts.name.lower()}".replace("_", " ")
+        desktop = re.search(r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", text)
         if facts.windows and desktop and facts.vcpus > _DESKTOP_SOCKETS and not stated & _TOPOLOGY:
             yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
 
@@ -175,7 +175,7 @@ def findings(
         image is told.
     """
     readable, wrong = parsing.usable_properties({}, properties, vocabulary.MAX_IOTHREADS)
-    found = [
+    results = [
         flavor_rules.unusable(
             key,
             properties[key],
@@ -187,10 +187,10 @@ def findings(
     ]
     vcpus, specs = flavor or (0, {})
     if flavor is None:
-        found += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
+        results += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
     else:
         alone = flavor_rules.findings(vcpus, specs, profiles)
-        found += [
+        results += [
             finding for finding in flavor_rules.findings(vcpus, specs, profiles, readable) if finding not in alone
         ]
-    return found + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings
+    return results + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings

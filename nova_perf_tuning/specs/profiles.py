@@ -111,8 +111,8 @@ def load_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
-        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ProfileError(f"{source}: {place}not usable YAML: {error.problem}") from None
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ProfileError(f"{source}: {where}not usable YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ProfileError(f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}") from None
 
@@ -156,7 +156,7 @@ def load(directory: str | None) -> Mapping[str, Profile]:
         paths = sorted(path for path in pathlib.Path(directory).iterdir() if path.suffix in (".yaml", ".yml"))
         return _combined(tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths))
     except OSError as error:
-        raise ProfileError(f"profile folder {directory}: {error.strerror}") from None
+        raise ProfileError(f"profile directory {directory}: {error.strerror}") from None
 
 
 @functools.lru_cache(maxsize=4)

@@ -75,7 +75,7 @@ class PerfTestCase(base.ServersTestBase):
             self.start_compute(hostname=name, host_info=info)
         return [self.computes[name] for name in names or ("compute1",)]
 
-    def make_folder(self, server):
+    def make_directory(self, server):
         """Make the guest's folder; Nova's fixtures make no disks and leave it out."""
         os.makedirs(os.path.join(base.CONF.instances_path, server["id"]), exist_ok=True)
 

@@ -54,10 +54,10 @@ class SurfaceTest(testtools.TestCase):
 class EveryFaultTestCase(base.PerfTestCase):
     def setUp(self):
         super().setUp()
-        folder = self.useFixture(fixtures.TempDir()).path
-        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+        directory = self.useFixture(fixtures.TempDir()).path
+        with open(f"{directory}/own.yaml", "w", encoding="utf-8") as file:
             file.write("name: own\ndescription: x\nspecs:\n  'perf:vhost_placement': {value: numa, reason: y}\n")
-        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        self.flags(profile_dir=directory, group="nova_perf_tuning")
         self.points = self.useFixture(fault_points.FaultPoints())
 
     def ignore(self):
@@ -247,7 +247,7 @@ class OneHostPathsTest(PathTestCase):
             self._stop_server(self.server)
         if path == "unshelve":
             self._shelve_server(self.server)
-        self.make_folder(self.server)
+        self.make_directory(self.server)
 
     def test_fail(self):
         for path, (body, state, _) in WRITING.items():
@@ -282,7 +282,7 @@ class OneHostPathsTest(PathTestCase):
         port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
         self._attach_interface(self.server, port)
         self.attach_volume(self.server, volume)
-        self.make_folder(self.server)
+        self.make_directory(self.server)
         self._rescue_server(self.server)
         with self.points.failing():
             self._unrescue_server(self.server)
@@ -325,7 +325,7 @@ class OneHostPathsTest(PathTestCase):
         """Everything of ours fails, on_error is fail: their whole life is as with Nova's driver."""
         with self.points.failing():
             other = self.boot({}, vcpus=2, networks=[{"port": self.new_port()}])
-            self.make_folder(other)
+            self.make_directory(other)
             port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
             self._attach_interface(other, port)
             self.attach_volume(other, volume)

@@ -37,7 +37,7 @@ class OneHostTest(base.PerfTestCase):
         self.assert_tuned(self.domain(self.server))
 
     def test_rescue_and_unrescue(self):
-        self.make_folder(self.server)
+        self.make_directory(self.server)
         self._rescue_server(self.server)
         domain = self.domain(self.server)
         self.assertTrue(domain.xpath("devices/disk/source[contains(@file, 'disk.rescue')]"))
@@ -143,10 +143,10 @@ class RequestTest(base.PerfTestCase):
         self.assertIn("the operator allows images at most 1", self.stdlog.logger.output)
 
     def test_profile_of_the_operator(self):
-        folder = self.useFixture(base.fixtures.TempDir()).path
-        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        directory = self.useFixture(base.fixtures.TempDir()).path
+        self.flags(profile_dir=directory, group="nova_perf_tuning")
         for threads in ("3", "4"):  # the files are read anew when they have changed
-            with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+            with open(f"{directory}/own.yaml", "w", encoding="utf-8") as file:
                 file.write(
                     f"name: own\ndescription: x\nspecs:\n  'perf:iothreads': {{value: {threads}, reason: y}}\n"
                 )

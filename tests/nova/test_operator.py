@@ -54,15 +54,15 @@ class ConfigurationTest(OperatorTestCase):
         self.boot({}, vcpus=1, networks="none")
 
     def test_profile_folder_vanishes_while_guests_run(self):
-        folder = self.useFixture(fixtures.TempDir()).join("profiles")
+        directory = self.useFixture(fixtures.TempDir()).join("profiles")
 
         def fill():
-            os.mkdir(folder)
-            with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+            os.mkdir(directory)
+            with open(f"{directory}/own.yaml", "w", encoding="utf-8") as file:
                 file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n")
 
         fill()
-        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        self.flags(profile_dir=directory, group="nova_perf_tuning")
         self.start()
         specs = {key: text for key, text in base.TUNED.items() if key != "perf:iothreads"} | {
             "perf:profile": "own"
@@ -71,18 +71,18 @@ class ConfigurationTest(OperatorTestCase):
         port = self.new_port()
         self._attach_interface(server, port)
         self.assert_tuned(self.domain(server), interfaces=2)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         self._reboot_server(server, hard=False)
         self._detach_interface(server, port)
         self.assert_tuned(self.domain(server))
-        self.assertIn(folder, self.refused(specs)[:255])
+        self.assertIn(directory, self.refused(specs)[:255])
         # names no profile, needs no folder
         self._delete_server(self.boot(base.TUNED, networks="none"))
         fill()
-        with open(f"{folder}/own.yaml", "a", encoding="utf-8") as file:
+        with open(f"{directory}/own.yaml", "a", encoding="utf-8") as file:
             file.write("specs: {}\n")
         self.assertIn("a key stands here twice", self.refused(specs))
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         fill()
         self._reboot_server(server, hard=True)
         self.assert_tuned(self.domain(server))

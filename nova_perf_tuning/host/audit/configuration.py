@@ -20,14 +20,14 @@ _MAPPINGS = {
 
 def mappings(host: Host) -> dict[str, str]:
     """Return physical network -> NIC or bridge, by Neutron's agents and --physnet."""
-    found: dict[str, str] = {}
+    networks: dict[str, str] = {}
     for option in _MAPPINGS.items():
         value = host.nova.get(option)
         for part in (value.text if value else "").split(","):
             name, _, target = part.strip().partition(":")
             if target:
-                found[name] = target
-    return {**found, **host.options.physnets}
+                networks[name] = target
+    return {**networks, **host.options.physnets}
 
 
 def carriers(host: Host, target: str) -> list[model.Nic]:
@@ -271,16 +271,16 @@ class HousekeepingUnset(Rule):
 
 def _systemd_affinity(host: Host) -> frozenset[int] | None:
     """Return ``CPUAffinity`` of systemd's manager, None when it is not set to a list."""
-    found = host.boot.get("systemd.cpu_affinity")
-    if found is not None:
-        return cpus_of_parameter(found)
+    affinity = host.boot.get("systemd.cpu_affinity")
+    if affinity is not None:
+        return cpus_of_parameter(affinity)
     names = host.names("etc/systemd/system.conf.d")
     for path in ["etc/systemd/system.conf", *(f"etc/systemd/system.conf.d/{name}" for name in names)]:
         for line in (host.content(path) or "").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "CPUAffinity" and value.strip():
-                found = ",".join(value.split())
-    return None if found is None else cpus_of_parameter(found)
+                affinity = ",".join(value.split())
+    return None if affinity is None else cpus_of_parameter(affinity)
 
 
 class HousekeepingNodeMissing(Rule):

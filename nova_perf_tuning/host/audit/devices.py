@@ -114,9 +114,9 @@ class _WindowsRule(GuestRule):
     """A rule on guests that are said to run Windows."""
 
     def guests(self, host: Host) -> Sequence[Guest]:
-        found = [guest for guest in hosted_by_qemu(host) if guest.inventory.windows]
-        need(found, "no guest that is said to run Windows")
-        return found
+        windows = [guest for guest in hosted_by_qemu(host) if guest.inventory.windows]
+        need(windows, "no guest that is said to run Windows")
+        return windows
 
 
 class WindowsEnlightenments(_WindowsRule):
@@ -174,14 +174,14 @@ class Queues(Rule):
                 few.append((guest, f"{vcpus} vCPUs, one queue"))
             if queues > min(vcpus, most):
                 many.append((guest, f"{vcpus} vCPUs, {queues} queues"))
-        for found, what in (
+        for guests, what in (
             (few, "of four or more vCPUs with one queue"),
             (many, f"with more queues than vCPUs, or than {most}"),
         ):
-            for guest, shown in found[:1]:
-                names = named(guest.name for guest, _shown in found)
+            for guest, shown in guests[:1]:
+                names = named(guest.name for guest, _shown in guests)
                 yield self.finding(
                     [(guest.path, shown)],
-                    f"{counted(len(found), 'guest')} {what}: {names}",
+                    f"{counted(len(guests), 'guest')} {what}: {names}",
                     subject=guest.name,
                 )

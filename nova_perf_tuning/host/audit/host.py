@@ -74,8 +74,8 @@ class Host:
 
     def text(self, path: str) -> str | None:
         """Return a one-line file's text, None when it is not there or no text. ``path`` is below the root."""
-        folder, _, name = path.rpartition("/")
-        return self.root.text(self.root.directory(folder), name)
+        directory, _, name = path.rpartition("/")
+        return self.root.text(self.root.directory(directory), name)
 
     def number(self, path: str) -> int | None:
         """Return a file's whole number."""
@@ -83,22 +83,22 @@ class Host:
 
     def content(self, path: str, limit: int = _TEXT_LIMIT) -> str | None:
         """Return a file of several lines, with what is no UTF-8 replaced."""
-        folder, _, name = path.rpartition("/")
-        data = self.root.read(self.root.directory(folder), name, limit)
+        directory, _, name = path.rpartition("/")
+        data = self.root.read(self.root.directory(directory), name, limit)
         return None if data is None else data.decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
-        """Return the printable names in a folder, sorted."""
+        """Return the printable names in a directory, sorted."""
         return sorted(name for name in self.root.names(self.root.directory(path)) if name.isprintable())
 
     def numbered(self, path: str, prefix: str) -> list[int]:
-        """Return N of the folders ``prefixN`` in a folder, ascending."""
+        """Return N of the directories ``prefixN`` in a directory, ascending."""
         return numbers(self.root.directories(self.root.directory(path)), 0, 65535, prefix)
 
     def has(self, path: str) -> bool:
         """Whether there is anything at ``path``."""
-        folder, _, name = path.rpartition("/")
-        return self.root.has(self.root.directory(folder), name)
+        directory, _, name = path.rpartition("/")
+        return self.root.has(self.root.directory(directory), name)
 
     # The host as a whole
 
@@ -131,12 +131,12 @@ class Host:
         base = self.root.directory("proc")
         pids = numbers(self.root.directories(base), 1, _MAX_PID)
         wanted = {name.encode()[:15]: name for name in PROGRAMS}
-        found: dict[str, int] = {}
+        running: dict[str, int] = {}
         for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
             name = wanted.get((data or b"").strip())
             if name is not None:
-                found.setdefault(name, pid)
-        return found
+                running.setdefault(name, pid)
+        return running
 
     @functools.cached_property
     def sees_programs(self) -> bool:
@@ -239,10 +239,10 @@ class Host:
     def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if name in given:
             yield f"--domain {name}", given[name]
-        for folder in guests.XML_DIRECTORIES:
-            data = self.root.read(self.root.directory(folder), f"{name}.xml", parsing.MAX_BYTES)
+        for directory in guests.XML_DIRECTORIES:
+            data = self.root.read(self.root.directory(directory), f"{name}.xml", parsing.MAX_BYTES)
             if data is not None:
-                yield f"/{folder}/{name}.xml", data
+                yield f"/{directory}/{name}.xml", data
 
     def cpus_of(self, guest: Guest) -> frozenset[int]:
         """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else all."""
@@ -264,7 +264,7 @@ class Host:
         A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth pairs into
         Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there may be the one.
         """
-        found: dict[str, model.Nic] = {}
+        nics: dict[str, model.Nic] = {}
         for interface in guest.domain.interfaces:
             tap = self.nic(interface.device or "")
             bridge = tap.bridge if tap is not None else None
@@ -272,8 +272,8 @@ class Host:
                 continue
             if bridge.startswith("qbr"):
                 bridge = "ovs-system"
-            found.update((nic.name, nic) for nic in self._ports_out(bridge))
-        return tuple(found[name] for name in sorted(found))
+            nics.update((nic.name, nic) for nic in self._ports_out(bridge))
+        return tuple(nics[name] for name in sorted(nics))
 
     def _ports_out(self, bridge: str) -> Iterator[model.Nic]:
         for nic in self.facts.nics:

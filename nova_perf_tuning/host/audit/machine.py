@@ -106,11 +106,11 @@ class Nested(Rule):
     source = "KVM documentation of nested virtualization"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        told = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
-        told = known(told if host.guests else None, "no guests, or nothing tells what this machine is")
-        if told.kind != "none":
-            why = f"this host of {counted(len(host.guests), 'guest')} runs on {told.kind}"
-            yield self.finding([(told.path, told.text)], why)
+        machine = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
+        machine = known(machine if host.guests else None, "no guests, or nothing tells what this machine is")
+        if machine.kind != "none":
+            why = f"this host of {counted(len(host.guests), 'guest')} runs on {machine.kind}"
+            yield self.finding([(machine.path, machine.text)], why)
 
 
 class VhostNetMissing(GuestRule):
@@ -183,14 +183,14 @@ class Clocksource(Rule):
     _SLOW: Final = frozenset(("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"))
 
     def check(self, host: Host) -> Iterator[Finding]:
-        folder = "sys/devices/system/clocksource/clocksource0"
-        current = host.text(f"{folder}/current_clocksource")
+        base = "sys/devices/system/clocksource/clocksource0"
+        current = host.text(f"{base}/current_clocksource")
         need(current, "no clock source to see")
         if current in self._SLOW:
-            others = host.text(f"{folder}/available_clocksource") or "unknown"
+            others = host.text(f"{base}/available_clocksource") or "unknown"
             tsc = "tsc is available and not used" if "tsc" in others.split() else "the kernel offers no tsc"
             yield self.finding(
-                [(f"/{folder}/current_clocksource", current), (f"/{folder}/available_clocksource", others)],
+                [(f"/{base}/current_clocksource", current), (f"/{base}/available_clocksource", others)],
                 f"the clock is {current}; {tsc}",
             )
 

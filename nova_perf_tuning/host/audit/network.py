@@ -38,7 +38,7 @@ class MtuMismatch(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         # A running guest keeps the MTU that it was told at its start; one without <mtu> was told none.
-        told = [
+        announced = [
             (guest, tap, mtu)
             for guest in host.guests
             for interface, mtu in zip(guest.domain.interfaces, guest.inventory.mtus, strict=False)
@@ -50,8 +50,8 @@ class MtuMismatch(Rule):
         members = [
             (nic, host.nic(nic.bond or nic.bridge or "")) for nic in host.facts.nics if nic.bond or nic.bridge
         ]
-        need(told or members, "no bonds or bridges with members")
-        for guest, tap, mtu in told:
+        need(announced or members, "no bonds or bridges with members")
+        for guest, tap, mtu in announced:
             if mtu != tap.mtu:
                 yield self.finding(
                     [(guest.path, f"<mtu size='{mtu}'>"), _mtu(tap)],

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.kinds import attributes, config_file
 
 NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
-#: Not the name of the file that this project is installed with, which is for its own folders.
+#: Not the name of the file that this project is installed with, which is for its own directories.
 TMPFILES: Final = f"etc/tmpfiles.d/90-{NAME}.conf"
 MODPROBE: Final = f"etc/modprobe.d/{NAME}.conf"
 UDEV: Final = f"etc/udev/rules.d/90-{NAME}.rules"

@@ -56,9 +56,9 @@ class FloatsOverNodes(_OnNodes):
     source = f"{_ORACLE}; {_CERN}"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        found = list(super().check(host))
-        more = f"; {len(found) - 3} more guests float like it" if len(found) > 3 else ""
-        yield from (dataclasses.replace(finding, why=finding.why + more) for finding in found[:3])
+        floating = list(super().check(host))
+        more = f"; {len(floating) - 3} more guests float like it" if len(floating) > 3 else ""
+        yield from (dataclasses.replace(finding, why=finding.why + more) for finding in floating[:3])
 
     def about(self, host: Host, guest: Guest) -> Finding | None:
         cpus = host.cpus_of(guest)
@@ -127,15 +127,15 @@ class _ThreadsOnDedicated(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.facts.guests, "no running guests")
         need(host.sets.dedicated, "no dedicated CPUs")
-        found = []
+        disturbing = []
         for guest in host.facts.guests:
             for thread in guest.threads:
                 both = cpulist.parse(thread.affinity or "") & host.sets.dedicated
                 if thread.kind in self.kinds and both:
-                    found.append((guest.name, thread, both))
+                    disturbing.append((guest.name, thread, both))
                     break
-        for name, thread, both in found[:3]:
-            more = f"; so may those of {len(found) - 3} more guests" if len(found) > 3 else ""
+        for name, thread, both in disturbing[:3]:
+            more = f"; so may those of {len(disturbing) - 3} more guests" if len(disturbing) > 3 else ""
             yield self.finding(
                 [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
                 f"{self.threads} of {name} may run on CPUs {cpulist.format(both)}, which guests' vCPUs own{more}",

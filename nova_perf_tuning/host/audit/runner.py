@@ -26,14 +26,14 @@ def load() -> tuple[base.Rule, ...]:
     :raises AuditError: an entry point leads to something else than a rule of its name.
     """
     own: list[base.Rule] = [rule for module in _MODULES for rule in rules.defined_in(vars(module))]
-    found = {rule.id: rule for rule in own}
+    by_name = {rule.id: rule for rule in own}
     for point in metadata.entry_points(group=GROUP):
-        if point.name not in found:
+        if point.name not in by_name:
             rule = point.load()()
             if not isinstance(rule, base.Rule) or rule.id != point.name:
                 raise AuditError(f"entry point {GROUP} {point.name}: {point.value} is no rule of that name")
-            found[rule.id] = rule
-    return tuple(sorted(found.values(), key=lambda rule: (type(rule).__module__, rule.id)))
+            by_name[rule.id] = rule
+    return tuple(sorted(by_name.values(), key=lambda rule: (type(rule).__module__, rule.id)))
 
 
 def chosen(names: Iterable[str]) -> list[base.Rule]:

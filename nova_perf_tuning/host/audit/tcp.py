@@ -76,9 +76,9 @@ def _path(host: Host, *, assume: bool) -> Path:
 
 def _numbers(host: Host, key: str) -> list[int]:
     """Return the numbers of a kernel parameter; none where it is missing or no such text."""
-    found = [decimal(part) for part in (host.facts.sysctls.get(key) or "").split()]
-    numbers = [number for number in found if number is not None and number >= 0]
-    return numbers if len(numbers) == len(found) else []
+    parts = [decimal(part) for part in (host.facts.sysctls.get(key) or "").split()]
+    numbers = [number for number in parts if number is not None and number >= 0]
+    return numbers if len(numbers) == len(parts) else []
 
 
 def _triples(host: Host) -> Iterator[tuple[str, int, tuple[int, int, int]]]:

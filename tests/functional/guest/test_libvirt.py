@@ -43,12 +43,12 @@ GUEST = """<domain type="qemu">
   <devices>
     <disk type="file" device="disk">
       <driver name="qemu" type="raw"/>
-      <source file="{folder}/a.img"/>
+      <source file="{directory}/a.img"/>
       <target dev="vda" bus="virtio"/>
     </disk>
     <disk type="file" device="disk">
       <driver name="qemu" type="raw"/>
-      <source file="{folder}/b.img"/>
+      <source file="{directory}/b.img"/>
       <target dev="sda" bus="scsi"/>
     </disk>
     <controller type="scsi" index="0" model="virtio-scsi"/>
@@ -66,26 +66,26 @@ class LibvirtTest(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-libvirt-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.folder.chmod(0o755)  # QEMU runs as another user
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-libvirt-"))
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.directory.chmod(0o755)  # QEMU runs as another user
         self.addCleanup(self.kill_leftovers)
         # QEMU's output would go to a virtlogd, which runs only where libvirtd does; and a /dev of QEMU's own does
         # not go together with a mount over /dev/kvm. A file's
         # owner is remembered beside the time of boot, which libvirt works out anew in each process that it forks:
         # without a utmp that is whole seconds less the uptime's fractions (virHostGetBootTimeProcfs), so that two
         # answers differ by one, and libvirt warns of an "Invalid XATTR timestamp": in 3 runs of 8.
-        (self.folder / "root/etc").mkdir(parents=True)
+        (self.directory / "root/etc").mkdir(parents=True)
         self.write("root/etc/qemu.conf", 'stdio_handler = "file"\nnamespaces = []\nremember_owner = 0\n')
 
     def kill_leftovers(self):
         """Kill the guest if it outlived virsh: the process of its pid file, if that still is this very guest."""
-        path = self.folder / "root/run/qemu" / f"{NAME}.pid"
+        path = self.directory / "root/run/qemu" / f"{NAME}.pid"
         if not path.exists():
             return
         pid = int(path.read_text(encoding="ascii"))
         try:
-            mine = str(self.folder).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            mine = str(self.directory).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return
         if mine:
@@ -106,7 +106,7 @@ class LibvirtTest(testtools.TestCase):
 
     def embedded(self, *commands):
         """Return how virsh is run, in a mount namespace where its libvirt passes for the host's."""
-        no_kvm, state = self.folder / "no-kvm", self.folder / "root/run/qemu"
+        no_kvm, state = self.directory / "no-kvm", self.directory / "root/run/qemu"
         no_kvm.touch(mode=0o600)
         state.mkdir(parents=True, exist_ok=True)
         prepare = (
@@ -114,13 +114,13 @@ class LibvirtTest(testtools.TestCase):
             'mount -t tmpfs tmpfs /run; mkdir -p /run/libvirt/qemu; mount --bind "$1" /run/libvirt/qemu; '
             'shift; exec "$@"'
         )
-        uri = f"qemu:///embed?root={self.folder}/root"
+        uri = f"qemu:///embed?root={self.directory}/root"
         argv = ["unshare", "--mount", "sh", "-ec", prepare, no_kvm, state, "virsh", "-q", "-c", uri, *commands]
-        outputs = f"1:file:{self.folder}/libvirt.log"
+        outputs = f"1:file:{self.directory}/libvirt.log"
         return argv, {"env": {**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": outputs}}
 
     def write(self, name, xml):
-        path = self.folder / name
+        path = self.directory / name
         path.write_text(xml, encoding="utf-8")
         return path
 
@@ -139,9 +139,9 @@ class LibvirtTest(testtools.TestCase):
     def test_qemu_runs_with_what_was_asked(self):
         tap = f"perf{os.getpid()}"[:15]
         for name in ("a.img", "b.img"):
-            with open(self.folder / name, "wb") as file:
+            with open(self.directory / name, "wb") as file:
                 file.truncate(1 << 20)
-        result = transform.transform(GUEST.format(folder=self.folder, tap=tap), parsing.parse(SPECS))
+        result = transform.transform(GUEST.format(directory=self.directory, tap=tap), parsing.parse(SPECS))
         path = self.write("guest.xml", result.xml)
         questions = {
             "blk queues": ("/machine/peripheral/virtio-disk0", "num-queues"),

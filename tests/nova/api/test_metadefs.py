@@ -22,9 +22,9 @@ RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 class GlanceTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.database, self.configuration = f"{folder.name}/glance.sqlite", f"{folder.name}/glance-api.conf"
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.database, self.configuration = f"{directory.name}/glance.sqlite", f"{directory.name}/glance-api.conf"
         pathlib.Path(self.configuration).write_text(f"[database]\nconnection = sqlite:///{self.database}\n")
         self.manage("db_sync")
 

@@ -30,11 +30,11 @@ def result(host, age=HOUR, **kwargs):
 class ResultTestCase(base.PerfTestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
 
     def publish(self, one, name="verdict.json"):
         """Write a result (or text) where nova-compute looks for it from now on."""
-        path = os.path.join(self.folder, name)
+        path = os.path.join(self.directory, name)
         with open(path, "w") as file:
             file.write(one if isinstance(one, str) else one.to_json())
         self.flags(result_file=path, group="nova_perf_tuning")
@@ -123,14 +123,14 @@ class OwnerTest(ResultTestCase):
         self._run_periodics()
 
     def test_without_a_file_the_api_decides(self):
-        self.flags(result_file=os.path.join(self.folder, "none.json"), group="nova_perf_tuning")
+        self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
         self.start()
         self.set_by_api("compute1", traits.VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
         self.assertEqual({traits.VALIDATED, "CUSTOM_PERF_BUDGET_A"}, self.traits_of("compute1"))
         self.assertNotIn(traits.MANAGED, self.all_of("compute1"))
 
     def test_a_file_takes_over_and_takes_its_traits_with_it(self):
-        self.flags(result_file=os.path.join(self.folder, "none.json"), group="nova_perf_tuning")
+        self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
         self.start()
         self.set_by_api("compute1", "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
         self.publish(result("compute1", budgets={}))
@@ -145,7 +145,7 @@ class OwnerTest(ResultTestCase):
         self.assertEqual(set(), self.traits_of("compute1"))
         self.assertIn(traits.MANAGED, self.all_of("compute1"))
 
-        os.unlink(os.path.join(self.folder, "verdict.json"))
+        os.unlink(os.path.join(self.directory, "verdict.json"))
         self.refresh("compute1")
         self.assertFalse({name for name in self.all_of("compute1") if name.startswith(traits.PREFIX)})
         self.assertIn("CUSTOM_ELSE", self.all_of("compute1"))

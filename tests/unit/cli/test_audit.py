@@ -36,8 +36,10 @@ class AuditTest(testtools.TestCase):
     def test_clean_and_findings(self) -> None:
         self.assertEqual([], self.json("--sysroot", self.grow(), code=0)["findings"])
         found = self.json("--sysroot", self.grow("mtu-small", "thp-never"), code=1)["findings"]
-        self.assertLessEqual({"mtu-small", "thp-never", "guest-small-pages"}, {one["rule"] for one in found})
-        levels = [one["level"] for one in found]
+        self.assertLessEqual(
+            {"mtu-small", "thp-never", "guest-small-pages"}, {finding["rule"] for finding in found}
+        )
+        levels = [finding["level"] for finding in found]
         self.assertEqual(sorted(levels, key=["error", "warning", "info"].index), levels)
 
     def test_fail_on(self) -> None:
@@ -70,17 +72,17 @@ class AuditTest(testtools.TestCase):
         self.assertIn("thp-never", run("audit", "--list")[1])
 
     def test_junit(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = os.path.join(folder.name, "audit.xml")
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = os.path.join(directory.name, "audit.xml")
         root = self.grow("tcp-autotuning-off", "deep-idle-states")
         self.assertEqual(1, run("audit", "--sysroot", root, "--junit", path)[0])
         suite = ElementTree.parse(path).getroot()
         self.assertEqual(len(runner.load()), len(suite))
         self.assertEqual((len(suite), "1"), (int(suite.get("tests", "")), suite.get("failures")))
         failed = [case.get("name") for case in suite if case.find("failure") is not None]
-        told = [case.get("name") for case in suite if case.find("system-out") is not None]
-        self.assertEqual((["tcp-autotuning-off"], ["deep-idle-states"]), (failed, told))
+        shown = [case.get("name") for case in suite if case.find("system-out") is not None]
+        self.assertEqual((["tcp-autotuning-off"], ["deep-idle-states"]), (failed, shown))
         self.assertEqual(int(suite.get("skipped", "")), len(suite.findall("testcase/skipped")))
 
     def test_what_a_rule_could_not_read_is_told(self) -> None:
@@ -93,17 +95,17 @@ class AuditTest(testtools.TestCase):
 
     def test_nova_config_and_domains_that_are_named(self) -> None:
         root = self.grow()
-        folder = hosts.grow(
+        directory = hosts.grow(
             self,
             {
                 "nova.conf": "[compute]\ncpu_dedicated_set = 2-40\n",
                 "g.xml": hosts.domain("g", pins=("10", "11"), model="e1000"),
             },
         )
-        found = self.json("--sysroot", root, "--nova-config", f"{folder}/nova.conf", code=1)["findings"]
-        self.assertIn("nova-cpu-sets", {one["rule"] for one in found})
-        found = self.json("--sysroot", root, "--domain", f"{folder}/g.xml", code=1)["findings"]
-        self.assertEqual(["guest-emulated-nic"], [one["rule"] for one in found])
+        found = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)["findings"]
+        self.assertIn("nova-cpu-sets", {finding["rule"] for finding in found})
+        found = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
+        self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in found])
 
     def test_physnet(self) -> None:
         tree = hosts.changed(
@@ -113,7 +115,7 @@ class AuditTest(testtools.TestCase):
         found = self.json("--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1)[
             "findings"
         ]
-        self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", [one["remedy"] for one in found])
+        self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", [finding["remedy"] for finding in found])
 
     def test_usage_errors(self) -> None:
         root = self.grow()
@@ -141,13 +143,13 @@ class GenerateTest(testtools.TestCase):
     def test_nova_conf_is_read_back_and_audited_clean(self) -> None:
         bare = hosts.changed(hosts.good(), {"etc/nova/nova.conf": None})
         text = self.made("nova-conf", bare)
-        folder = hosts.grow(self, {"nova.conf": text})
-        sets = novaconf.read([f"{folder}/nova.conf"])
+        directory = hosts.grow(self, {"nova.conf": text})
+        sets = novaconf.read([f"{directory}/nova.conf"])
         self.assertEqual(("0,4,8,12", "1-3,5-7,9-11,13-15"), (sets.shared, sets.dedicated))
         self.assertIn("[neutron_physnet_physnet1]\n# eth0 is there.\nnuma_nodes = 0\n", text)
         judged = hosts.changed(hosts.good(), {"etc/nova/nova.conf": text})
-        found = {one.rule for one in runner.run(hosts.view(judged), strict=True).findings}
-        self.assertFalse({one for one in found if one.startswith("nova-")}, found)
+        found = {finding.rule for finding in runner.run(hosts.view(judged), strict=True).findings}
+        self.assertFalse({finding for finding in found if finding.startswith("nova-")}, found)
 
     def test_nova_conf_keeps_sets_that_are_there(self) -> None:
         text = self.made("nova-conf", hosts.good())

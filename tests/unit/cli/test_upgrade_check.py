@@ -24,11 +24,11 @@ def run(*arguments):
 class StatusUpgradeTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
 
     def run_check(self, *options, **settings):
         """Run the program with these settings in nova.conf."""
-        path = os.path.join(self.folder, "nova.conf")
+        path = os.path.join(self.directory, "nova.conf")
         with open(path, "w") as file:
             file.write(f"[DEFAULT]\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n")
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
@@ -38,7 +38,7 @@ class StatusUpgradeTest(testtools.TestCase):
         """Return name of the check -> (code, sentence) and the exit code."""
         done = self.run_check("--json", **settings)
         self.assertEqual("", done.stderr)
-        found = {one["check"]: (one["result"], one["details"]) for one in json.loads(done.stdout)["checks"]}
+        found = {row["check"]: (row["result"], row["details"]) for row in json.loads(done.stdout)["checks"]}
         self.assertEqual(max(code for code, _ in found.values()), done.returncode)
         for name, (_code, details) in found.items():
             self.assertTrue(details and details.endswith(".") and "\n" not in details, name)
@@ -49,8 +49,8 @@ class StatusUpgradeTest(testtools.TestCase):
         for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
             self.assertEqual(1, found[name][0])
             self.assertIn("here is no Nova in this environment", found[name][1])
-        said = [details for _, details in found.values() if "run nova-perf-status with the Python" in details]
-        self.assertEqual(1, len(said))
+        sentences = [details for _, details in found.values() if "run nova-perf-status with the Python" in details]
+        self.assertEqual(1, len(sentences))
         for name in ("Driver is configured", "Profiles"):
             self.assertEqual(0, found[name][0], found[name])
 
@@ -63,17 +63,17 @@ class StatusUpgradeTest(testtools.TestCase):
             self.assertEqual(not driver, "nova-compute does not start" in details, details)
 
     def test_profile_dir(self):
-        folder = os.path.join(self.folder, "profiles")
-        code, details = self.check(profile_dir=folder)["Profiles"]
+        directory = os.path.join(self.directory, "profiles")
+        code, details = self.check(profile_dir=directory)["Profiles"]
         self.assertEqual(2, code)
-        self.assertIn(folder, details)
-        os.mkdir(folder)
-        self.assertEqual(0, self.check(profile_dir=folder)["Profiles"][0])
+        self.assertIn(directory, details)
+        os.mkdir(directory)
+        self.assertEqual(0, self.check(profile_dir=directory)["Profiles"][0])
         code, details = self.check(profile_dir="")["Profiles"]
         self.assertEqual((0, True), (code, details.endswith("profile_dir is not set.")), details)
-        with open(os.path.join(folder, "mine.yaml"), "w") as file:
+        with open(os.path.join(directory, "mine.yaml"), "w") as file:
             file.write("name: mine\n")
-        code, details = self.check(profile_dir=folder)["Profiles"]
+        code, details = self.check(profile_dir=directory)["Profiles"]
         self.assertEqual(2, code)
         self.assertIn("mine.yaml", details)
 
@@ -83,12 +83,12 @@ class StatusUpgradeTest(testtools.TestCase):
             ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
             ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-folder\n"),
         ):
-            os.makedirs(os.path.join(self.folder, ".nova", name))
-            with open(os.path.join(self.folder, ".nova", name, "10-ours.conf"), "w") as file:
+            os.makedirs(os.path.join(self.directory, ".nova", name))
+            with open(os.path.join(self.directory, ".nova", name, "10-ours.conf"), "w") as file:
                 file.write(text)
-        with fixtures.EnvironmentVariable("HOME", self.folder):
+        with fixtures.EnvironmentVariable("HOME", self.directory):
             done = run("upgrade", "check", "--json")
-        found = {one["check"]: one["details"] for one in json.loads(done.stdout)["checks"]}
+        found = {row["check"]: row["details"] for row in json.loads(done.stdout)["checks"]}
         self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", found["Driver is configured"])
         self.assertIn("/nowhere/of-the-folder", found["Profiles"])
 

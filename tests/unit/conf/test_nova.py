@@ -70,6 +70,6 @@ class MistakesTest(testtools.TestCase):
             self.assertTrue(line.isprintable() and len(line) < 600, line)
 
     def test_longest_age_is_one_that_a_date_can_hold(self):
-        (option,) = (one for one in nova.OPTS if one.name == "result_max_age")
+        (option,) = (option for option in nova.OPTS if option.name == "result_max_age")
         age = datetime.timedelta(seconds=option.type.max)
         self.assertTrue(datetime.datetime.now(datetime.UTC) - age)

@@ -25,15 +25,14 @@ DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 #: What the plugin takes of DevStack, looked up in the trees of stable/2026.1 and master.
 DEVSTACKS_FUNCTIONS = frozenset(
     """
-    async_wait async_wait define_plugin define_plugin die echo_summary echo_summary enable_service
-    iniset iniset install_bindep install_bindep install_package is_service_enabled pip_uninstall
-    pip_uninstall run_process run_process setup_develop setup_develop trueorfalse
+    async_wait define_plugin die echo_summary enable_service iniset install_bindep install_package
+    is_service_enabled pip_uninstall run_process setup_develop trueorfalse
     """.split()
 )
 DEVSTACKS_VARIABLES = frozenset(
     """
     DATA_DIR DEST DEVSTACK_VENV GLANCE_API_CONF GLANCE_BIN_DIR GLOBAL_VENV LOGDIR NOVA_BIN_DIR NOVA_CONF
-    NOVA_CPU_CONF NOVA_FILTERS PYTHON3_VERSION SYSTEMCTL SYSTEMD_DIR VIRT_DRIVER
+    NOVA_CPU_CONF NOVA_FILTERS OVS_DATAPATH_TYPE PYTHON3_VERSION SYSTEMCTL SYSTEMD_DIR VIRT_DRIVER
     """.split()
 )
 
@@ -148,7 +147,7 @@ class StackTest(PluginTestCase):
         self.assertIn(",NUMATopologyFilter", self.variable("NOVA_FILTERS"))
         self.assertIn(",nova-perf-agent", self.variable("ENABLED_SERVICES"))
         for unasked in ("python", "install_bindep"):
-            self.assertEqual([], [one for one in self.called(unasked) if "ini.py" not in one])
+            self.assertEqual([], [line for line in self.called(unasked) if "ini.py" not in line])
 
     def test_nova_perf_status_reads_what_was_configured(self):
         self.phases("stack/install", "stack/post-config", STATUS_CODE="")
@@ -398,9 +397,14 @@ class UnstackTest(PluginTestCase):
     def test_clean_removes_no_folder_of_others(self):
         others = self.scratch / "others"
         (others / "nova-perf" / "more").mkdir(parents=True)
-        for folder in (others, f"{others}/nova-perf/more", f"{others}/nova-perf/", f"{others}/nova-perf/../more"):
-            self.phases("clean/", NOVA_PERF_STATE_DIR=str(folder), NOVA_PERF_CONF_DIR=str(folder))
-            self.assertTrue((others / "nova-perf" / "more").exists(), folder)
+        for directory in (
+            others,
+            f"{others}/nova-perf/more",
+            f"{others}/nova-perf/",
+            f"{others}/nova-perf/../more",
+        ):
+            self.phases("clean/", NOVA_PERF_STATE_DIR=str(directory), NOVA_PERF_CONF_DIR=str(directory))
+            self.assertTrue((others / "nova-perf" / "more").exists(), directory)
 
     def test_clean_leaves_what_the_user_made(self):
         """Profiles lie where the help of profile_dir puts them; they are needed at the next stack.sh."""

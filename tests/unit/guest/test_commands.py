@@ -19,7 +19,7 @@ WRONG_OPTIONS = [
     (["--vcpus", "4.5"], "--vcpus: '4.5'"),
     (["--vcpus", "9" * 5000], "--vcpus: '999"),
     (["--vcpus", "٤"], "--vcpus"),
-    (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile folder /nowhere"),
+    (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile directory /nowhere"),
     *(
         (["--vcpus", "4", "--spec", text], words)
         for text, words in (
@@ -43,7 +43,7 @@ WRONG_OPTIONS = [
 class CommandTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def run_command(self, *argv):
         """Return (exit code, stdout, stderr)."""
@@ -57,7 +57,7 @@ class CommandTest(testtools.TestCase):
         self.assertNotIn("internal error", err)
 
     def xml_file(self, content):
-        path = self.folder / "domain.xml"
+        path = self.directory / "domain.xml"
         path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
         return str(path)
 

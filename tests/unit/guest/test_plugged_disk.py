@@ -18,17 +18,17 @@ DISK = '<disk type="block" device="disk"><driver name="qemu"/><target dev="vdb" 
 
 
 class DiskTest(testtools.TestCase):
-    def plugged(self, iothreads, asked, bus="virtio"):
+    def plugged(self, iothreads, fields, bus="virtio"):
         """Return the attributes that the disk's driver gets."""
         disk = etree.fromstring(DISK.format(bus))
         domain = DOMAIN.format(iothreads=iothreads)
-        storage.write_plugged(disk, domain, request.Request(**asked))
+        storage.write_plugged(disk, domain, request.Request(**fields))
         self.assertIsNone(disk.getparent())
         return {key: text for key, text in disk.find("driver").attrib.items() if key != "name"}
 
     def test_thread_that_serves_fewest(self):
-        asked = {"iothreads": 3, "disk_queues": "auto"}
-        self.assertEqual({"queues": "4", "iothread": "2"}, self.plugged("<iothreads>3</iothreads>", asked))
+        fields = {"iothreads": 3, "disk_queues": "auto"}
+        self.assertEqual({"queues": "4", "iothread": "2"}, self.plugged("<iothreads>3</iothreads>", fields))
 
     def test_no_thread_that_the_guest_has_not(self):
         for iothreads, wanted in (

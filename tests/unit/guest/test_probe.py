@@ -48,39 +48,39 @@ class TruthTest(testtools.TestCase):
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
         self.assertEqual({"vda": 2}, found.disks)
 
-    def codes(self, text, accelerator="none", **asked):
-        found = probe.findings(probe.parse(text), request.Request(**asked), accelerator, vcpus=4)
+    def codes(self, text, accelerator="none", **wanted):
+        found = probe.findings(probe.parse(text), request.Request(**wanted), accelerator, vcpus=4)
         return [one.code for one in found]
 
     def test_what_was_asked_for_and_is_there_is_no_finding(self):
         enabled = ETHTOOL.replace("Combined:\t1", "Combined:\t2")
         text = f"{enabled}== disk vda\n0\n1\n"
-        asked = {"vif_queues": 2, "disk_queues": 2, "vif_host_offload": {"csum": True, "tso4": False}}
-        self.assertEqual([], self.codes(text, **asked) + self.codes(ETHTOOL))
+        wanted = {"vif_queues": 2, "disk_queues": 2, "vif_host_offload": {"csum": True, "tso4": False}}
+        self.assertEqual([], self.codes(text, **wanted) + self.codes(ETHTOOL))
 
     def test_mismatches(self):
-        for text, asked, code in (
+        for text, wanted, code in (
             (ETHTOOL, {"vif_queues": 2}, C.QUEUES),
             (ETHTOOL, {"vif_queues": 4}, C.QUEUES),
             (ETHTOOL, {"vif_host_offload": {"tso4": True}}, C.OFFLOAD),
             (ETHTOOL, {"vif_guest_offload": {"csum": False}}, C.OFFLOAD),
             ("== disk vda\n0\n", {"disk_queues": 8}, C.DISK_QUEUES),
         ):
-            self.assertEqual([code], self.codes(text, **asked))
+            self.assertEqual([code], self.codes(text, **wanted))
 
     def test_auto_is_what_the_domain_was_given(self):
-        asked = request.Request(vif_queues="auto", disk_queues="auto")
+        wanted = request.Request(vif_queues="auto", disk_queues="auto")
         text = f"{ETHTOOL}== disk vda\n0\n"
         for vcpus, housekeeping, queues in ((2, None, 2), (4, None, 4), (4, 1, 1)):
             xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")
-            xml = transform.transform(xml, asked, housekeeping_cpus=housekeeping).xml
-            known = probe.resolved(asked, xml, vcpus)
+            xml = transform.transform(xml, wanted, housekeeping_cpus=housekeeping).xml
+            known = probe.resolved(wanted, xml, vcpus)
             self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
             spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
             found = probe.findings(probe.parse(text), known, "tcg", vcpus)
             self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), found)
             self.assertIn(C.DISK_QUEUES, [one.code for one in found])
-        left_out = probe.resolved(asked, corpus.text("virtio-blk.xml"), 4)
+        left_out = probe.resolved(wanted, corpus.text("virtio-blk.xml"), 4)
         self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
         self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))
 

@@ -33,13 +33,13 @@ class PropertyTest(testtools.TestCase):
         REQUESTS,
         strategies.one_of(strategies.none(), strategies.integers(0, 16)),
     )
-    def test_valid_repeatable_and_carried_along(self, name, asked, housekeeping):
+    def test_valid_repeatable_and_carried_along(self, name, wanted, housekeeping):
         options = {"housekeeping_cpus": housekeeping}
-        once = transform.transform(corpus.text(name), asked, **options)
+        once = transform.transform(corpus.text(name), wanted, **options)
         self.assertEqual([], corpus.schema_errors(once.xml))
-        self.assertEqual(once.xml, transform.transform(once.xml, asked, **options).xml)
-        if asked:
-            self.assertEqual(asked, parsing.parse_domain(once.xml).request)
+        self.assertEqual(once.xml, transform.transform(once.xml, wanted, **options).xml)
+        if wanted:
+            self.assertEqual(wanted, parsing.parse_domain(once.xml).request)
 
     @hypothesis.given(strategies.sampled_from(corpus.names()), REQUESTS, REQUESTS)
     def test_a_second_request_takes_over(self, name, first, second):
@@ -87,14 +87,14 @@ class NetworkTest(testtools.TestCase):
 
     def test_vdpa_as_nova_writes_it(self):
         """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
-        asked = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
+        wanted = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
         for model, omissions in (("", [Omission.VDPA_WITHOUT_MODEL]), ('<model type="virtio"/>', [])):
             xml = (
                 '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
                 f'<mac address="52:54:00:00:00:01"/><source dev="/dev/vhost-vdpa-0"/>{model}</interface></devices>'
                 "</domain>"
             )
-            done = transform.transform(xml, asked)
+            done = transform.transform(xml, wanted)
             self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
             self.assertEqual(not omissions, 'tx_queue_size="512"' in done.xml)
 

@@ -49,43 +49,43 @@ class SmokeTest(testtools.TestCase):
         self.cloud.add_host("compute1")
         for name in [name for name in os.environ if name.startswith(("OS_", "NOVA_PERF_SMOKE_"))]:
             self.useFixture(fixtures.EnvironmentVariable(name))
-        folder = self.useFixture(fixtures.TempDir()).path
+        directory = self.useFixture(fixtures.TempDir()).path
         auth = {"auth_url": f"{self.cloud.url}/identity/v3", "username": "admin", "password": "secret"}
         auth |= {"project_name": "admin", "user_domain_id": "default", "project_domain_id": "default"}
-        with open(f"{folder}/clouds.yaml", "w") as file:
+        with open(f"{directory}/clouds.yaml", "w") as file:
             json.dump({"clouds": {"test": {"auth": auth, "region_name": "RegionOne"}}}, file)
-        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{folder}/clouds.yaml"))
+        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{directory}/clouds.yaml"))
         self.useFixture(fixtures.EnvironmentVariable("OS_CLOUD", "test"))
 
     def run_tests(self, *cases):
         """Return the result of test classes, and what was said."""
-        suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(one) for one in cases)
-        said = io.StringIO()
-        return unittest.TextTestRunner(stream=said).run(suite), said.getvalue()
+        suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
+        output = io.StringIO()
+        return unittest.TextTestRunner(stream=output).run(suite), output.getvalue()
 
     def test_a_cloud_that_is_well(self):
-        result, said = self.run_tests(test_api.ValidatorsTest, test_api.ServicesTest)
-        self.assertEqual([4, True], [result.testsRun, result.wasSuccessful()], said)
+        result, output = self.run_tests(test_api.ValidatorsTest, test_api.ServicesTest)
+        self.assertEqual([4, True], [result.testsRun, result.wasSuccessful()], output)
         self.assertEqual({}, self.cloud.flavors)
 
     def test_an_api_without_the_validators(self):
         self.cloud.checks = False
-        result, said = self.run_tests(test_api.ValidatorsTest)
-        self.assertEqual([2, []], [len(result.failures), result.errors], said)
-        self.assertIn("is nova-perf-tuning installed where nova-api runs", said)
+        result, output = self.run_tests(test_api.ValidatorsTest)
+        self.assertEqual([2, []], [len(result.failures), result.errors], output)
+        self.assertIn("is nova-perf-tuning installed where nova-api runs", output)
         self.assertEqual({}, self.cloud.flavors)
 
     def test_a_compute_service_that_is_down(self):
         self.cloud.add_host("compute2", state="down")
         self.cloud.add_host("compute3", state="down", status="disabled")
-        result, said = self.run_tests(test_api.ServicesTest)
-        self.assertEqual(1, len(result.failures), said)
-        self.assertIn("'compute2'", said)
-        self.assertNotIn("compute3", said)
+        result, output = self.run_tests(test_api.ServicesTest)
+        self.assertEqual(1, len(result.failures), output)
+        self.assertIn("'compute2'", output)
+        self.assertNotIn("compute3", output)
 
     def test_no_guest_without_an_image(self):
-        result, said = self.run_tests(test_guest.GuestTest)
-        self.assertEqual([3, True], [len(result.skipped), result.wasSuccessful()], said)
+        result, output = self.run_tests(test_guest.GuestTest)
+        self.assertEqual([3, True], [len(result.skipped), result.wasSuccessful()], output)
         self.assertIn("NOVA_PERF_SMOKE_IMAGE", result.skipped[0][1])
 
     def run_program(self, *arguments, code):
@@ -96,16 +96,16 @@ class SmokeTest(testtools.TestCase):
             capture_output=True,
             text=True,
         )
-        said = done.stdout + done.stderr
-        self.assertEqual(code, done.returncode, said)
-        return said
+        output = done.stdout + done.stderr
+        self.assertEqual(code, done.returncode, output)
+        return output
 
     def test_program_says_which_cloud_and_what_it_skips(self):
-        said = self.run_program(code=0)
-        self.assertIn(f"cloud {self.cloud.url}/identity/v3, project admin", said)
-        self.assertIn("OK (skipped=4)", said)
+        output = self.run_program(code=0)
+        self.assertIn(f"cloud {self.cloud.url}/identity/v3, project admin", output)
+        self.assertIn("OK (skipped=4)", output)
         for reason in ("IMAGE is not set: no guest is started", "METADEFS is no: definitions are not wanted"):
-            self.assertIn(reason, said)
+            self.assertIn(reason, output)
         self.cloud.checks = False
         self.assertIn("FAILED (failures=2, skipped=4)", self.run_program(code=1))
 
@@ -122,9 +122,9 @@ class SmokeTest(testtools.TestCase):
         self.assertIn("elsewhere", line)
 
     def test_without_openstacksdk_it_says_what_to_install(self):
-        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (folder / "openstack.py").write_text("raise ModuleNotFoundError(name='openstack')\n")
-        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{folder}:{TOP}"))
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (directory / "openstack.py").write_text("raise ModuleNotFoundError(name='openstack')\n")
+        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{directory}:{TOP}"))
         (line,) = self.run_program(code=3).splitlines()
         self.assertIn("no openstack; install nova-perf-tuning[smoke]", line)
 

@@ -23,8 +23,8 @@ class ShippedTest(testtools.TestCase):
         self.assertEqual(expected, set(profiles.shipped()))
 
     def test_shipped_files_pass_the_schema(self):
-        folder = pathlib.Path(profiles.__file__).parent / "profiles"
-        for path in folder.glob("*.yaml"):
+        directory = pathlib.Path(profiles.__file__).parent / "profiles"
+        for path in directory.glob("*.yaml"):
             found = profiles.parse(path.read_text(encoding="utf-8"), str(path))
             self.assertEqual(path.stem, found.name)
             self.assertEqual(profiles.shipped()[path.stem], found)
@@ -84,33 +84,33 @@ class ParseTest(testtools.TestCase):
 class FolderTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def error(self):
-        return str(self.assertRaises(profiles.ProfileError, profiles.load, str(self.folder)))
+        return str(self.assertRaises(profiles.ProfileError, profiles.load, str(self.directory)))
 
     def test_own_profiles_come_beside_the_shipped(self):
-        (self.folder / "mine.yaml").write_text(GOOD, encoding="utf-8")
-        (self.folder / "README").write_text("no profile", encoding="utf-8")
-        self.assertEqual(set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.folder))))
+        (self.directory / "mine.yaml").write_text(GOOD, encoding="utf-8")
+        (self.directory / "README").write_text("no profile", encoding="utf-8")
+        self.assertEqual(set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.directory))))
 
     def test_a_shipped_profile_stays(self):
-        path = self.folder / "storage.yaml"
+        path = self.directory / "storage.yaml"
         path.write_text(GOOD.replace("mine", "storage"), encoding="utf-8")
         self.assertIn(f"{path}: name: 'storage' is in ", self.error())
 
     def test_files_are_read_anew_when_they_have_changed(self):
         for number in (3, 40):
             text = GOOD.replace('"perf:iothreads": {value: 3', f'"perf:disk_queues": {{value: {number}')
-            (self.folder / "mine.yaml").write_text(text, encoding="utf-8")
-            spec = profiles.load(str(self.folder))["mine"].specs["perf:disk_queues"]
+            (self.directory / "mine.yaml").write_text(text, encoding="utf-8")
+            spec = profiles.load(str(self.directory))["mine"].specs["perf:disk_queues"]
             self.assertEqual(str(number), spec.value)
 
     def test_a_name_twice(self):
         for name in ("a.yaml", "b.yml"):
-            (self.folder / name).write_text(GOOD, encoding="utf-8")
-        self.assertIn(f"'mine' is in {self.folder}/a.yaml as well", self.error())
+            (self.directory / name).write_text(GOOD, encoding="utf-8")
+        self.assertIn(f"'mine' is in {self.directory}/a.yaml as well", self.error())
 
     def test_no_folder(self):
-        self.folder /= "missing"
-        self.assertIn(f"profile folder {self.folder}: No such file", self.error())
+        self.directory /= "missing"
+        self.assertIn(f"profile directory {self.directory}: No such file", self.error())

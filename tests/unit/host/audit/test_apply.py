@@ -38,7 +38,7 @@ class EveryRuleTest(ApplyCase):
             changes |= cases.CASES[name].changes
         self.grow(hosts.changed(hosts.good(), {**changes, **cases.CASES["cpu-governor"].changes}))
         result = self.command("apply", "--all-safe", "--persist")
-        rules = {one["rule"] for one in result["settings"]}  # type: ignore[attr-defined]
+        rules = {setting["rule"] for setting in result["settings"]}  # type: ignore[attr-defined]
         self.assertLessEqual(
             {"audit-tcp-autotuning-off", "audit-thp-never", "audit-cpu-governor", "audit-nic-irq-on-cpu0"}, rules
         )
@@ -121,7 +121,7 @@ class PersistTest(ApplyCase):
     def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
         view = hosts.view(tree, **cases.PATH)
         found = runner.run(view, runner.chosen([rule]), strict=True).findings
-        return persist.plan(view, [one for finding in found for one in finding.settings])
+        return persist.plan(view, [setting for finding in found for setting in finding.settings])
 
     def test_a_nic_gets_a_rule_of_udev(self) -> None:
         (file, offload) = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]
@@ -135,7 +135,7 @@ class PersistTest(ApplyCase):
     def test_without_a_folder_for_it(self) -> None:
         tree = hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
         settings, warnings = self.files_for(tree, "tcp-autotuning-off")
-        self.assertEqual([False], [one.persistent for one in settings])
+        self.assertEqual([False], [setting.persistent for setting in settings])
         self.assertIn("/etc/sysctl.d is not there", warnings[0])
 
 

@@ -76,7 +76,7 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     """Run every rule, make what apply and generate would make of it, and print it in all forms."""
     view = host.Host(root, reader.read_root(root), host.Options(**options))  # type: ignore[arg-type]
     report = runner.run(view, strict=True)
-    persist.plan(view, [one for finding in report.findings for one in finding.settings])
+    persist.plan(view, [setting for finding in report.findings for setting in finding.settings])
     assert generate.nova_conf(view) and generate.grub_args(view)
     assert json.dumps(audit_command.as_json(report), ensure_ascii=False).encode()
     assert b"<testsuite" in audit_command.junit(report, "info")
@@ -115,6 +115,6 @@ class MutationTest(testtools.TestCase):
             self.assertGreater(used, 0)
 
     def test_own_recordings(self) -> None:
-        folder = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
-        for path in sorted(folder.glob("*.tar.xz")):
+        directory = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
+        for path in sorted(directory.glob("*.tar.xz")):
             self.assertGreater(len(judge(archive.ArchiveRoot(str(path))).clean), 10)

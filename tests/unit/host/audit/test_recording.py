@@ -31,9 +31,12 @@ def copied(tree: hosts.Tree) -> recording.Tree:
     return recording.collect(hosts.TreeRoot(tree))
 
 
-def told(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, str, str]]:
+def findings(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, str, str]]:
     view = host.Host(root, reader.read_root(root), host.Options(**{**cases.PATH, **options}))  # type: ignore[arg-type]
-    return [(one.rule, one.level.value, one.subject, one.why) for one in runner.run(view, strict=True).findings]
+    return [
+        (finding.rule, finding.level.value, finding.subject, finding.why)
+        for finding in runner.run(view, strict=True).findings
+    ]
 
 
 def as_root(tree: recording.Tree) -> hosts.TreeRoot:
@@ -49,15 +52,15 @@ class RecordingTest(testtools.TestCase):
     def test_every_case_is_judged_alike(self) -> None:
         for name, case in cases.CASES.items():
             tree = case.tree()
-            live = told(hosts.TreeRoot(tree), **case.options)
-            self.assertIn(name, {one[0] for one in live})
-            self.assertEqual(live, told(as_root(copied(tree)), **case.options), name)
+            live = findings(hosts.TreeRoot(tree), **case.options)
+            self.assertIn(name, {finding[0] for finding in live})
+            self.assertEqual(live, findings(as_root(copied(tree)), **case.options), name)
 
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
         tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
-        self.assertEqual(["mtu-mismatch"], [one[0] for one in told(hosts.TreeRoot(tree))])
-        self.assertEqual(told(hosts.TreeRoot(tree)), told(as_root(copied(tree))))
+        self.assertEqual(["mtu-mismatch"], [finding[0] for finding in findings(hosts.TreeRoot(tree))])
+        self.assertEqual(findings(hosts.TreeRoot(tree)), findings(as_root(copied(tree))))
 
     def test_no_secret_is_in_it(self) -> None:
         tree = copied(hosts.changed(hosts.good(), SECRETS))

@@ -42,16 +42,19 @@ def judge(rule: str, changes: hosts.Tree, **options: object) -> rules.Report:
 class EveryFindingTest(testtools.TestCase):
     def test_commands_can_be_pasted(self) -> None:
         pasted = set()
-        for one in every_finding():
-            for line in one.remedy.splitlines():
+        for finding in every_finding():
+            for line in finding.remedy.splitlines():
                 if line.split()[0] not in PROGRAMS:
                     continue
                 done = subprocess.run(["bash", "-n", "-c", line], capture_output=True, text=True, check=False)
-                self.assertEqual((0, ""), (done.returncode, done.stderr), f"{one.rule}: {line}")
+                self.assertEqual((0, ""), (done.returncode, done.stderr), f"{finding.rule}: {line}")
                 words = shlex.split(line, comments=True)
-                self.assertIsNone(_PLACEHOLDER.search(" ".join(words)), f"{one.rule}: {line}")
+                self.assertIsNone(_PLACEHOLDER.search(" ".join(words)), f"{finding.rule}: {line}")
                 if words[0] == "nova-perf":
-                    allowed = (["nova-perf", "apply", "--rule", one.rule], ["nova-perf", "generate", "nova-conf"])
+                    allowed = (
+                        ["nova-perf", "apply", "--rule", finding.rule],
+                        ["nova-perf", "generate", "nova-conf"],
+                    )
                     self.assertIn(words, allowed)
                 pasted.add(words[0])
         self.assertLessEqual(
@@ -59,17 +62,17 @@ class EveryFindingTest(testtools.TestCase):
         )
 
     def test_evidence_names_what_was_read(self) -> None:
-        for one in every_finding():
-            for path, _value in one.evidence:
-                self.assertIsNotNone(_READ.fullmatch(path), f"{one.rule}: {path}")
+        for finding in every_finding():
+            for path, _value in finding.evidence:
+                self.assertIsNotNone(_READ.fullmatch(path), f"{finding.rule}: {path}")
 
     def test_what_is_applied_is_what_the_command_says(self) -> None:
         """Who pastes and who applies get the same value."""
         compared = 0
-        for one in every_finding():
-            for setting in one.settings:
+        for finding in every_finding():
+            for setting in finding.settings:
                 if setting.kind in ("sysctl", "offload", "ring", "memory", "module_parameter"):
-                    self.assertIn(setting.value, one.remedy, one.rule)
+                    self.assertIn(setting.value, finding.remedy, finding.rule)
                     compared += 1
         self.assertGreater(compared, 12)
 
