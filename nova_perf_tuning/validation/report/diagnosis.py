@@ -24,7 +24,6 @@ _RESOURCES = {
     "himeno": "memory",
     "memory": "memory",
     "iperf3": "network",
-    "netperf": "network",
     "packets": "network",
     "request": "network",
     "connect": "network",
