@@ -270,7 +270,9 @@ def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]
     for node, text in enumerate(lists):
         tree |= {
             f"{_NODE}/node{node}/cpulist": f"{text}\n",
-            f"{_NODE}/node{node}/distance": " ".join("10" if one == node else "21" for one in range(len(lists)))
+            f"{_NODE}/node{node}/distance": " ".join(
+                "10" if other == node else "21" for other in range(len(lists))
+            )
             + "\n",
             f"{_NODE}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_gib << 20} kB\n",
             f"{_NODE}/node{node}/hugepages/hugepages-2048kB/nr_hugepages": "4096\n",

@@ -46,10 +46,10 @@ def run(*arguments):
 class PlanCommandTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-plan-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.root = str(self.folder / "host")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-plan-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.root = str(self.directory / "host")
         gen_host.write(self.root, "tiny")
         self.xml = os.path.join(self.root, "etc/libvirt/qemu")
 
@@ -75,19 +75,19 @@ class PlanCommandTest(testtools.TestCase):
 
     def test_json_has_the_documented_form(self):
         plan = self.plan()
-        self.assertEqual({"irq_affinity", "xps"}, {one["kind"] for one in plan["settings"]})
+        self.assertEqual({"irq_affinity", "xps"}, {setting["kind"] for setting in plan["settings"]})
         self.assertEqual(
             ("0,2,4,6", "1,3,5,7", ""), tuple(plan["sets"][key] for key in ("shared", "dedicated", "overlap"))
         )
 
     def test_guests_that_ask(self):
         self.ask(vhost_placement="spread", emulator_placement="numa")
-        rules = {one["rule"] for one in self.plan()["settings"]}
+        rules = {setting["rule"] for setting in self.plan()["settings"]}
         self.assertLessEqual({"vhost-spread", "emulator-numa", "iothread-numa"}, rules)
 
     def nova_conf(self, **options):
         """Return the option that names a nova.conf with these CPU sets."""
-        path = self.folder / "nova.conf"
+        path = self.directory / "nova.conf"
         path.write_text("[compute]\n" + "".join(f"cpu_{name}_set = {cpus}\n" for name, cpus in options.items()))
         return "--nova-config", str(path)
 
@@ -98,7 +98,7 @@ class PlanCommandTest(testtools.TestCase):
 
     def test_domains_from_files_take_part(self):
         before = self.plan()["sets"]["dedicated"]
-        path = self.folder / "new.xml"
+        path = self.directory / "new.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         pins = text.replace("cpuset='1'", "cpuset='2'").replace("cpuset='5'", "cpuset='6'")
         path.write_text(pins.replace("instance-00000001", "not-running"))
@@ -133,22 +133,22 @@ class PlanCommandTest(testtools.TestCase):
             self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
 
     def test_hostile_domains_are_one_line(self):
-        one = self.folder / "one.xml"
-        os.mkfifo(one)
-        self.assertIn("not a plain file", self.refused("--domain", str(one)))
-        one.unlink()
+        path = self.directory / "path.xml"
+        os.mkfifo(path)
+        self.assertIn("not a plain file", self.refused("--domain", str(path)))
+        path.unlink()
         for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
-            one.write_bytes(data)
-            self.assertIn("one.xml", self.refused("--domain", str(one)))
-        self.assertIn("No such file", self.refused("--domain", str(self.folder / "absent.xml")))
+            path.write_bytes(data)
+            self.assertIn("path.xml", self.refused("--domain", str(path)))
+        self.assertIn("No such file", self.refused("--domain", str(self.directory / "absent.xml")))
 
     def test_names_of_guests_cannot_drive_the_terminal(self):
-        path = self.folder / "evil.xml"
+        path = self.directory / "evil.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
         _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path))
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
 
     def test_no_host_there(self):
-        self.root = str(self.folder / "absent")
+        self.root = str(self.directory / "absent")
         self.assertIn("absent", self.refused())

@@ -35,11 +35,11 @@ class Expected:
     distances: dict[tuple[int, int], int]
 
     def of(self, kind: str) -> list[Object]:
-        return [one for one in self.objects if one.kind == kind]
+        return [item for item in self.objects if item.kind == kind]
 
     @property
     def cpus(self) -> set[int]:
-        return {one.number for one in self.of("PU") if one.number is not None}
+        return {item.number for item in self.of("PU") if item.number is not None}
 
 
 def read(path: pathlib.Path) -> Expected:
@@ -69,20 +69,20 @@ def _read_console(text: str) -> Expected:
         indent = len(match[1])
         while open_objects[-1][0] >= indent:
             open_objects.pop()
-        one = Object(match[2], int(match[4]) if match[4] else None, int(match[3]))
-        if one.kind == "NUMANode":
+        item = Object(match[2], int(match[4]) if match[4] else None, int(match[3]))
+        if item.kind == "NUMANode":
             local = _LOCAL.search(line)
             assert local, line
-            one.memory = int(local[1]), _UNITS[local[2]]
+            item.memory = int(local[1]), _UNITS[local[2]]
             parents = [parent for _, parent in open_objects if parent.kind != "MemCache"]
-            nodes.append((one, parents[-1]))
-        elif one.kind == "PU":
-            assert one.number is not None, line
-            one.cpus = {one.number}
+            nodes.append((item, parents[-1]))
+        elif item.kind == "PU":
+            assert item.number is not None, line
+            item.cpus = {item.number}
             for _, parent in open_objects:
-                parent.cpus.add(one.number)
-        objects.append(one)
-        open_objects.append((indent, one))
+                parent.cpus.add(item.number)
+        objects.append(item)
+        open_objects.append((indent, item))
     for node, parent in nodes:
         node.cpus = parent.cpus
     hidden = re.search(r"^\d+ processors not represented in topology: (\S+)", text, re.MULTILINE)
@@ -90,7 +90,7 @@ def _read_console(text: str) -> Expected:
 
 
 def _console_distances(text: str, objects: list[Object]) -> dict[tuple[int, int], int]:
-    numbers = {one.logical: one.number for one in objects if one.kind == "NUMANode"}
+    numbers = {item.logical: item.number for item in objects if item.kind == "NUMANode"}
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("Relative latency matrix") and "NUMALatency" in line:
@@ -110,15 +110,15 @@ def _read_xml(path: pathlib.Path) -> Expected:
     for element in machine.iter("object"):
         kind, number = element.attrib["type"], element.get("os_index")
         if kind in ("Package", "Core", "PU", "NUMANode"):
-            one = Object(kind, int(number) if number else None, len(objects), _bits(element.attrib["cpuset"]))
+            item = Object(kind, int(number) if number else None, len(objects), _bits(element.attrib["cpuset"]))
             if kind == "NUMANode":
-                one.memory = int(element.attrib["local_memory"]) // 1024, 1
-            objects.append(one)
+                item.memory = int(element.attrib["local_memory"]) // 1024, 1
+            objects.append(item)
     distances = {}
     matrix = root.find("distances2[@name='NUMALatency']")
     if matrix is not None:
-        ids = [int(word) for one in matrix.findall("indexes") for word in (one.text or "").split()]
-        values = [int(word) for one in matrix.findall("u64values") for word in (one.text or "").split()]
+        ids = [int(word) for element in matrix.findall("indexes") for word in (element.text or "").split()]
+        values = [int(word) for element in matrix.findall("u64values") for word in (element.text or "").split()]
         distances = {(a, b): values[i * len(ids) + j] for i, a in enumerate(ids) for j, b in enumerate(ids)}
     hidden = _bits(machine.attrib["complete_cpuset"]) - _bits(machine.attrib["cpuset"])
     return Expected(objects, hidden, distances)

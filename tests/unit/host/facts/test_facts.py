@@ -244,7 +244,7 @@ class TestGuests(testtools.TestCase):
                 (107, "vhost", 1, "2"),
                 (108, "worker", None, "0-1"),
             ],
-            [(one.tid, one.kind, one.index, one.affinity) for one in guest.threads],
+            [(thread.tid, thread.kind, thread.index, thread.affinity) for thread in guest.threads],
         )
         self.assertEqual(({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads}))
         self.assertEqual(("a", 7, {0: "4"}), (domain.name, domain.domain_id, domain.vcpu_pins))
@@ -266,9 +266,11 @@ class TestGuests(testtools.TestCase):
         tree["proc/299/stat"] = _stat(299, "vhost-100", 299)
         tree |= _thread(0, 298, "vhost-100", "0-3", 400)
         (first, second), _ = self.read(tree)
-        workers = [(one.tid, one.index, one.affinity, one.start) for one in first.threads if one.kernel]
+        workers = [
+            (thread.tid, thread.index, thread.affinity, thread.start) for thread in first.threads if thread.kernel
+        ]
         self.assertEqual([(300, 0, "0-3", 300), (301, 1, "0-3", 301), (298, 2, "0-3", 400)], workers)
-        self.assertEqual([], [one for one in second.threads if one.kind == "vhost"])
+        self.assertEqual([], [thread for thread in second.threads if thread.kind == "vhost"])
 
     def test_a_process_that_two_guests_claim_is_nobodys(self):
         """QEMU may write its pid file: only libvirt's own <domstatus> says whose a process is."""
@@ -280,7 +282,7 @@ class TestGuests(testtools.TestCase):
             for (path, xml), pid in zip(sorted(status.items()), (100, 200), strict=True)
         }
         running, _ = self.read(tree | wrapped)
-        self.assertEqual([("a", 100), ("b", 200)], [(one.name, one.pid) for one in running])
+        self.assertEqual([("a", 100), ("b", 200)], [(guest.name, guest.pid) for guest in running])
         twice = {path: text.replace("pid='200'", "pid='100'") for path, text in wrapped.items()}
         running, _ = self.read(tree | twice)
         self.assertEqual([], running)

@@ -36,7 +36,7 @@ def facts(sysroot: str = "/") -> dict[str, Any]:
 def members(path: str) -> dict[str, bytes]:
     """Return the files of a recording."""
     with tarfile.open(path) as file:
-        return {one.name: file.extractfile(one).read() for one in file if one.isreg()}  # type: ignore[union-attr]
+        return {member.name: file.extractfile(member).read() for member in file if member.isreg()}  # type: ignore[union-attr]
 
 
 class TestRecording(testtools.TestCase):
@@ -114,11 +114,11 @@ class TestRecording(testtools.TestCase):
         for path in paths:
             given, kept = path.read_text(), recording.redacted(path.read_text())
             self.assertEqual(parsing.parse_inventory(given), parsing.parse_inventory(kept), path.name)
-            one = parsing.parse_domain(given)
-            nics = tuple(dataclasses.replace(nic, mac=None) for nic in one.interfaces)
-            expected = dataclasses.replace(one, uuid="", title=None, interfaces=nics)
+            domain = parsing.parse_domain(given)
+            nics = tuple(dataclasses.replace(nic, mac=None) for nic in domain.interfaces)
+            expected = dataclasses.replace(domain, uuid="", title=None, interfaces=nics)
             self.assertEqual(expected, parsing.parse_domain(kept), path.name)
-            for private in (one.uuid, one.title, "/var/lib/", "address=", ":name"):
+            for private in (domain.uuid, domain.title, "/var/lib/", "address=", ":name"):
                 self.assertNotIn(private or "/var/lib/", kept, path.name)
 
 

@@ -39,43 +39,45 @@ def truth(facts, sets):
     return Truth(online, frozenset(avoid), keep or shared, shared, {cpu.id: cpu.node for cpu in facts.cpus})
 
 
-def cpus_of(one):
-    return cpulist.parse_mask(one.value) if one.kind in ("xps", "rps") else cpulist.parse(one.value)
+def cpus_of(setting):
+    return cpulist.parse_mask(setting.value) if setting.kind in ("xps", "rps") else cpulist.parse(setting.value)
 
 
 def problems(facts, sets, plan):
     """Return everything that is wrong with ``plan``, as text."""
     real = truth(facts, sets)
-    found = list(_forbidden(facts, sets, plan, real))
-    found += _nodes(facts, plan, real)
-    found += _unasked(facts, plan)
-    found += _spread(facts, plan, real)
-    found += _sets(plan, real)
-    targets = [(one.kind, one.target) for one in plan.settings]
-    found += [f"{one} is planned twice" for one, number in collections.Counter(targets).items() if number > 1]
-    return found
+    wrong = list(_forbidden(facts, sets, plan, real))
+    wrong += _nodes(facts, plan, real)
+    wrong += _unasked(facts, plan)
+    wrong += _spread(facts, plan, real)
+    wrong += _sets(plan, real)
+    targets = [(setting.kind, setting.target) for setting in plan.settings]
+    wrong += [
+        f"{target} is planned twice" for target, number in collections.Counter(targets).items() if number > 1
+    ]
+    return wrong
 
 
 def _forbidden(facts, sets, plan, real):
     own = {guest.name: owned(guest.domain) for guest in facts.guests if guest.domain}
     every_own = set().union(*own.values()) if own else set()
-    for one in plan.settings:
-        cpus = cpus_of(one)
+    for setting in plan.settings:
+        cpus = cpus_of(setting)
         if not cpus or not cpus <= real.online:
-            yield f"{one.target}: {one.value} is empty or offline"
-        if one.kind == "xps":
+            yield f"{setting.target}: {setting.value} is empty or offline"
+        if setting.kind == "xps":
             if sets.power_managed and cpus & real.avoid:
-                yield f"{one.target}: {one.value} may go offline"
-        elif one.rule == "passthrough-vcpu":
+                yield f"{setting.target}: {setting.value} may go offline"
+        elif setting.rule == "passthrough-vcpu":
             if not cpus <= every_own:
-                yield f"{one.target}: {one.value} is no guest's own"
+                yield f"{setting.target}: {setting.value} is no guest's own"
         elif cpus & real.avoid:
-            yield f"{one.target}: {one.value} is dedicated ({one.rule})"
+            yield f"{setting.target}: {setting.value} is dedicated ({setting.rule})"
         elif not cpus <= real.housekeeping | real.shared:
-            yield f"{one.target}: {one.value} is outside of housekeeping and shared"
-    for one in plan.settings:
-        if not one.reason or one.rule not in journal.AGENT_RULES:
-            yield f"{one.target}: no reason, or the agent would take rule {one.rule!r} for a person's"
+            yield f"{setting.target}: {setting.value} is outside of housekeeping and shared"
+    for setting in plan.settings:
+        if not setting.reason or setting.rule not in journal.AGENT_RULES:
+            yield f"{setting.target}: no reason, or the agent would take rule {setting.rule!r} for a person's"
 
 
 def _nodes(facts, plan, real):
@@ -83,8 +85,12 @@ def _nodes(facts, plan, real):
     nodes = {real.node_of[cpu] for cpu in real.housekeeping} - {None}
     distances = {node.id: node.distances for node in facts.nodes}
     for nic in facts.nics:
-        mine = [one for one in plan.settings if one.kind == "irq_affinity" and int(one.target[4:]) in nic.irqs]
-        used = {real.node_of[cpu] for one in mine for cpu in cpus_of(one)}
+        mine = [
+            setting
+            for setting in plan.settings
+            if setting.kind == "irq_affinity" and int(setting.target[4:]) in nic.irqs
+        ]
+        used = {real.node_of[cpu] for setting in mine for cpu in cpus_of(setting)}
         if not mine or nic.node is None or not nodes:
             continue
         if nic.node in nodes:
@@ -108,51 +114,53 @@ def _guest_nodes(guest, plan, real):
     home = cpulist.parse(domain.memory_nodes)
     near = {cpu for cpu in (real.shared | real.housekeeping) & limit if real.node_of[cpu] in home}
     tids = {f"tid:{thread.tid}" for thread in guest.threads if thread.kind != "iothread"}
-    for one in plan.settings:
-        if one.kind == "thread_affinity" and one.target in tids:
-            if near and not cpus_of(one) <= near:
-                yield f"{guest.name} {one.target}: {one.value} is not on node {domain.memory_nodes}"
-            if not cpus_of(one) <= limit:
-                yield f"{guest.name} {one.target}: {one.value} is outside of its cgroup {domain.emulator_pin}"
+    for setting in plan.settings:
+        if setting.kind == "thread_affinity" and setting.target in tids:
+            if near and not cpus_of(setting) <= near:
+                yield f"{guest.name} {setting.target}: {setting.value} is not on node {domain.memory_nodes}"
+            if not cpus_of(setting) <= limit:
+                yield f"{guest.name} {setting.target}: {setting.value} is outside of its cgroup {domain.emulator_pin}"
 
 
 def _unasked(facts, plan):
     silent = [guest for guest in facts.guests if not (guest.domain and guest.domain.request)]
     tids = {f"tid:{thread.tid}" for guest in silent for thread in guest.threads}
     devices = {device for guest in silent if guest.domain for device in guest.domain.hostdevs}
-    for one in plan.settings:
-        if one.target in tids or one.identity.split("|")[0] in devices:
-            yield f"{one.target} belongs to a guest that asked nothing"
+    for setting in plan.settings:
+        if setting.target in tids or setting.identity.split("|")[0] in devices:
+            yield f"{setting.target} belongs to a guest that asked nothing"
 
 
 def groups(facts, plan):
     """Yield (name, layer, weight, CPUs of its items) of what was spread, as the plan's values say."""
-    value = {(one.kind, one.target): one for one in plan.settings}
+    value = {(setting.kind, setting.target): setting for setting in plan.settings}
 
     def placed(irqs):
-        return [int(value["irq_affinity", f"irq:{one.number}"].value) for one in irqs]
+        return [int(value["irq_affinity", f"irq:{irq.number}"].value) for irq in irqs]
 
     for nic in facts.nics:
-        irqs = [facts.irqs[one] for one in nic.irqs if ("irq_affinity", f"irq:{one}") in value]
+        irqs = [facts.irqs[number] for number in nic.irqs if ("irq_affinity", f"irq:{number}") in value]
         if irqs and value["irq_affinity", f"irq:{irqs[0].number}"].rule.startswith("nic-"):
             queues, control = nics.vectors(nic, irqs)
             weight = max(1, (nic.speed_mbps or 1000) // len(queues))
-            yield nic.name, "irq", weight, placed([one[0] for one in queues.values()])
+            yield nic.name, "irq", weight, placed([serving[0] for serving in queues.values()])
             if control:
                 yield f"{nic.name} control", "irq", 1, placed(control)
     for guest in facts.guests:
         device = guest.domain.hostdevs[0] if guest.domain and guest.domain.hostdevs else None
-        irqs = [one for one in facts.irqs.values() if device and one.device == device]
+        irqs = [irq for irq in facts.irqs.values() if device and irq.device == device]
         if irqs and ("irq_affinity", f"irq:{irqs[0].number}") in value:
             if value["irq_affinity", f"irq:{irqs[0].number}"].rule == "passthrough-numa":
                 yield f"{guest.name} vectors", "irq", max(1, 1000 // len(irqs)), placed(irqs)
-        workers = [value.get(("thread_affinity", f"tid:{one.tid}")) for one in guest.threads]
-        workers = [int(one.value) for one in workers if one is not None and one.rule == "vhost-spread"]
+        workers = [value.get(("thread_affinity", f"tid:{thread.tid}")) for thread in guest.threads]
+        workers = [
+            int(setting.value) for setting in workers if setting is not None and setting.rule == "vhost-spread"
+        ]
         if workers:
             yield f"{guest.name} workers", "vhost", 1, workers
 
 
-def room_of(facts, plan, real, name, layer):
+def pool_of(facts, plan, real, name, layer):
     """Return the CPUs that a group may use: stated as in the documentation, not as in the planner."""
     if layer == "irq" and not name.endswith("vectors"):
         node = next(nic.node for nic in facts.nics if nic.name == name.split()[0])
@@ -169,36 +177,36 @@ def classes(facts, real):
     result = {}
     for cpu in facts.cpus:
         core = cpulist.parse(cpu.siblings) & real.online
-        before = len([one for one in core if one < cpu.id])
+        before = len([sibling for sibling in core if sibling < cpu.id])
         result[cpu.id] = (cpu.id == 0, before, bool(core & real.avoid), -(cpu.capacity or 0))
     return result
 
 
 def _spread(facts, plan, real):
     """The guarantees of :mod:`nova_perf_tuning.host.plan.spread`, for NICs, word for word."""
-    found = list(groups(facts, plan))
+    spread = list(groups(facts, plan))
     rank = classes(facts, real)
     load = {"irq": collections.Counter(), "vhost": collections.Counter()}
-    for _name, layer, weight, cpus in found:
+    for _name, layer, weight, cpus in spread:
         for cpu in cpus:
             load[layer][cpu] += weight
-    heaviest = max((weight for _name, layer, weight, _cpus in found if layer == "irq"), default=0)
-    for name, layer, weight, cpus in found:
-        room = room_of(facts, plan, real, name, layer) or set(cpus)
+    heaviest = max((weight for _name, layer, weight, _cpus in spread if layer == "irq"), default=0)
+    for name, layer, weight, cpus in spread:
+        pool = pool_of(facts, plan, real, name, layer) or set(cpus)
         count = collections.Counter(cpus)
-        numbers = [count[cpu] for cpu in room]
+        numbers = [count[cpu] for cpu in pool]
         if max(numbers) - min(numbers) > 1:
-            yield f"{name}: uneven, {dict(count)} in {sorted(room)}"
+            yield f"{name}: uneven, {dict(count)} in {sorted(pool)}"
         limit = heaviest if layer == "irq" else 1
-        for one in room:
-            for other in room:
-                if count[one] <= count[other]:
+        for cpu in pool:
+            for other in pool:
+                if count[cpu] <= count[other]:
                     continue
-                more = load[layer][one] - load[layer][other]
+                more = load[layer][cpu] - load[layer][other]
                 if more > limit:
-                    yield f"{name}: CPU {one} carries {more} more than CPU {other}"
-                if rank[one] > rank[other] and more >= weight:
-                    yield f"{name}: CPU {one} is used before the better CPU {other}"
+                    yield f"{name}: CPU {cpu} carries {more} more than CPU {other}"
+                if rank[cpu] > rank[other] and more >= weight:
+                    yield f"{name}: CPU {cpu} is used before the better CPU {other}"
 
 
 def _sets(plan, real):

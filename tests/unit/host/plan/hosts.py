@@ -20,7 +20,7 @@ def cpus_of(layout, smt=1, offline=(), capacity=None):
     for thread in range(smt):
         for core, node in enumerate(cores):
             number = thread * len(cores) + core
-            siblings = cpulist.format({core + other * len(cores) for other in range(smt)} - set(offline))
+            siblings = cpulist.format({core + sibling * len(cores) for sibling in range(smt)} - set(offline))
             online = number not in offline
             result.append(model.Cpu(number, core, 0, node, online, siblings, capacity(core) if capacity else None))
     return tuple(result)
@@ -48,20 +48,20 @@ def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000
 
 def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None):
     numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
-    table = distances or {one: {other: 10 if one == other else 20 for other in numbers} for one in numbers}
+    table = distances or {node: {other: 10 if node == other else 20 for other in numbers} for node in numbers}
     return model.HostFacts(
         cpus=tuple(cpus),
         nodes=tuple(
             model.Node(
-                one,
-                cpulist.format(cpu.id for cpu in cpus if cpu.node == one and cpu.online),
+                node,
+                cpulist.format(cpu.id for cpu in cpus if cpu.node == node and cpu.online),
                 1 << 20,
-                table.get(one, {}),
+                table.get(node, {}),
             )
-            for one in numbers
+            for node in numbers
         ),
         nics=tuple(nics),
-        irqs={one.number: one for one in irqs},
+        irqs={irq.number: irq for irq in irqs},
         guests=tuple(guests),
         domains=(*domains, *(guest.domain for guest in guests if guest.domain)),
         online=cpulist.format(cpu.id for cpu in cpus if cpu.online),
@@ -93,11 +93,11 @@ def guest(
 ):
     """Return a running guest; ``pins`` are the cpulists of its vCPUs, ``asks`` the keywords of its request."""
     threads = [model.Thread(pid, "emulator", None, affinity, 1000 + pid)]
-    threads += [model.Thread(pid + 1 + one, "vhost", one, affinity, 1000 + pid) for one in range(workers)]
+    threads += [model.Thread(pid + 1 + index, "vhost", index, affinity, 1000 + pid) for index in range(workers)]
     threads += [
-        model.Thread(pid + 40 + one, "iothread", one + 1, affinity, 1000 + pid) for one in range(iothreads)
+        model.Thread(pid + 40 + index, "iothread", index + 1, affinity, 1000 + pid) for index in range(iothreads)
     ]
-    threads += [model.Thread(pid + 50 + one, "vcpu", one, text, 1000 + pid) for one, text in enumerate(pins)]
+    threads += [model.Thread(pid + 50 + index, "vcpu", index, text, 1000 + pid) for index, text in enumerate(pins)]
     owned = all(text.isdigit() for text in pins) and len(set(pins)) == len(pins) > 0
     interface = domain.Interface("ethernet", tap, None, "virtio", "vhost", max(workers, 1))
     described = domain.Domain(
@@ -108,7 +108,7 @@ def guest(
         vcpu_pins=dict(enumerate(pins)),
         emulator_pin=emulator_pin,
         iothreads=iothreads,
-        iothread_pins={one + 1: iothread_pin for one in range(iothreads)} if iothread_pin else {},
+        iothread_pins={index + 1: iothread_pin for index in range(iothreads)} if iothread_pin else {},
         memory_nodes=memory_nodes,
         interfaces=(interface,) if workers or tap else (),
         hostdevs=tuple(hostdevs),
@@ -121,24 +121,28 @@ def guest(
 
 def applied(before, plan):
     """Return the facts of the host once all settings of ``plan`` hold."""
-    values = {(one.kind, one.target): one.value for one in plan.settings}
+    values = {(setting.kind, setting.target): setting.value for setting in plan.settings}
 
-    def thread(one):
-        return dataclasses.replace(one, affinity=values.get(("thread_affinity", f"tid:{one.tid}"), one.affinity))
+    def moved(thread):
+        return dataclasses.replace(
+            thread, affinity=values.get(("thread_affinity", f"tid:{thread.tid}"), thread.affinity)
+        )
 
-    def queues(kind, one, side, masks):
-        return tuple(values.get((kind, f"{one.name}/{side}-{index}"), mask) for index, mask in enumerate(masks))
+    def queues(kind, nic, side, masks):
+        return tuple(values.get((kind, f"{nic.name}/{side}-{index}"), mask) for index, mask in enumerate(masks))
 
     return dataclasses.replace(
         before,
         irqs={
-            number: dataclasses.replace(one, affinity=values.get(("irq_affinity", f"irq:{number}"), one.affinity))
-            for number, one in before.irqs.items()
+            number: dataclasses.replace(irq, affinity=values.get(("irq_affinity", f"irq:{number}"), irq.affinity))
+            for number, irq in before.irqs.items()
         },
-        guests=tuple(dataclasses.replace(one, threads=tuple(map(thread, one.threads))) for one in before.guests),
+        guests=tuple(
+            dataclasses.replace(guest, threads=tuple(map(moved, guest.threads))) for guest in before.guests
+        ),
         nics=tuple(
-            dataclasses.replace(one, xps=queues("xps", one, "tx", one.xps), rps=queues("rps", one, "rx", one.rps))
-            for one in before.nics
+            dataclasses.replace(nic, xps=queues("xps", nic, "tx", nic.xps), rps=queues("rps", nic, "rx", nic.rps))
+            for nic in before.nics
         ),
     )
 
@@ -156,12 +160,12 @@ def topologies(draw):
     cpus = cpus_of(layout, smt, offline, strong)
     empty = draw(st.sets(st.sampled_from((4, 5)), max_size=2)) if numa else set()
     numbers = sorted({*ids, *empty} - {None})
-    distances = {one: {} for one in numbers}
+    distances = {node: {} for node in numbers}
     if draw(st.booleans()):
-        for one in numbers:
+        for node in numbers:
             for other in numbers:
-                far = 10 if one == other else distances[other].get(one) or draw(st.integers(11, 40))
-                distances[one][other] = far
+                far = 10 if node == other else distances[other].get(node) or draw(st.integers(11, 40))
+                distances[node][other] = far
     return cpus, numbers, distances
 
 
@@ -176,8 +180,8 @@ _NAMES = (
 def affinities(draw, cpus):
     """Draw what an affinity reads now: nothing, any CPU, or one."""
     every = cpulist.format(cpu.id for cpu in cpus)
-    one = st.sampled_from([str(cpu.id) for cpu in cpus])
-    return draw(st.one_of(st.none(), st.just(every), one))
+    single = st.sampled_from([str(cpu.id) for cpu in cpus])
+    return draw(st.one_of(st.none(), st.just(every), single))
 
 
 @st.composite
@@ -230,9 +234,9 @@ def _guests(draw, index, cpus, numbers, free, number):
     hostdevs, vectors = (), []
     if draw(st.booleans()):
         hostdevs = (f"0000:a{index}:10.0",)
-        place = draw(st.sampled_from([None, *numbers]))
+        node = draw(st.sampled_from([None, *numbers]))
         vectors = [
-            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), place)
+            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), node)
             for at in range(draw(st.integers(0, 5)))
         ]
     emulator_pin = draw(

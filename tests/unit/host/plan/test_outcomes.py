@@ -45,9 +45,9 @@ def outcome(spec, value, sets):
     pins = () if sets.dedicated is None else ("12", "13")
     irqs = [hosts.irq(60 + number, f"vfio-msix[{number}]({VF})", VF) for number in range(2)]
     guest = functools.partial(hosts.guest, "g", 1000, pins, 2, "0-15", hostdevs=[VF], memory_nodes="1", tap="tap1")
-    one = guest(asks={spec: value})
-    plan, silent = (planner.plan(hosts.facts(CPUS, [], irqs, [who]), sets) for who in (one, guest(asks={})))
-    names = {f"tid:{thread.tid}": thread.kind for thread in one.threads}
+    asking = guest(asks={spec: value})
+    plan, silent = (planner.plan(hosts.facts(CPUS, [], irqs, [who]), sets) for who in (asking, guest(asks={})))
+    names = {f"tid:{thread.tid}": thread.kind for thread in asking.threads}
     names |= {f"irq:{irq.number}": "vector" for irq in irqs}
     lines = {}
     for setting in plan.settings:

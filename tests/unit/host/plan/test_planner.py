@@ -15,11 +15,11 @@ TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)
 
 
 def by_target(plan, kind=None):
-    return {one.target: one for one in plan.settings if kind in (None, one.kind)}
+    return {setting.target: setting for setting in plan.settings if kind in (None, setting.kind)}
 
 
 def values(plan, kind):
-    return {target: one.value for target, one in by_target(plan, kind).items()}
+    return {target: setting.value for target, setting in by_target(plan, kind).items()}
 
 
 class NicTest(testtools.TestCase):
@@ -29,17 +29,17 @@ class NicTest(testtools.TestCase):
 
     def test_physical_cores_before_siblings_and_cpu_0_last(self):
         plan = self.plan(8)
-        placed = [int(one.value) for one in plan.settings if one.kind == "irq_affinity"]
+        placed = [int(setting.value) for setting in plan.settings if setting.kind == "irq_affinity"]
         self.assertEqual([1, 2, 3, 8, 9, 10, 11, 0], placed)
 
     def test_reason_names_what_it_rests_on(self):
-        one = by_target(self.plan())["irq:24"]
+        setting = by_target(self.plan())["irq:24"]
         self.assertEqual(
             "eth0 (10000 Mbit/s, node 0) has 4 queues for 8 housekeeping CPUs of node 0: "
             "queue 0 on CPU 1, alone there",
-            one.reason,
+            setting.reason,
         )
-        self.assertEqual(("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (one.rule, one.identity))
+        self.assertEqual(("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (setting.rule, setting.identity))
 
     def test_nearest_node_with_a_warning(self):
         far = {0: {0: 10, 1: 21, 4: 40}, 1: {0: 21, 1: 10, 4: 15}, 4: {0: 40, 1: 15, 4: 10}}
@@ -53,11 +53,12 @@ class NicTest(testtools.TestCase):
 
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
-        for one, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
-            one.affinity = affinity
+        for irq, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
+            irq.affinity = affinity
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
         self.assertEqual(
-            [("irq:26", "8")], [(one.target, one.value) for one in plan.changes() if one.kind == "irq_affinity"]
+            [("irq:26", "8")],
+            [(setting.target, setting.value) for setting in plan.changes() if setting.kind == "irq_affinity"],
         )
 
     def test_vectors_by_their_names(self):
@@ -70,8 +71,8 @@ class NicTest(testtools.TestCase):
             (["ena-mgmnt@pci:0000:00:05.0", "eth0-Tx-Rx-0"], [0], 1),
         ):
             irqs = [hosts.irq(number, name) for number, name in enumerate(names)]
-            found, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
-            self.assertEqual((queues, control), (list(found), len(rest)), names)
+            queue_irqs, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
+            self.assertEqual((queues, control), (list(queue_irqs), len(rest)), names)
 
     def test_a_nic_that_is_called_as_a_control_vector(self):
         """People choose names such as mgmt0: its queues are queues, and XPS goes through the one beside it."""
@@ -119,13 +120,13 @@ class SteeringTest(testtools.TestCase):
 
     def test_same_meaning_in_other_spelling_is_no_change(self):
         plan = self.plan(hosts.cpus_of([(0, 4)]), mask="00000000,00000000")
-        self.assertEqual({17}, {len(one.value) for one in plan.settings if one.kind == "xps"})
+        self.assertEqual({17}, {len(setting.value) for setting in plan.settings if setting.kind == "xps"})
         first = by_target(plan)["eth0/tx-0"]
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
         nic.xps = tuple(by_target(plan)[f"eth0/tx-{queue}"].value.lstrip("0,") for queue in range(4))
         again = planner.plan(hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs), CpuSets())
-        one = by_target(again)["eth0/tx-0"]
-        self.assertEqual((one.current, first.value.lstrip("0,")), (one.value, one.value))
+        setting = by_target(again)["eth0/tx-0"]
+        self.assertEqual((setting.current, first.value.lstrip("0,")), (setting.value, setting.value))
 
     def test_masks_as_the_kernel_prints_them(self):
         for width in (4, 8, 28, 32, 36, 96, 1024):
@@ -156,8 +157,8 @@ class GuestTest(testtools.TestCase):
         self.assertEqual([], self.plan(quiet, other).settings)
 
     def test_numa_uses_the_shared_cpus_of_the_guests_node(self):
-        one = hosts.guest("g", 1000, ["5", "6"], workers=2, asks=self.NUMA)
-        plan = self.plan(one, sets=CpuSets(shared="0-1,4,12"))
+        guest = hosts.guest("g", 1000, ["5", "6"], workers=2, asks=self.NUMA)
+        plan = self.plan(guest, sets=CpuSets(shared="0-1,4,12"))
         self.assertEqual(
             {"tid:1000": "4,12", "tid:1001": "4,12", "tid:1002": "4,12", "tid:1040": "4,12"},
             values(plan, "thread_affinity"),
@@ -170,36 +171,36 @@ class GuestTest(testtools.TestCase):
 
     def test_spread_gives_each_worker_a_cpu_of_its_own(self):
         """Whole cores first, then their siblings (12, 15), then those that share a core with a guest's CPU."""
-        one = hosts.guest("g", 1000, ["5"], workers=3, asks={"vhost_placement": "spread"}, number=1)
-        two = hosts.guest("h", 2000, ["6"], workers=3, asks={"vhost_placement": "spread"}, number=2)
-        plan = self.plan(two, one, sets=CpuSets(dedicated="5-6"))
+        guest = hosts.guest("g", 1000, ["5"], workers=3, asks={"vhost_placement": "spread"}, number=1)
+        second = hosts.guest("h", 2000, ["6"], workers=3, asks={"vhost_placement": "spread"}, number=2)
+        plan = self.plan(second, guest, sets=CpuSets(dedicated="5-6"))
         placed = values(plan, "thread_affinity")
         self.assertEqual(["4", "7", "12"], [placed[f"tid:{tid}"] for tid in (1001, 1002, 1003)])
         self.assertEqual(["15", "13", "14"], [placed[f"tid:{tid}"] for tid in (2001, 2002, 2003)])
 
     def test_workers_are_cut_to_their_cgroup(self):
-        one = hosts.guest("g", 1000, ["5"], workers=1, asks=self.NUMA, emulator_pin="0-3,4,7")
-        self.assertEqual("4,7", by_target(self.plan(one))["tid:1001"].value)
+        guest = hosts.guest("g", 1000, ["5"], workers=1, asks=self.NUMA, emulator_pin="0-3,4,7")
+        self.assertEqual("4,7", by_target(self.plan(guest))["tid:1001"].value)
 
     def test_a_cgroup_on_dedicated_cpus_alone_is_named_and_left(self):
         """What Nova does for a dedicated guest without hw:emulator_threads_policy."""
-        one = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
-        plan = self.plan(one)
+        guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
+        plan = self.plan(guest)
         self.assertEqual([], plan.settings)
         self.assertIn("hw:emulator_threads_policy=share", plan.warnings[0])
         self.assertEqual("5-6", plan.sets["overlap_vhost"])
         self.assertIn("overlap: vhost workers may run on dedicated CPUs 5-6: of g", " ".join(plan.warnings))
 
     def test_io_threads_have_a_cgroup_of_their_own(self):
-        one = hosts.guest("g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12")
-        plan = self.plan(one)
+        guest = hosts.guest("g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12")
+        plan = self.plan(guest)
         self.assertEqual({"tid:1000": "4,6-7", "tid:1040": "7"}, values(plan, "thread_affinity"))
 
     def test_vcpu_interrupts_on_three_and_more_cpus_of_the_devices_node(self):
         """StarlingX's agent fails with three CPUs and takes all nodes for the device's."""
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, "0-15", 1) for index in range(4)]
-        one = hosts.guest(
+        guest = hosts.guest(
             "g",
             1000,
             ["1", "2", "5", "6", "7"],
@@ -207,7 +208,7 @@ class GuestTest(testtools.TestCase):
             asks={"irq_placement": "vcpu"},
             hostdevs=[address.upper()],
         )
-        plan = self.plan(one, irqs=irqs)
+        plan = self.plan(guest, irqs=irqs)
         self.assertEqual(
             {"irq:60": "5", "irq:61": "6", "irq:62": "7", "irq:63": "5"}, values(plan, "irq_affinity")
         )
@@ -217,21 +218,23 @@ class GuestTest(testtools.TestCase):
     def test_numa_interrupts_outside_of_the_vcpus(self):
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
-        one = hosts.guest("g", 1000, ["4", "5"], asks={"irq_placement": "numa"}, hostdevs=[address])
+        guest = hosts.guest("g", 1000, ["4", "5"], asks={"irq_placement": "numa"}, hostdevs=[address])
         self.assertEqual(
-            {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(one, irqs=irqs), "irq_affinity")
+            {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(guest, irqs=irqs), "irq_affinity")
         )
 
     def numa_values(self, node, memory, distances=None, housekeeping=None):
         """Return where the interrupts of a device on ``node`` go, given where its guest's memory lies."""
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, node=node) for index in range(2)]
-        one = hosts.guest(
+        guest = hosts.guest(
             "g", 1000, ["1", "5"], asks={"irq_placement": "numa"}, memory_nodes=memory, hostdevs=[address]
         )
-        facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4), (2, 4)]), (), irqs, [one], distances)
+        facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4), (2, 4)]), (), irqs, [guest], distances)
         plan = planner.plan(facts, CpuSets(housekeeping=housekeeping))
-        return values(plan, "irq_affinity"), [one for one in plan.warnings if "housekeeping CPU" in one]
+        return values(plan, "irq_affinity"), [
+            warning for warning in plan.warnings if "housekeeping CPU" in warning
+        ]
 
     def test_numa_interrupts_of_a_device_beside_none_of_its_guests_nodes(self):
         far = {0: {0: 10, 1: 15, 2: 31}, 1: {0: 15, 1: 10, 2: 21}, 2: {0: 31, 1: 21, 2: 10}}
@@ -257,7 +260,7 @@ class GuestTest(testtools.TestCase):
         self.assertEqual({"irq:70": "7"}, values(plan, "irq_affinity"))
         self.assertEqual(("5-6", "5-6"), (plan.sets["overlap_irq"], plan.sets["overlap"]))
         self.assertEqual({5, 6, 7}, cpulist.parse(plan.sets["irq"]))
-        [warning] = [one for one in plan.warnings if one.startswith("overlap: interrupts")]
+        [warning] = [warning for warning in plan.warnings if warning.startswith("overlap: interrupts")]
         self.assertIn(f"CPUs 5-6: of device {address} of guest silent, which the plan leaves alone", warning)
         self.assertIn("perf:irq_placement=numa", warning)
         self.assertNotIn(other, warning)
@@ -266,8 +269,8 @@ class GuestTest(testtools.TestCase):
         self.assertEqual("", self.plan(silent, irqs=irqs).sets["overlap"])
 
     def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
-        one = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)
-        self.assertEqual("4-5", self.plan(one).sets["dedicated"])
+        guest = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)
+        self.assertEqual("4-5", self.plan(guest).sets["dedicated"])
 
     def test_a_domain_from_a_file_belongs_to_the_process_of_its_name(self):
         running = hosts.guest("g", 1000, ["0-15"], workers=1)
@@ -279,9 +282,9 @@ class GuestTest(testtools.TestCase):
         self.assertEqual("4,6,12-15", by_target(plan)["tid:1001"].value)
 
     def test_a_request_that_cannot_be_read_is_named(self):
-        one = hosts.guest("g", 1000, ["5"], workers=1)
-        wrong = dataclasses.replace(one.domain, request_error="perf:vhost_placement 'x' is not one of …")
-        plan = self.plan(dataclasses.replace(one, domain=wrong))
+        guest = hosts.guest("g", 1000, ["5"], workers=1)
+        wrong = dataclasses.replace(guest.domain, request_error="perf:vhost_placement 'x' is not one of …")
+        plan = self.plan(dataclasses.replace(guest, domain=wrong))
         self.assertEqual([], plan.settings)
         self.assertIn("guest g: its request is not used: perf:vhost_placement 'x'", plan.warnings[0])
 
@@ -331,8 +334,8 @@ class SetsTest(testtools.TestCase):
         self.assertEqual([], planner.plan(facts, CpuSets(dedicated="2-3", power_managed=True)).warnings)
 
     def test_isolated_shared_cpus_are_left_out(self):
-        one = hosts.guest("g", 1000, ["5"], workers=1, asks=GuestTest.NUMA)
-        facts = hosts.facts(TWO_NODES, (), (), [one], isolated="4")
+        guest = hosts.guest("g", 1000, ["5"], workers=1, asks=GuestTest.NUMA)
+        facts = hosts.facts(TWO_NODES, (), (), [guest], isolated="4")
         plan = planner.plan(facts, CpuSets(shared="4,6"))
         self.assertEqual("6", by_target(plan)["tid:1001"].value)
         self.assertIn("isolates: 4; they are left out", plan.warnings[0])

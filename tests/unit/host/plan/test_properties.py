@@ -28,7 +28,7 @@ def hosts_and_sets(draw, **options):
 
 
 def values(plan):
-    return {(one.kind, one.target): one.value for one in plan.settings}
+    return {(setting.kind, setting.target): setting.value for setting in plan.settings}
 
 
 class DrawnHostsTest(testtools.TestCase):
@@ -65,12 +65,12 @@ class DrawnHostsTest(testtools.TestCase):
             domains=shuffled(host.domains),
             irqs=dict(shuffled(host.irqs.items())),
         )
-        one, two = planner.plan(host, sets), planner.plan(other, sets)
+        first, second = planner.plan(host, sets), planner.plan(other, sets)
         self.assertEqual(
-            [dataclasses.astuple(each) for each in one.settings],
-            [dataclasses.astuple(each) for each in two.settings],
+            [dataclasses.astuple(setting) for setting in first.settings],
+            [dataclasses.astuple(setting) for setting in second.settings],
         )
-        self.assertEqual(one.sets, two.sets)
+        self.assertEqual(first.sets, second.sets)
 
     @SETTINGS
     @hypothesis.given(hosts.hosts(speeds=(10000,)), st.data())
@@ -80,7 +80,7 @@ class DrawnHostsTest(testtools.TestCase):
         hypothesis.assume(host.guests)
         sets = CpuSets(dedicated=None)
         newcomer = data.draw(st.sampled_from(range(len(host.guests))))
-        others = tuple(one for index, one in enumerate(host.guests) if index != newcomer)
+        others = tuple(guest for index, guest in enumerate(host.guests) if index != newcomer)
         without = dataclasses.replace(host, guests=others)  # its domain stays defined
         before = planner.plan(without, sets)
         more = dataclasses.replace(
@@ -91,9 +91,9 @@ class DrawnHostsTest(testtools.TestCase):
         moved = [key for key in old if old[key] != new[key] and key[0] != "xps"]
         self.assertEqual([], moved)
         fewer = planner.plan(dataclasses.replace(hosts.applied(more, after), guests=others), sets)
-        left = values(fewer)
-        removed = len([key for key in new if key not in left])
-        moved = [key for key in left if left[key] != new[key] and key[0] != "xps"]
+        kept = values(fewer)
+        removed = len([key for key in new if key not in kept])
+        moved = [key for key in kept if kept[key] != new[key] and key[0] != "xps"]
         self.assertLessEqual(len(moved), removed)
 
 
@@ -106,9 +106,9 @@ def _one_room(host):
         isolated="",
         guests=tuple(
             dataclasses.replace(
-                one, domain=dataclasses.replace(one.domain, emulator_pin=None, memory_nodes=None, hostdevs=())
+                guest, domain=dataclasses.replace(guest.domain, emulator_pin=None, memory_nodes=None, hostdevs=())
             )
-            for one in host.guests
+            for guest in host.guests
         ),
     )
 
@@ -127,10 +127,10 @@ class GeneratedHostsTest(testtools.TestCase):
             root = os.path.join(directory, "host")
             host = reader.read_host(gen_host.write(root, preset))
         for asks in self.ASKS:
-            asked = request.Request(**asks) if asks else None
+            wanted = request.Request(**asks) if asks else None
             guests = tuple(
-                dataclasses.replace(one, domain=dataclasses.replace(one.domain, request=asked))
-                for one in host.guests
+                dataclasses.replace(guest, domain=dataclasses.replace(guest.domain, request=wanted))
+                for guest in host.guests
             )
             asking = dataclasses.replace(host, guests=guests)
             plan = planner.plan(asking, CpuSets())
@@ -170,10 +170,10 @@ def _with_work(host):
     """Give a recorded host what such recordings lack: a NIC on each node and guests beside them."""
     nics, irqs, guests, number = [], {}, [], 5000
     online = [cpu for cpu in host.cpus if cpu.online]
-    for index, node in enumerate([*(one.id for one in host.nodes), None]):
+    for index, node in enumerate([*(known.id for known in host.nodes), None]):
         nic, mine = hosts.nic_with_irqs(f"eth{index}", 6, number, node, f"0000:{index + 1:02x}:00.0")
         nics.append(nic)
-        irqs.update({one.number: one for one in mine})
+        irqs.update({irq.number: irq for irq in mine})
         number += 6
         local = [cpu.id for cpu in online if cpu.node == node]
         asks = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
@@ -189,5 +189,5 @@ def _with_work(host):
             )
         )
     return dataclasses.replace(
-        host, nics=tuple(nics), irqs=irqs, guests=tuple(guests), domains=tuple(one.domain for one in guests)
+        host, nics=tuple(nics), irqs=irqs, guests=tuple(guests), domains=tuple(guest.domain for guest in guests)
     )
