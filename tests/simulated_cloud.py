@@ -156,7 +156,7 @@ _FAULTS = (
 
 
 class SimulatedLauncher:
-    """A :class:`nova_perf_tuning.validation.cloud.model.PairLauncher` on a simulated cloud.
+    """A :class:`nova_perf_tuning.validation.cloud.heat_pair.HeatPairLauncher` on a simulated cloud.
 
     :ivar log: (what, pair, attempt) in the order of time. :ivar overlaps: pairs that shared a host.
     :ivar most: pairs at a time, at most.

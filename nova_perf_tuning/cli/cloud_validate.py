@@ -216,7 +216,7 @@ class Run:
                 self._warn_of_leftovers(run.run_id)
             return self._some(self._judged(run, "complete"), run.run_id, "complete")
 
-    def _measured(self, run: model.StoredRun, launcher: model.PairLauncher) -> int:
+    def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
         broken: errors.PerfTuningError | None = None
         ended = "error"
         going = campaign.Campaign(self._store, launcher, run, progress.shower(self._args.format == "json"))
@@ -247,7 +247,7 @@ class Run:
         self._store = run_store.RunStore(self._args.database, make=make)
         self._opened.callback(self._store.close)
 
-    def _begun(self) -> tuple[model.StoredRun, model.PairLauncher]:
+    def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
         engine.file_of(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
             raise option_types.OptionError(
@@ -270,7 +270,7 @@ class Run:
         self._warn(f"run {run.run_id}: {counted(len(chosen.hosts), 'host')}, {counted(len(pairs), 'pair')}")
         return run, launcher
 
-    def _resumed(self) -> tuple[model.StoredRun, model.PairLauncher | None]:
+    def _resumed(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher | None]:
         """Take up a run; a complete one needs no launcher, and no cloud."""
         self._open(make=False)
         before = self._store.load(self._args.resume)

@@ -100,8 +100,8 @@ class SqliteTest(testtools.TestCase):
         store.create(plan, ["a", "b", "c"], PAIRS, {"x": "é\0\u2028"})
         run = store.load(RUN)
         fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
-        store.begin(RUN, 0)
-        store.begin(RUN, 1)
+        for task in run.tasks[:2]:
+            store.mark(RUN, task, "running")
         outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault], seconds={"create": 1.5, "delete": 0.25})
         outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
         store.finish(RUN, run.tasks[0], outcome, "done")
@@ -118,7 +118,7 @@ class SqliteTest(testtools.TestCase):
         store.end(RUN, "interrupted")
         self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
         store.claim(RUN)
-        store.begin(RUN, 2)
+        store.mark(RUN, run.tasks[2], "running")
         store.disown(RUN)
         store.end(RUN)
         [line] = store.lines()

@@ -17,7 +17,7 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
-from nova_perf_tuning.validation.cloud import model, run_store, workers
+from nova_perf_tuning.validation.cloud import heat_pair, model, run_store, workers
 from nova_perf_tuning.validation.measure import session
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
@@ -50,7 +50,7 @@ class Campaign:
     def __init__(
         self,
         store: run_store.RunStore,
-        launcher: model.PairLauncher,
+        launcher: heat_pair.HeatPairLauncher,
         run: model.StoredRun,
         progress: Callable[[session.Progress], None] = lambda _: None,
         threads: workers.Workers | None = None,
@@ -88,9 +88,7 @@ class Campaign:
         All stacks of this run are removed when it returns or raises.
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
-        :raises model.CloudError: nothing can be measured on this cloud (any more).
-        :raises HopelessError: see there.
-        :raises nova_perf_tuning.validation.database.engine.DatabaseError: the database fails.
+        :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
         """
         ended = "interrupted"
         with self._signals.heard():
@@ -145,8 +143,7 @@ class Campaign:
 
     def _begin(self, number: int) -> None:
         task = self._tasks[number]
-        self._store.begin(self._run.run_id, number)
-        task.state = "running"
+        self._store.mark(self._run.run_id, task, "running")
         self._running[number] = self._threads.now()
         self._busy |= self._hosts(number)
         self._threads.start(number, lambda: self._launcher.measure(task.pair, self._plan))
@@ -246,8 +243,7 @@ class Campaign:
             self._say(f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})", True)
 
     def _put_back(self, task: model.Task) -> None:
-        self._store.put_back(self._run.run_id, task.number)
-        task.state = "planned"
+        self._store.mark(self._run.run_id, task, "planned")
         self._pending.appendleft(task.number)
 
     # -- the end

@@ -1,4 +1,7 @@
-"""What a cloud has before anything is made on it: the hosts that a user means, and what every pair needs."""
+"""What a cloud has before anything is made on it: the hosts that a user means, and what every pair needs.
+
+What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says what to do.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,6 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
     """Return the hosts that the words mean; asks Nova unless the scheduler is to choose.
 
     :param wanted: names of hosts and aggregates, :data:`ALL`, or :data:`ANY` alone.
-    :raises model.CloudError: no rights to see hosts, an unknown name, a named host that is down or disabled, or
-        no host at all.
     """
     if list(wanted) == [ANY]:
         return Chosen(("",), {})
@@ -67,10 +68,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
 
 
 def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model.Arm]) -> None:
-    """See whether the cloud has what every pair needs; makes nothing.
-
-    :raises model.CloudError: the first thing that is missing, and what to do.
-    """
+    """Refuse a cloud that has not all that every pair needs; makes nothing."""
     with api_module.one_line(_FAILED):
         cloud = api.connection
         image = api.call(lambda: cloud.image.find_image(guests.image))
@@ -90,10 +88,7 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
 
 
 def external_network(api: api_module.Api) -> str:
-    """Return the id of the only external network of the cloud.
-
-    :raises model.CloudError: there is none, or there are several.
-    """
+    """Return the id of the only external network of the cloud."""
     networks = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
     if len(networks) == 1:
         return str(networks[0].id)
@@ -107,8 +102,6 @@ def identity(api: api_module.Api) -> str:
     """Return the region and the project's id, a random number that no other cloud has, as one line.
 
     It stays the same however one logs in.
-
-    :raises model.CloudError: the cloud does not let one in, or not into a project.
     """
     with api_module.one_line(_FAILED):
         return api.call(lambda: _identity(api.connection.session, api.connection.config.region_name or None))

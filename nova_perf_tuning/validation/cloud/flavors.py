@@ -1,4 +1,7 @@
-"""Flavors of a cloud, read, made and changed so that Nova checks every extra spec; its images, read alone."""
+"""Flavors of a cloud, read, made and changed so that Nova checks every extra spec; its images, read alone.
+
+What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,14 @@ CHECKED: Final = "2.86"
 
 
 def list_flavors(cloud: connection.Connection) -> list[sdk_flavor.Flavor]:
-    """Return all flavors that this project may see, with their extra specs, by name.
-
-    :raises CloudError: the cloud cannot be reached or refuses.
-    """
+    """Return all flavors that this project may see, with their extra specs, by name."""
     with api.one_line("list flavors"):
         flavors = list(cloud.compute.flavors(get_extra_specs=True))
     return sorted(flavors, key=lambda flavor: (flavor.name, flavor.id))
 
 
 def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
-    """Return a flavor by name or id.
-
-    :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
-    """
+    """Return a flavor by name or id."""
     with api.one_line(f"flavor {name}"):
         flavor: sdk_flavor.Flavor | None = cloud.compute.find_flavor(name, get_extra_specs=True)
     if flavor is None:
@@ -39,11 +36,7 @@ def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
 
 
 def find_image(cloud: connection.Connection, name: str) -> tuple[str, dict[str, str]]:
-    """Return an image's name and all its properties that have a value, Glance's own and custom ones, as text.
-
-    :param name: or id.
-    :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
-    """
+    """Return the name of an image, by name or id, and all its properties that have a value, as text."""
     with api.one_line(f"image {name}"):
         image = cloud.image.find_image(name)
     if image is None:
@@ -60,12 +53,7 @@ def find_image(cloud: connection.Connection, name: str) -> tuple[str, dict[str, 
 def create(
     cloud: connection.Connection, name: str, extra_specs: Mapping[str, str], **fields: object
 ) -> sdk_flavor.Flavor:
-    """Make a flavor with its extra specs, or none at all.
-
-    :param fields: as openstacksdk calls them: vcpus, ram (MiB), disk (GiB), is_public, id.
-    :raises CloudError: Nova refuses it or one of the specs (its reason is in the message), the name is taken,
-        no rights, or the cloud cannot be reached.
-    """
+    """Make a flavor with its extra specs, or none at all; ``fields`` as openstacksdk calls them."""
     with api.one_line(f"create flavor {name}"):
         made = cloud.compute.create_flavor(name=name, **fields)
     try:
@@ -80,11 +68,7 @@ def create(
 def change(
     cloud: connection.Connection, flavor: sdk_flavor.Flavor, extra_specs: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Bring a flavor's extra specs to ``extra_specs``; guests that exist keep what they were built with.
-
-    :return: keys set, keys removed.
-    :raises CloudError: Nova refuses a spec (then nothing is changed), no rights, or the cloud cannot be reached.
-    """
+    """Bring a flavor's extra specs to ``extra_specs``, all or none; return the keys set and the keys removed."""
     wanted = {key: value for key, value in extra_specs.items() if flavor.extra_specs.get(key) != value}
     removed = sorted(flavor.extra_specs.keys() - extra_specs.keys())
     doing = f"set flavor {flavor.name}"

@@ -1,10 +1,9 @@
 """The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
 
 Hosts are of one kind, so that a budget is judged over the pairs of all of them, each a boot. A host FAILs when it
-is slow beside the others (:mod:`.peer_comparison`), or when the figure that a budget limits
-is beyond the limit in all its pairs, by more than hosts differ; pairs with such hosts are left out of the
-judgement over all pairs. A host without any result is INVALID, and so is one too many of whose trials failed or do
-not count (:mod:`nova_perf_tuning.validation.cloud.screening`).
+is slow beside the others (:mod:`.peer_comparison`), or when the figure that a budget limits is beyond the limit in
+all its pairs, by more than hosts differ; pairs with such hosts are left out of the judgement over all pairs. A
+host without any result is INVALID, and so is one too many of whose trials are lost (:func:`_screen`).
 
 All that a verdict needs stands in the results, as they are written and read again: under ``fleet`` of their
 environment the pairs with their hosts (see ``results.schema.json``), and the trials. A pair is a boot of its own:
@@ -18,11 +17,11 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model, peer_comparison, screening
+from nova_perf_tuning.validation.cloud import model, peer_comparison
 from nova_perf_tuning.validation.judge import budget_file, trial_filter
 from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge import verdict as judging
@@ -40,6 +39,11 @@ _V = judging.Verdict
 #: The worst first; None: nothing was to be judged.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS, None)
 
+#: Share of a host's cells from which on lost ones are the rule with it.
+_FAILING: Final = 0.5
+
+#: Trials with the hosts that they are about, twice the same where there is one.
+Trials = Sequence[tuple[model.HostPair, results.Trial]]
 #: What one part of the judgement says of a host; None: it found nothing to tell.
 _Told = tuple[judging.Verdict, Reason | None]
 
@@ -135,59 +139,133 @@ class Places:
         return self.pair(trial) or model.HostPair()
 
 
-def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
+def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and these.
 
     Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
 
-    :param found: whose environment has ``fleet``.
+    :param measured: whose environment has ``fleet``.
     """
-    environment, fleet = found.environment, found.environment["fleet"]
+    environment, fleet = measured.environment, measured.environment["fleet"]
     places = Places(environment)
-    known = [trial for trial in found.trials if trial.primary and places.pair(trial) is not None]
-    measured = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
+    known = [trial for trial in measured.trials if trial.primary and places.pair(trial) is not None]
+    guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
     wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
-    screened = screening.screen(measured, environment, trial_filter.limits(budgets), wanted)
-    comparisons = peer_comparison.compare(screened.counting, float(fleet.get("max_loss", _MAX_LOSS)))
-    planned, with_figures = _peers(fleet["pairs"], places, measured)
+    kept, lost = _screen(guests, environment, wanted)
+    comparisons = peer_comparison.compare(kept, float(fleet.get("max_loss", _MAX_LOSS)))
+    planned, with_figures = _peers(fleet["pairs"], places, guests)
     told: dict[str, list[_Told]] = {host: [] for host in sorted(planned)}
     with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
     for host, mine in told.items():
         if host not in with_results:
             mine.append((_V.INVALID, reason(_C.NO_RESULT)))
-        mine += ((_V.INVALID, why) for why in screened.lost.get(host, ()))
+        mine += ((_V.INVALID, why) for why in lost.get(host, ()))
     for (benchmark, arm), comparison in comparisons.items():
         if len(comparison.states) >= peer_comparison.MIN_HOSTS:
             for host, logs in comparison.logs.items():
                 losses = [-math.expm1(log - comparison.middle) for log in logs]
                 told[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
-    boots = {(trial.benchmark, trial.boot): pair for pair, trial in screened.kept}
+    boots = {(trial.benchmark, trial.boot): pair for pair, trial in kept}
     bare = [
         (boots[trial.benchmark, trial.boot], trial)
         for trial in known
         if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots
     ]
-    usable = [*screened.kept, *bare] or measured
+    usable = [*kept, *bare] or guests
     judgements = _over_all_pairs(told, usable, budgets, environment)
     before = _failing(told)
-    of_bare = _by_hosts(told, judgements, [*screened.counting, *bare])
+    beyond, of_bare = _by_hosts(judgements, [*kept, *bare])
+    for host, words in beyond.items():
+        told[host] += words
     if before != _failing(told):
         judgements = _over_all_pairs(told, usable, budgets, environment)
-    _by_budgets(told, judgements, screened.kept)
+    for host, words in _by_budgets(told, judgements, kept).items():
+        told[host] += words
     if not judgements and not all(budget.optional for budget in budgets):
         for mine in told.values():
-            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(found))))
+            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(measured))))
     hosts = [
         _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
         for host, mine in told.items()
     ]
     judged = FleetVerdict(tuple(hosts), comparisons, judgements)
-    fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [one.as_data() for one in hosts]}
-    return dataclasses.replace(found, environment={**environment, "fleet": fleet}), judged
+    fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [host.as_data() for host in hosts]}
+    return dataclasses.replace(measured, environment={**environment, "fleet": fleet}), judged
+
+
+def _screen(
+    measured: Trials, environment: Mapping[str, Any], cpu_wanted: Collection[tuple[str, str]]
+) -> tuple[Trials, Mapping[str, Sequence[Reason]]]:
+    """Return which of ``measured`` counts, and host -> why it is INVALID.
+
+    A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost when it failed, is
+    missing, or lacks the service CPU that a budget limits. A cell that lost more than 20 % is a selection, not a
+    sample: with it this benchmark of this boot is left out of everything. A host more than half of whose cells
+    of a benchmark and arm are left out is INVALID, so that one sick host spoils no verdict on its peers.
+
+    :param cpu_wanted: benchmarks and arms whose service CPU a budget limits.
+    """
+    boots: dict[tuple[str, int], list[results.Trial]] = collections.defaultdict(list)
+    pairs = {}
+    for pair, trial in measured:
+        boots[trial.benchmark, trial.boot].append(trial)
+        pairs[trial.benchmark, trial.boot] = pair
+    figures = dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured)
+    excluded = set()
+    cells: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
+    for boot, trials in boots.items():
+        for figure in figures:
+            cell = _cell(figure[1], trials, environment, figure in cpu_wanted)
+            if figure[0] != boot[0] or not cell.lost.of:
+                continue
+            if cell.excluded:
+                excluded.add(boot)
+            for host in {pairs[boot].client, pairs[boot].server}:
+                cells[host, *figure].append(cell)
+    lost: dict[str, list[Reason]] = collections.defaultdict(list)
+    for (host, benchmark, arm), mine in cells.items():
+        if sum(cell.excluded for cell in mine) > _FAILING * len(mine):
+            lost[host].append(_lost(benchmark, arm, mine))
+    return [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded], lost
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cell:
+    """See :func:`_screen`. :ivar without_cpu: trials that have a figure and lack the service CPU."""
+
+    lost: trial_filter.Lost
+    without_cpu: int
+
+    @property
+    def excluded(self) -> bool:
+        return self.lost.failed + self.lost.missing + self.without_cpu > trial_filter.MAX_LOST * self.lost.of
+
+
+def _cell(arm: str, trials: Sequence[results.Trial], environment: Mapping[str, Any], cpu_wanted: bool) -> _Cell:
+    """:param trials: of all arms of the boot."""
+    without_cpu = sum(
+        trial.arm == arm and trial.value is not None and overhead.cost(trial).service_s is None
+        for trial in (trials if cpu_wanted else ())
+    )
+    return _Cell(trial_filter.lost(trials, environment, arm), without_cpu)
+
+
+def _lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
+    """Return that too many of a host's trials are lost."""
+    of, failed, missing = (sum(getattr(cell.lost, name) for cell in cells) for name in ("of", "failed", "missing"))
+    without_cpu = sum(cell.without_cpu for cell in cells)
+    return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).told(
+        _C.HOST_LOST_TRIALS,
+        benchmark=benchmark,
+        count=failed + missing + without_cpu,
+        excluded=without_cpu,
+        limit=trial_filter.MAX_LOST,
+        why=(reason(_C.NO_SERVICE_CPU, arm=arm),) if without_cpu else (),
+    )
 
 
 def _peers(
-    pairs: Iterable[Mapping[str, Any]], places: Places, measured: screening.Trials
+    pairs: Iterable[Mapping[str, Any]], places: Places, measured: Trials
 ) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
     """Return host -> the different peers that were planned for it, and those with which it has figures."""
     planned, with_figures = (collections.defaultdict[str, set[str]](set) for _ in range(2))
@@ -225,7 +303,7 @@ def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
 
 def _over_all_pairs(
     told: Mapping[str, Sequence[_Told]],
-    trials: screening.Trials,
+    trials: Trials,
     budgets: Sequence[judging.Budget],
     environment: Mapping[str, Any],
 ) -> tuple[judging.Judgement, ...]:
@@ -237,9 +315,10 @@ def _over_all_pairs(
 
 
 def _by_hosts(
-    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
-) -> dict[str, float]:
-    """Add to ``told`` which hosts are beyond a budget in all their pairs; return what they reach of bare hosts."""
+    judgements: Sequence[judging.Judgement], trials: Trials
+) -> tuple[Mapping[str, Sequence[_Told]], Mapping[str, float]]:
+    """Return what to tell of hosts beyond a budget in all their pairs, and what guests reach of bare hosts."""
+    told: dict[str, list[_Told]] = collections.defaultdict(list)
     of_bare: dict[str, float] = {}
     limits = [
         (judgement, *limit)
@@ -262,14 +341,12 @@ def _by_hosts(
         for host, logs in by.logs.items():
             if loss and budget.baseline == results.HOST:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
-            found = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
-            told[host].append(_placed(by, host, found, slow=False, **params))
-    return of_bare
+            figures = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
+            told[host].append(_placed(by, host, figures, slow=False, **params))
+    return told, of_bare
 
 
-def _limited(
-    budget: judging.Budget, trials: screening.Trials
-) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
+def _limited(budget: judging.Budget, trials: Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
     """Yield each figure that a budget limits: its name, its limit, and what pairs have.
 
     Both are logarithms, turned so that more is better.
@@ -303,13 +380,14 @@ def _of_pairs(
 
 
 def _by_budgets(
-    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
-) -> None:
-    """Add to ``told`` what budgets say over all pairs, of the hosts that have no worse verdict already."""
+    told: Mapping[str, Sequence[_Told]], judgements: Sequence[judging.Judgement], trials: Trials
+) -> Mapping[str, Sequence[_Told]]:
+    """Return what budgets say over all pairs, of the hosts that have no worse verdict already."""
     decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
     measured: dict[str, set[str]] = collections.defaultdict(set)
     for pair, trial in trials:
         measured[trial.benchmark] |= {pair.client, pair.server}
+    said: dict[str, list[_Told]] = collections.defaultdict(list)
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
         words: list[_Told] = [(_V.PASS, None)]
@@ -319,7 +397,8 @@ def _by_budgets(
                 words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))
         # A benchmark that no host has was asked of all of them.
         for host in (measured[benchmark] or told.keys()) - decided:
-            told[host] += words
+            said[host] += words
+    return said
 
 
 def _verdict(host: str, told: Iterable[_Told], peers: int, measured: int, of_bare: float | None) -> HostVerdict:

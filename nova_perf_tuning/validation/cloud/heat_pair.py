@@ -65,7 +65,7 @@ class HeatCloud:
         """Return the hosts that are meant, see :func:`cloud_check.choose`."""
         return cloud_check.choose(api_module.Api(self.connect), words)
 
-    def launcher(self, guests: model.GuestSettings) -> model.PairLauncher:
+    def launcher(self, guests: model.GuestSettings) -> HeatPairLauncher:
         """Return what measures pairs."""
         return HeatPairLauncher(guests, self.connect)
 
@@ -75,7 +75,7 @@ class HeatCloud:
 
 
 class HeatPairLauncher:
-    """A :class:`nova_perf_tuning.validation.cloud.model.PairLauncher` on openstacksdk and Heat."""
+    """Launches the guests of a pair, measures and removes them; calls may come from several threads at once."""
 
     def __init__(self, settings: model.GuestSettings, connect: Callable[[], connection.Connection]) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""
@@ -102,7 +102,9 @@ class HeatPairLauncher:
         return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + _CLOSING_S
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
-        """Measure all arms on one pair; see :class:`nova_perf_tuning.validation.cloud.model.PairLauncher`.
+        """Measure all arms on one pair and remove everything that was made for it, whatever happens.
+
+        Failures of this pair are in the outcome.
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
         """

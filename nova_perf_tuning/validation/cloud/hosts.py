@@ -5,6 +5,8 @@ Where nova-compute runs our driver and finds a result file, it makes them, marks
 :data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this module: Nova leaves custom
 traits alone that its driver does not know (its resource tracker, ``_get_traits``), and each write names the
 generation it has read, so neither side overwrites the other unseen.
+
+What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
 """
 
 from __future__ import annotations
@@ -77,10 +79,7 @@ class TraitChange:
 
 
 def list_hosts(cloud: connection.Connection) -> list[Host]:
-    """Return all compute hosts by name. Requests: one for each trait in use, not for each host.
-
-    :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
-    """
+    """Return all compute hosts by name. Requests: one for each trait in use, not for each host."""
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
         services = list(cloud.compute.services(binary="nova-compute"))
         nodes: dict[str, list[Any]] = collections.defaultdict(list)
@@ -97,10 +96,7 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
 
 
 def choose(known: Sequence[Host], name: str) -> Host:
-    """Return that one of ``known`` with this name of service or hypervisor, with or without its domain.
-
-    :raises CloudError: there is none, or the name fits several.
-    """
+    """Return that one of ``known`` with this name of service or hypervisor, with or without its domain."""
     exact = [host for host in known if name in (host.name, host.node)]
     fitting = exact or [host for host in known if _same(name, host.name) or _same(name, host.node)]
     if len(fitting) == 1:
@@ -114,10 +110,7 @@ def choose(known: Sequence[Host], name: str) -> Host:
 
 
 def check(result: host_result.HostResult, host: Host) -> None:
-    """See whether a result may be published for a host.
-
-    :raises CloudError: INVALID, of another host, too old, or dated in the future.
-    """
+    """Refuse to publish a result for a host that is INVALID, of another host, too old, or dated in the future."""
     now = datetime.datetime.now(datetime.UTC)
     objections = [result.objection(name, now, MAX_AGE) for name in (host.name, host.node) if name]
     if result.verdict == "INVALID":
@@ -127,11 +120,7 @@ def check(result: host_result.HostResult, host: Host) -> None:
 
 
 def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> TraitChange:
-    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``.
-
-    :raises CloudError: nova-compute owns the traits of this host and has made others, no admin rights, or the
-        cloud cannot be reached or refuses.
-    """
+    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them."""
     if not host.provider_id:
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
@@ -167,10 +156,7 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> Tr
 
 
 def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> str:
-    """Disable a host's nova-compute for a result that failed, or enable it again; return in words what was done.
-
-    :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
-    """
+    """Disable a host's nova-compute for a result that failed, or enable it again; return what was done."""
     if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
         return "left disabled: not by this command"
     which = host.service_id, host.name, "nova-compute"

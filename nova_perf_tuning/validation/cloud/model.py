@@ -11,7 +11,7 @@ import enum
 import math
 import random
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import plugins
@@ -50,7 +50,7 @@ class ErrorClass(enum.StrEnum):
     NOT_REMOVED = "not removed"
     #: The pair's time limit passed.
     TIME_LIMIT = "time limit"
-    #: Ctrl-C, or :meth:`PairLauncher.interrupt`.
+    #: Ctrl-C, or the launcher's interrupt().
     INTERRUPTED = "interrupted"
 
 
@@ -238,7 +238,7 @@ class PairError:
 
 @dataclasses.dataclass(slots=True)
 class PairOutcome:
-    """What :meth:`PairLauncher.measure` returns.
+    """What a launcher's measure() returns.
 
     :ivar trials: as in :class:`model.Trial`; boot 0, or 1 for what ran on the server alone;
         ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
@@ -289,32 +289,3 @@ class StoredRun:
     tasks: list[Task]
     created_at: datetime.datetime
     leftovers: bool = False
-
-
-class PairLauncher(Protocol):
-    """Launches the guests of a pair, measures and removes them. Calls may come from several threads at once."""
-
-    def check(self, plan: MeasurePlan) -> None:
-        """See, before any pair, that the cloud has what every pair needs; makes nothing.
-
-        :raises CloudError: no credentials, no image, no network, no Heat, or no rights to choose hosts.
-        """
-
-    def expected_s(self, plan: MeasurePlan) -> float:
-        """Return about how many seconds a pair takes by its plan, from its first stack to their removal."""
-
-    def measure(self, pair: HostPair, plan: MeasurePlan) -> PairOutcome:
-        """Measure all arms on one pair and remove everything that was made for it, whatever happens.
-
-        Failures of this pair are in the outcome; it raises nothing but KeyboardInterrupt, SystemExit and
-        :class:`CloudError`.
-        """
-
-    def interrupt(self) -> None:
-        """Let every running :meth:`measure` end soon, its stacks removed; later ones return at once."""
-
-    def cleanup(self, run_id: str) -> list[str]:
-        """Remove what a run left and return the names of the stacks removed.
-
-        :raises CloudError: the cloud cannot be reached, or something could not be removed; names it.
-        """

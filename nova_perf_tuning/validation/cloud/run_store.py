@@ -2,7 +2,8 @@
 
 Each event is one transaction: a pair is ``running`` before its first API call, and its outcome and state change
 together. Whoever resumes a run finds pairs that were cut off as ``running``, has their stacks removed and measures
-them anew; what has an outcome is never measured again.
+them anew; what has an outcome is never measured again. What the database refuses is a
+:class:`.engine.DatabaseError`.
 """
 
 from __future__ import annotations
@@ -74,11 +75,7 @@ class RunStore:
     """Reads and writes runs; for one thread at a time."""
 
     def __init__(self, url: str | None = None, *, make: bool = True) -> None:
-        """Open the database.
-
-        :param url, make: as for :func:`nova_perf_tuning.validation.database.engine.connect`.
-        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be opened.
-        """
+        """Open the database; ``url`` and ``make`` as for :func:`.engine.connect`."""
         self._engine = database.connect(url, make=make)
 
     def close(self) -> None:
@@ -221,13 +218,10 @@ class RunStore:
 
     # -- pairs
 
-    def begin(self, run_id: str, number: int) -> None:
-        """Say that a pair's stacks may exist from now on."""
-        self._change_pair(run_id, number, state="running")
-
-    def put_back(self, run_id: str, number: int) -> None:
-        """Plan a pair again that was cut off and removed; nothing of it counts."""
-        self._change_pair(run_id, number, state="planned")
+    def mark(self, run_id: str, task: model.Task, state: str) -> None:
+        """Say, also in ``task``, that a pair's stacks may exist (``running``) or that it is ``planned`` again."""
+        self._change_pair(run_id, task.number, state=state)
+        task.state = state
 
     def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
         """Write what one attempt at a pair gave and the state that the pair has now, also into ``task``."""
