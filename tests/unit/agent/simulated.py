@@ -208,7 +208,7 @@ class Simulated:
             for index in range(3 if loaded else 0):
                 self._make(f"vfio-msix[{index}]({guest.hostdev})", guest.hostdev, 1)
 
-    def rival(self, pick: int, value: str) -> None:
+    def compete(self, pick: int, value: str) -> None:
         """Another program writes an interrupt, or every third time a guest's thread."""
         if not cpulist.parse(value) & self._online():
             return

@@ -55,7 +55,7 @@ EVENTS = st.one_of(
     _event("ask", _GUESTS, _ASKS),
     _event("end", _GUESTS),
     _event("guest_driver", _GUESTS, st.booleans()),
-    _event("rival", _PICK, _VALUES),
+    _event("compete", _PICK, _VALUES),
     _event("intrude", _PICK, _VALUES),
     _event("refuse", _PICK, _REFUSALS, st.booleans()),
     _event("refuse_all", _NICS, _REFUSALS),
@@ -238,7 +238,7 @@ class ConvergenceTest(testtools.TestCase):
                 self.assertFalse(cpulist.parse(one.value) & dedicated, one)
 
 
-class RivalTest(testtools.TestCase):
+class CompetingWriterTest(testtools.TestCase):
     """Somebody who writes all the time is not fought without end."""
 
     def setUp(self):
@@ -257,10 +257,10 @@ class RivalTest(testtools.TestCase):
             self.bench.agent.reconcile(excused=excused)
         return len(self.bench.host.writes) - begin
 
-    def test_an_hour_of_war_costs_few_writes(self):
+    def test_an_hour_of_other_writes_costs_few(self):
         self.assertLess(self._conflict(3600, every=5.0), 20)
 
-    def test_who_writes_by_the_clock_is_a_rival_too(self):
+    def test_who_writes_by_the_clock_is_held_back_too(self):
         """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
         for interval, event in ((60, False), (110, False), (20, True)):
             self.bench = Bench()

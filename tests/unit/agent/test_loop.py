@@ -221,6 +221,17 @@ class TimersTest(LoopTest):
         self.assertEqual([], self.reconciler.not_in_force())
 
 
+class StartTest(LoopTest):
+    def test_what_happened_before_its_start_is_excused(self):
+        """As the help of [agent] rewrite_limit says: a fifth of a write each, of the five in a row."""
+        agent = self.serve()
+        for _ in range(10):
+            self.host.vectors[self.nic_vectors()[0]].give("0-7")
+            agent.stop()
+            agent.run()
+        self.assertEqual([], agent.state().findings)
+
+
 class ToldTest(LoopTest):
     def serve(self, **options):
         """Return an agent that gives in at once."""

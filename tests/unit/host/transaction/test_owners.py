@@ -43,25 +43,25 @@ class LockTest(FolderTest):
         self.assertEqual("untouched\n", victim.read_text())
 
 
-class BookTest(FolderTest):
-    def book(self):
+class JournalSessionTest(FolderTest):
+    def session(self):
         return journal_session.JournalSession(self.folder, "/")
 
     def test_one_agent_and_commands_between_its_rounds(self):
-        with self.book().agent():
+        with self.session().agent():
             self.assertEqual(str(os.getpid()), journal.running_agent(self.folder))
-            self.assertRaises(journal_session.SecondAgentError, self.book().agent().__enter__)
+            self.assertRaises(journal_session.SecondAgentError, self.session().agent().__enter__)
             with journal.Journal(self.folder, writer=True, patience=0.0):
                 pass
         self.assertIsNone(journal.running_agent(self.folder))
 
     def test_a_round_does_not_wait(self):
-        ours = self.book()
+        ours = self.session()
         with journal.Journal(self.folder, writer=True):
             self.assertRaises(journal.BusyError, ours.writing().__enter__)
 
     def test_it_sees_what_others_wrote_and_not_its_own(self):
-        ours = self.book()
+        ours = self.session()
         entry = journal.Entry("box", "a", "", "boot", "1", "2", "2", "", "mine", "applied", 0.0, 0.0)
         with ours.writing() as opened, opened.transaction():
             opened.put([entry])
