@@ -272,11 +272,13 @@ class Published(Generated):
                     one["path"],
                     f"{one['gbps']}",
                     "" if one["gbps"] is whole else f"{one['gbps'] / whole:.2f}",
+                    self.here.cells("netperf", test="TCP_STREAM")[2] if like else "",
                     self.here.cells("iperf3", streams=1, bitrate=0)[2] if like else "",
                 ]
             )
-        head = ["Machine", "Path", "Gbit/s, about", "Of dom0 to dom0", "Here, iperf3, one stream: guest / host"]
-        return table(head, rows, "28 18 14 16 20")
+        head = ["Machine", "Path", "Gbit/s, about", "Of dom0 to dom0"]
+        head += ["Here, netperf: guest / host", "Here, iperf3, one stream"]
+        return table(head, rows, "28 18 14 16 20 20")
 
     def measured(self, _figures: Any) -> list[str]:
         lines = []

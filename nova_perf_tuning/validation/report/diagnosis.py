@@ -24,6 +24,7 @@ _RESOURCES = {
     "himeno": "memory",
     "memory": "memory",
     "iperf3": "network",
+    "netperf": "network",
     "packets": "network",
     "request": "network",
     "connect": "network",

@@ -17,6 +17,7 @@ from nova_perf_tuning.validation.bench import (
     cyclictest,
     fio,
     iperf3,
+    netperf,
     own,
     parameter,
     plugins,
@@ -46,6 +47,7 @@ GOOD = {
     cyclictest.Cyclictest: recorded("cyclictest.txt"),
     sysbench.Oltp: recorded("sysbench-oltp.txt"),
     sysbench.Tpcc: recorded("tpcc.txt"),
+    netperf.Netperf: recorded("netperf-stream.txt"),
     unixbench.UnixBench: recorded("unixbench-5.1.3.txt"),
 }
 FIGURES = (
@@ -57,6 +59,7 @@ FIGURES = (
     (sysbench.Cpu, "sysbench-cpu.txt", {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34}),
     (iperf3.Packets, "iperf3-udp.json", {"packets_per_second": (36360 - 17255) / 1.007681, "received": 19.105}),
     (iperf3.Packets, "iperf3-udp.json", {"lost_share": 100 * 17255 / 36360}),
+    (netperf.Netperf, "netperf-stream.txt", {"throughput": 12306.82}),
     (unixbench.UnixBench, "unixbench-5.1.3.txt", {"dhrystone": 8893646.9, "shell8": 338.9}),
 )
 #: What a recorded output must not have become.
@@ -68,6 +71,7 @@ BROKEN = (
     *((sysbench.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in sysbench.CONDITIONS),
     (sysbench.Tpcc, "tpcc condition 12: 0 violations\n", ""),
     (sysbench.Tpcc, "tpcc thread 1:", ""),
+    (netperf.Netperf, "10^6bits/s", "KBytes/s"),
 )
 
 
@@ -100,7 +104,7 @@ class AnyOutputTest(testtools.TestCase):
     def test_truncations(self):
         for kind, text in GOOD.items():
             for length in {0, 1, len(text) // 3, len(text) // 2}:
-                if issubclass(kind, sysbench.Cpu) and length > 40:
+                if issubclass(kind, netperf.Netperf | sysbench.Cpu) and length > 40:
                     continue  # its first lines have all that is judged
                 with self.subTest(kind=kind.kind, length=length):
                     self.assertRaises(base.OutputError, kind().parse, text[:length])

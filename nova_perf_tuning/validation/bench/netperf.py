@@ -1,0 +1,60 @@
+"""TCP throughput with netperf, where it is installed (Debian: non-free until 12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, parameter
+
+_KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
+_TESTS = ("TCP_STREAM", "TCP_MAERTS")
+_UNITS = "10^6bits/s"
+
+
+class Netperf(base.Benchmark):
+    """Bulk data with netperf: TCP_STREAM to the server, TCP_MAERTS from it.
+
+    Reads key=value output, which is what it asks for. For requests there is the benchmark ``request``.
+    """
+
+    kind = "netperf"
+    summary = "TCP throughput with netperf, where it is installed"
+    packages = ("netperf",)
+    programs = ("netperf", "netserver")
+    primary = ("throughput", "Mbit/s", "higher")
+    parameters = (
+        parameter.SECONDS,
+        parameter.Choice("test", "TCP_STREAM", ", ".join(_TESTS), _TESTS),
+        parameter.Integer("port", "12865", "control port of netserver", 1, 65535),
+    )
+    paired = True
+    image_variant = "own"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, port = values.numbers("seconds", "port")
+        peer = self.server(peer)
+        client = ["netperf", "-H", peer, "-p", str(port), "-t", values.text("test"), "-l", str(seconds)]
+        client += ["-P", "0", "-j", "-f", "m", "--", "-k", "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,PROTOCOL"]
+        limit_s = seconds + base.MARGIN_S
+        return (
+            base.Step(("netserver", "-D", "-L", peer, "-p", str(port)), "server", limit_s),
+            base.Step(tuple(client), "client", limit_s),
+        )
+
+    def parse(self, text: str) -> list[base.Reading]:
+        self.check_length(text)
+        if "could not establish the control connection" in text:
+            raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
+        pairs = _KEY.findall(text)
+        keys = dict(pairs)
+        if len(keys) != len(pairs):
+            raise self.fault("the output is ambiguous: it is of more than one run")
+        if (units := keys.get("THROUGHPUT_UNITS")) != _UNITS:
+            raise self.fault(f"the figure is in '{one_line(units, 30)}', not in {_UNITS}")
+        rate = self.labelled(text, rf"^THROUGHPUT={base.NUMBER}$", "THROUGHPUT")
+        if rate == 0:
+            raise self.fault("nothing was transferred")
+        return [base.Reading(*self.primary, rate, primary=True)]
