@@ -74,14 +74,13 @@ def choose(wanted: str, emulator: str, image: Image) -> Accelerator:
     """
     if wanted == TCG:
         return Accelerator(TCG, "asked for")
-    fault = probe(emulator, image)
-    if fault is None:
-        return Accelerator(KVM, "a test guest ran")
-    return Accelerator(TCG, f"KVM cannot be used: {fault}")
+    if fault := _kvm_fault(emulator, image):
+        return Accelerator(TCG, f"KVM cannot be used: {fault}")
+    return Accelerator(KVM, "a test guest ran")
 
 
-def probe(emulator: str, image: Image) -> str | None:
-    """Run a test guest under KVM; return None when it ran, else what went wrong."""
+def _kvm_fault(emulator: str, image: Image) -> str:
+    """Run a test guest under KVM; return what went wrong, empty when it ran."""
     if not os.path.exists("/dev/kvm"):
         return "there is no /dev/kvm (virtualization off in the firmware, or no nested virtualization)"
     command = [*_BOUND, emulator, "-accel", "kvm", "-cpu", "host", "-machine", "pc", "-m", "128"]
@@ -100,7 +99,7 @@ def probe(emulator: str, image: Image) -> str | None:
     except subprocess.TimeoutExpired:
         return f"a test guest did not end within {WHOLE_S:.0f} s"
     if b"Linux version" in done.stdout and b"Kernel panic" in done.stdout:
-        return None
+        return ""
     last = done.stdout.decode("utf-8", "replace").strip().splitlines()[-1:]
     return f"a test guest ended early: {printable(''.join(last)[-200:])}"
 
@@ -150,14 +149,7 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
             f"{run.parent}: {free_mib} MiB are free, a guest's disk needs {size.scratch_mib} MiB"
         )
     programs.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
-    try:
-        descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, size.scratch_mib << 20)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise base.LaunchError(f"disk {scratch} cannot be made: {error.strerror}") from error
+    programs.call(["fallocate", "--posix", "--length", f"{size.scratch_mib}MiB", scratch])
     programs.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", scratch])
     return GuestFiles(image.kernel, image.initrd, root, scratch, run.file(f"{name}.console"))
 
@@ -172,11 +164,7 @@ def remove(run: RunDirectory, name: str) -> None:
 def base_domain(
     name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool, cache: str
 ) -> str:
-    """Return the XML of one untuned guest.
-
-    :param cache: disk cache mode: ``none`` where the file system can do direct I/O, else ``writeback``,
-        which is how Nova chooses.
-    """
+    """Return the XML of one untuned guest; ``cache``: see :func:`cache_mode`."""
     values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
     values |= {"name": name, "machine": MACHINE, "cache": cache}
     filled = {key: html.escape(str(value)) for key, value in values.items()}

@@ -53,7 +53,7 @@ def default_directory(programs: Collection[str] = ()) -> str:
     lacking: list[set[str]] = []
     for directory in map(cache_directory.path, ("image", "full-image", "own-image")):
         if _has(directory, "complete"):
-            lacking.append(set(programs) - programs_in(directory))
+            lacking.append(set(programs) - set(_read(directory, "programs").split()) - set(_added(directory)))
             if not lacking[-1]:
                 return directory
     if not lacking:
@@ -65,14 +65,6 @@ def default_directory(programs: Collection[str] = ()) -> str:
     )
 
 
-def programs_in(directory: str) -> set[str]:
-    """Return the programs for benchmarks in the image in ``directory``, and the paths of what was added to it.
-
-    :raises LaunchError: the image is damaged, or of an earlier release of this project.
-    """
-    return set(_read(directory, "programs").split()) | set(_added(directory))
-
-
 def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
     """Return the image in ``directory`` (default: :func:`default_directory`).
 
@@ -82,23 +74,23 @@ def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
     directory = os.path.realpath(directory or default_directory(programs))
     if not _has(directory, "complete"):
         raise base.LaunchError(f"guest image {directory} is missing or unfinished; {_BUILD}")
-    release = _read(directory, "release").strip()
-    versions = dict(_pairs(directory, "packages", " "))
-    sums = {os.path.basename(path): digest for digest, path in _pairs(directory, "sums", "  ")}
-    kernel, initrd, root = (os.path.join(directory, name) for name in ("vmlinuz", "initrd", "root.img"))
-    options = _read(directory, "options").strip() if _has(directory, "options") else ""
+    versions = (line.split(" ", 1) for line in _read(directory, "packages").splitlines())
+    sums = (line.split("  ", 1) for line in _read(directory, "sums").splitlines())
     return Image(
-        os.path.basename(directory), kernel, initrd, root, versions, release, sums, _added(directory), options
+        os.path.basename(directory),
+        kernel=os.path.join(directory, "vmlinuz"),
+        initrd=os.path.join(directory, "initrd"),
+        root=os.path.join(directory, "root.img"),
+        packages=dict(versions),
+        release=_read(directory, "release").strip(),
+        sums={os.path.basename(path): digest for digest, path in sums},
+        added=_added(directory),
+        options=_read(directory, "options").strip() if _has(directory, "options") else "",
     )
 
 
 def _has(directory: str, name: str) -> bool:
     return os.path.exists(os.path.join(directory, name))
-
-
-def _pairs(directory: str, name: str, separator: str) -> list[tuple[str, str]]:
-    lines = (line.partition(separator) for line in _read(directory, name).splitlines())
-    return [(first, second) for first, _separator, second in lines if second]
 
 
 def _added(directory: str) -> dict[str, str]:
@@ -155,13 +147,11 @@ def copy(image: Image, run: RunDirectory) -> Image:
 
     :raises LaunchError: the disk is full or the image unreadable.
     """
-    copies = {}
+    kernel, initrd, root = parts = [run.file(name) for name in ("vmlinuz", "initrd", "root.img")]
     try:
-        for part in ("kernel", "initrd", "root"):
-            target = run.file(os.path.basename(getattr(image, part)))
-            shutil.copyfile(getattr(image, part), target)
+        for source, target in zip((image.kernel, image.initrd, image.root), parts, strict=True):
+            shutil.copyfile(source, target)
             os.chmod(target, 0o644)
-            copies[part] = target
     except OSError as error:
         raise base.LaunchError(f"guest image cannot be copied to {run.path}: {error.strerror}") from error
-    return dataclasses.replace(image, kernel=copies["kernel"], initrd=copies["initrd"], root=copies["root"])
+    return dataclasses.replace(image, kernel=kernel, initrd=initrd, root=root)

@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent import futures
 from typing import Any, Final
 
@@ -186,11 +186,9 @@ class LibvirtLauncher(base.Launcher):
         xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.kvm, cache=rig.cache)
         mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
         transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
-        try:
+        with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
-        except libvirt.libvirtError as error:
-            raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
         notes = tuple(f"left out: {left_out.text}" for left_out in transformed.left_out)
         return Guest(running, port, files.console, transformed.xml), notes
 
@@ -330,12 +328,10 @@ class LibvirtLauncher(base.Launcher):
 
     def _domain_names(self, run_id: str) -> list[str]:
         """Return all guests of one run that libvirt has, also such as this object does not know of."""
-        try:
+        with _refused(f"guests of run {run_id}"):
             if not self._connected().isAlive():
                 self._connect()  # libvirtd was started anew; its guests live on
             names = [guest.name() for guest in self._connected().listAllDomains()]
-        except libvirt.libvirtError as error:
-            raise base.LaunchError(f"guests of run {run_id}: {one_line(error, 200)}") from error
         return [name for name in names if name.startswith(f"{_PREFIX}-{run_id}-")]
 
     def _destroy_domains(self, names: list[str]) -> None:
@@ -356,12 +352,8 @@ class LibvirtLauncher(base.Launcher):
     def _connect(self) -> None:
         # libvirt would print every error on stderr besides raising it.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
-        try:
+        with _refused(f"libvirt does not answer at {URI}; {_START_LIBVIRT}"):
             self._connection = libvirt.open(URI)
-        except libvirt.libvirtError as error:
-            raise base.LaunchError(
-                f"libvirt does not answer at {URI} ({one_line(error, 200)}); {_START_LIBVIRT}"
-            ) from error
 
     def _connected(self) -> libvirt.virConnect:
         if self._connection is None:
@@ -375,13 +367,8 @@ class LibvirtLauncher(base.Launcher):
 
     def _find_emulator(self) -> str:
         """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
-        try:
+        with _refused("libvirt has no QEMU for such guests; install the package qemu-system-x86"):
             xml = self._connected().getDomainCapabilities(None, "x86_64", domain.MACHINE, "qemu")
-        except libvirt.libvirtError as error:
-            raise base.LaunchError(
-                f"libvirt has no QEMU for x86_64 machine '{domain.MACHINE}' ({one_line(error, 200)});"
-                " install the package qemu-system-x86"
-            ) from error
         return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
 
     def _domain_name(self, arm: str, role: str) -> str:
@@ -399,6 +386,15 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[dict[str, str
         {"code": finding.code.value, "text": f"{' and '.join(names)}: {finding.text}"}
         for finding, names in roles.items()
     ]
+
+
+@contextlib.contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Say in one line what libvirt refused."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise base.LaunchError(f"{what} ({one_line(error, 300)})") from error
 
 
 def _remove_logs(pattern: str) -> None:

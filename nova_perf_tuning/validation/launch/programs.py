@@ -18,6 +18,7 @@ NEEDED = {
     "setpriv": "util-linux",
     "prlimit": "util-linux",
     "findmnt": "util-linux",
+    "fallocate": "util-linux",
 }
 #: They take a second, but not on a disk that has other work or was never read from.
 _LIMIT_S = 300.0

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.measure import model, overhead, store
 from tests.functional import patience, rig
 from tests.functional.validate import plugin
 
@@ -106,6 +106,13 @@ class EveryBenchmarkTest(rig.GuestCase):
             self.assertIsNone(one.error, f"{label} on {one.arm}")
             if one.primary:
                 self.assertGreater(one.value or 0, 0, f"{label} on {one.arm}")
+                self.assertGreater(overhead.cost(one).total_s or 0, 0, f"{label} on {one.arm}")
+                self.assertGreaterEqual(one.exec_s or 0, one.window_s)
+                # A guest that hardly gets a CPU does not tell its clock well enough.
+                if one.arm == "host" and label in ("iperf3", "fio"):
+                    self.assertEqual("measuring", one.window)
+                if one.arm != "host":
+                    self.assertGreater(one.guest_cpu_s or 0, 0, f"{label} on {one.arm}")
 
     def assert_reported(self, printed: str) -> None:
         """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""

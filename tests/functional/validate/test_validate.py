@@ -1,7 +1,6 @@
-"""nova-perf validate with real guests: a short run, and one that is interrupted."""
+"""nova-perf validate with real guests: stopped before the first one, and in the middle."""
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -12,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from nova_perf_tuning.validation.measure import overhead, store
+from nova_perf_tuning.validation.measure import store
 from tests.functional import patience, rig
 
 KVM = "/dev/kvm"
@@ -37,48 +36,6 @@ class ValidateTest(rig.GuestCase):
         found = re.search("<name>nova-perf-([0-9a-f]{8})-", xml)
         assert found, xml
         self.assertEqual([], rig.remains(found[1]))
-
-    def test_three_arms(self) -> None:
-        command = self.command("--blocks", "1", "--benchmark", "iperf3", "--benchmark", "fio")
-        done = patience.run(command, limit_s=1.5 * patience.LIMIT_S)
-        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
-        results = store.load(self.results)
-        for label in ("iperf3", "fio"):
-            mine = {one.arm: one for one in results.trials if one.benchmark == label and one.primary}
-            self.assertEqual({"host", "untuned", "tuned"}, set(mine), done.stdout)
-            for arm, one in mine.items():
-                self.assertIsNone(one.error)
-                self.assertGreater(one.value or 0, 0)
-                self.assertGreater(one.work or 0, 0)
-                if arm == "host":  # a guest that hardly gets a CPU does not tell its clock well enough
-                    self.assertEqual("measuring", one.window)
-                self.assertGreaterEqual(one.exec_s or 0, one.window_s)
-                cost = overhead.cost(one)
-                self.assertGreater(cost.total_s or 0, 0)
-                if arm != "host":
-                    self.assertGreater(one.guest_cpu_s or 0, 0)
-                    # On a host with other work the counters of a short trial lag too much to be told apart.
-                    if cost.contradiction is None:
-                        assert cost.service_s is not None
-                        self.assertTrue(-overhead.SLACK_S < cost.service_s < one.host_cpu_s["total"], one)
-        environment = results.environment
-        self.assertEqual("complete", environment["ended"], environment["errors"])
-        self.assertIn(environment["accelerator"], ("kvm", "tcg"))
-        self.assertEqual("balanced", environment["arms"]["tuned"]["request"]["perf:profile"])
-        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
-            report = file.read()
-        self.assertIn("iothread", report)
-        self.assertIn("Guests ran under TCG" if environment["accelerator"] == "tcg" else "kvm", report)
-        self.assert_removed()
-
-        budget = os.path.join(self.output, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: fio, baseline: untuned, arm: tuned, max_loss: 0.5}]")
-        judged = patience.run([*PROGRAM, "evaluate", self.results, "--budget", budget, "-f", "json"])
-        [judgement] = json.loads(judged.stdout)["judgements"]
-        code = judgement["details"][0]["code"]
-        # One boot has no interval. A guard may reject a trial on a machine that is shared with others.
-        self.assertIn((judged.returncode, code), [(2, "too_few_boots"), (3, "too_many_lost")])
 
     def test_stopped_while_kvm_is_tried(self) -> None:
         """No test guest outlives the command, whatever ends it; without /dev/kvm there is none to outlive it."""
@@ -105,14 +62,6 @@ class ValidateTest(rig.GuestCase):
                     select.select([probe], [], [], patience.LIMIT_S)[0], f"a test guest is left after {number!r}"
                 )
             self.assertEqual([], os.listdir(self.output))
-
-    def test_no_image_is_one_line_and_no_file(self) -> None:
-        environment = {**os.environ, "NOVA_PERF_CACHE": self.output}
-        done = patience.run(self.command(), env=environment)
-        self.assertEqual(3, done.returncode, done.stdout)
-        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
-        self.assertIn("guest image", done.stderr)
-        self.assertEqual([], os.listdir(self.output))
 
     def test_interrupted(self) -> None:
         command = self.command("--blocks", "50", "--benchmark", "cpu")
