@@ -9,7 +9,7 @@ import socket
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation.bench import base, parameter, plugins
+from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import local, programs
 from nova_perf_tuning.validation.measure import host_environment, trial
 from nova_perf_tuning.validation.report import text
@@ -51,7 +51,7 @@ class BenchRun(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         kind, _, given = args.kind.partition(":")
-        chosen = parameter.split(given)
+        chosen = base.split(given)
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if benchmark.paired and "port" in benchmark.defaults:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 #: Latencies below this have a line each; fewer do where more threads would make the lines too long together.
 _HISTOGRAM_US: Final = 10_000
@@ -35,10 +35,10 @@ class Cyclictest(base.Benchmark):
     image_variant = "full"
     primary = ("latency_p99", "µs", "lower")
     parameters = (
-        parameter.SECONDS,
-        parameter.Integer("threads", "1", "threads", 1, 16),
-        parameter.Integer("interval", "1000", "time to sleep in µs", 100, 1_000_000),
-        parameter.Integer("priority", "80", "of SCHED_FIFO; 0: the usual scheduler", 0, 99),
+        base.SECONDS,
+        base.Integer("threads", "1", "threads", 1, 16),
+        base.Integer("interval", "1000", "time to sleep in µs", 100, 1_000_000),
+        base.Integer("priority", "80", "of SCHED_FIFO; 0: the usual scheduler", 0, 99),
     )
     work_metric = "wake_ups"
     work_unit = "1,000 wake-ups"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 _PATTERNS = ("randwrite", "randread", "write", "read")
 #: fio's own list has them.
@@ -27,17 +27,17 @@ class Fio(base.Benchmark):
     programs = ("fio",)
     primary = ("iops", "IO/s", "higher")
     parameters = (
-        parameter.Integer(
+        base.Integer(
             "seconds", "10", "length of the run; 0: until every job has done its whole file once", 0, 3600
         ),
-        parameter.Choice("pattern", "randwrite", ", ".join(_PATTERNS), _PATTERNS),
-        parameter.Size("block_size", "16k", "bytes per request", 512, 4 << 20),
-        parameter.Size("size", "64M", "size of each job's file", 1 << 20, 1 << 40),
-        parameter.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
-        parameter.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
-        parameter.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
+        base.Choice("pattern", "randwrite", ", ".join(_PATTERNS), _PATTERNS),
+        base.Size("block_size", "16k", "bytes per request", 512, 4 << 20),
+        base.Size("size", "64M", "size of each job's file", 1 << 20, 1 << 40),
+        base.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
+        base.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
+        base.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
         # fio splits directories at ':'.
-        parameter.Text(
+        base.Text(
             "directory",
             ".",
             "directory of the files; by default the machine's scratch disk",

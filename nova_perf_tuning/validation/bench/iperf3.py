@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, own, parameter
+from nova_perf_tuning.validation.bench import base, own
 
-_DIRECTION: Final = parameter.Choice(
+_DIRECTION: Final = base.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
 )
 
@@ -28,7 +28,7 @@ class _Iperf(base.Benchmark):
     paired = True
     protocol: ClassVar[str]
 
-    def pair(self, values: parameter.Values, peer: str | None, *options: str) -> list[base.Step]:
+    def pair(self, values: base.Values, peer: str | None, *options: str) -> list[base.Step]:
         """Return server and client, which has ``options`` besides; ``@PORT@`` stands for each process's port."""
         seconds, port = values.numbers("seconds", "port")
         processes = int(values.get("processes", 1))
@@ -95,14 +95,12 @@ class Iperf3(_Iperf):
     summary = "TCP throughput between two machines, as the receiver counts it"
     primary = ("throughput", "Mbit/s", "higher")
     parameters = (
-        parameter.Integer("seconds", "10", "length of the measured part", 1, 3600),
-        parameter.Integer("streams", "1", "parallel connections of each process", 1, 128),
-        parameter.Integer(
-            "processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64
-        ),
-        parameter.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
+        base.Integer("seconds", "10", "length of the measured part", 1, 3600),
+        base.Integer("streams", "1", "parallel connections of each process", 1, 128),
+        base.Integer("processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64),
+        base.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
         _DIRECTION,
-        parameter.Integer(
+        base.Integer(
             "port", "5201", "TCP port of the server, of the first one where there are several", 1, 65_535
         ),
     )
@@ -142,13 +140,13 @@ class Packets(_Iperf):
     summary = "small UDP packets per second that arrive (iperf3)"
     primary = ("packets_per_second", "1/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Integer("bytes", "64", "payload of each packet", 16, 65_000),
-        parameter.Integer(
+        base.SECONDS,
+        base.Integer("bytes", "64", "payload of each packet", 16, 65_000),
+        base.Integer(
             "bitrate", "0", "Mbit/s of payload that the sender is held to; 0: as fast as it goes", 0, 400_000
         ),
         _DIRECTION,
-        parameter.Integer("port", "5211", "port of the server", 1, 65_535),
+        base.Integer("port", "5211", "port of the server", 1, 65_535),
     )
     work_metric = "received"
     work_unit = "1,000 packets"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 _KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
@@ -25,9 +25,9 @@ class Netperf(base.Benchmark):
     programs = ("netperf", "netserver")
     primary = ("throughput", "Mbit/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Choice("test", "TCP_STREAM", ", ".join(_TESTS), _TESTS),
-        parameter.Integer("port", "12865", "control port of netserver", 1, 65535),
+        base.SECONDS,
+        base.Choice("test", "TCP_STREAM", ", ".join(_TESTS), _TESTS),
+        base.Integer("port", "12865", "control port of netserver", 1, 65535),
     )
     paired = True
     image_variant = "own"

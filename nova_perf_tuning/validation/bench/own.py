@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 #: Static, built by tools/programs/build, the same file on host and guest.
 PROGRAM: Final = "nova-perf-bench"
@@ -82,7 +82,7 @@ class System(OwnBenchmark):
     packages = ("busybox-static",)
     programs = (PROGRAM, "busybox")
     primary = ("geometric_mean", "1/s", "higher")
-    parameters = (parameter.Integer("seconds", "1", "length of each test", 1, 3600),)
+    parameters = (base.Integer("seconds", "1", "length of each test", 1, 3600),)
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         seconds = self.values(given).number("seconds")
@@ -118,14 +118,14 @@ class Himeno(OwnBenchmark):
     part = "himeno"
     primary = ("mflops", "MFLOPS", "higher")
     parameters = (
-        parameter.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        parameter.Choice(
+        base.Integer("seconds", "10", "length of the timed part", 1, 3600),
+        base.Choice(
             "size",
             "S",
             "grid: XS (32x32x64, 4 MiB), S (64x64x128, 31 MiB), M (128x128x256), L (256x256x512)",
             tuple(GRIDS),
         ),
-        parameter.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
+        base.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
     )
     work_metric = "work"
     work_unit = "GFLOP"
@@ -165,11 +165,9 @@ class Memory(OwnBenchmark):
     part = "triad"
     primary = ("bandwidth", "MB/s", "higher")
     parameters = (
-        parameter.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        parameter.Size(
-            "array", "32m", "size of each of the three arrays; more than the caches", 1 << 20, 64 << 30
-        ),
-        parameter.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
+        base.Integer("seconds", "10", "length of the timed part", 1, 3600),
+        base.Size("array", "32m", "size of each of the three arrays; more than the caches", 1 << 20, 64 << 30),
+        base.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
     )
     work_metric = "work"
     work_unit = "GB"
@@ -233,17 +231,17 @@ class Request(_Pair):
     part = "request"
     primary = ("transactions_per_second", "1/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Choice("protocol", "tcp", "tcp or udp", ("tcp", "udp")),
-        parameter.Integer("connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS),
-        parameter.Integer(
+        base.SECONDS,
+        base.Choice("protocol", "tcp", "tcp or udp", ("tcp", "udp")),
+        base.Integer("connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS),
+        base.Integer(
             "bytes",
             "1",
             "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
             1,
             65_000,
         ),
-        parameter.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
+        base.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
     )
     work_metric = "transactions"
     work_unit = "1,000 transactions"
@@ -272,9 +270,9 @@ class Connect(_Pair):
     part = "connect"
     primary = ("connections_per_second", "1/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Integer("processes", "1", "clients side by side", 1, _ACCEPTORS),
-        parameter.Integer("port", "5302", "TCP port of the server", 1, 65_535),
+        base.SECONDS,
+        base.Integer("processes", "1", "clients side by side", 1, _ACCEPTORS),
+        base.Integer("port", "5302", "TCP port of the server", 1, 65_535),
     )
     work_metric = "connections"
     work_unit = "1,000 connections"
@@ -307,10 +305,10 @@ class Smb(OwnBenchmark):
     image_variant = "full"
     primary = ("throughput", "MB/s", "higher")
     parameters = (
-        parameter.Integer("megabytes", "100", "size of the file; published: 100 and 1000", 1, 100_000),
-        parameter.Integer("runs", "5", "copies; the best and the worst do not count", 3, 100),
-        parameter.Choice("direction", "put", "put: to the share; get: from it", ("put", "get")),
-        parameter.Integer("port", "5445", "TCP port of the server", 1, 65_535),
+        base.Integer("megabytes", "100", "size of the file; published: 100 and 1000", 1, 100_000),
+        base.Integer("runs", "5", "copies; the best and the worst do not count", 3, 100),
+        base.Choice("direction", "put", "put: to the share; get: from it", ("put", "get")),
+        base.Integer("port", "5445", "TCP port of the server", 1, 65_535),
     )
     paired = True
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import cache_directory, errors
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
 
@@ -110,7 +110,7 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     """Return the jobs that ``KIND[:k=v,…]`` texts name.
 
     :param seconds: length of a run for every benchmark that has such a parameter and is given none.
-    :raises UnknownBenchmarkError: an unknown kind. :raises parameter.ParameterError: a wrong parameter, or one
+    :raises UnknownBenchmarkError: an unknown kind. :raises base.ParameterError: a wrong parameter, or one
         benchmark named twice with the same parameters.
     """
     named = [text.partition(":")[::2] for text in texts]
@@ -118,7 +118,7 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     by_label: dict[str, Job] = {}
     for kind, given in named:
         benchmark = load(kind)
-        chosen = parameter.split(given)
+        chosen = base.split(given)
         if seconds is not None and "seconds" in benchmark.defaults:
             chosen = {"seconds": str(seconds), **chosen}
         merged = benchmark.merged(chosen)
@@ -126,6 +126,6 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
         # Range errors show now, not after the guests have booted.
         benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
         if label in by_label:
-            raise parameter.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
+            raise base.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
         by_label[label] = Job(label, benchmark, merged)
     return list(by_label.values())

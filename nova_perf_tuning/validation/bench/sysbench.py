@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 _SCRIPT: Final = "nova-perf-database"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -51,11 +51,9 @@ class Cpu(Sysbench):
     programs = ("sysbench",)
     primary = ("events_per_second", "events/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Integer("threads", "1", "threads", 1, 1024),
-        parameter.Integer(
-            "limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000
-        ),
+        base.SECONDS,
+        base.Integer("threads", "1", "threads", 1, 1024),
+        base.Integer("limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000),
     )
     work_metric = "events"
     work_unit = "1,000 events"
@@ -104,12 +102,10 @@ class Oltp(_Database):
     summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
     primary = ("transactions_per_second", "1/s", "higher")
     parameters = (
-        parameter.SECONDS,
-        parameter.Integer("threads", "3", "connections", 1, 1000),
-        parameter.Integer("tables", "2", "tables", 1, 1000),
-        parameter.Integer(
-            "rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000
-        ),
+        base.SECONDS,
+        base.Integer("threads", "3", "connections", 1, 1000),
+        base.Integer("tables", "2", "tables", 1, 1000),
+        base.Integer("rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000),
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -155,10 +151,10 @@ class Tpcc(_Database):
     summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
     primary = ("tpmc", "1/min", "higher")
     parameters = (
-        parameter.Integer("seconds", "10", "length of the run", 1, 86_400),
-        parameter.Integer("threads", "3", "connections", 1, 1000),
-        parameter.Integer("warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000),
-        parameter.Integer("scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100),
+        base.Integer("seconds", "10", "length of the run", 1, 86_400),
+        base.Integer("threads", "3", "connections", 1, 1000),
+        base.Integer("warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000),
+        base.Integer("scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100),
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:

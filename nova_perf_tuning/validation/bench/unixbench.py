@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 #: Test -> (short name, baseline, unit).
 TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
@@ -85,17 +85,17 @@ class UnixBench(base.Benchmark):
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     parameters = (
-        parameter.Text(
+        base.Text(
             "directory",
             "/opt/UnixBench",
             "directory of the built UnixBench, the same on host and guest",
             r"/[^\0]*",
             "an absolute path",
         ),
-        parameter.Integer(
+        base.Integer(
             "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
         ),
-        parameter.Integer("copies", "1", "copies of each test side by side", 1, 1024),
+        base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
     brought = "unpack and make UnixBench 5.1.3 in its 'directory'"

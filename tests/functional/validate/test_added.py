@@ -32,12 +32,12 @@ int main(int count, char **words) {
 """
 PLUGIN: Final = """
 import re
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 class Root(base.Benchmark):
     kind, summary = "root", "a cube root"
     packages, programs = (), ("factor",)
-    parameters = (parameter.Text("table", "", "file"),)
+    parameters = (base.Text("table", "", "file"),)
     primary = ("root", "1", "higher")
     image_variant, brought = "own", "compile it"
 

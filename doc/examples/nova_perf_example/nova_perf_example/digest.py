@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.validation.bench import base, parameter
+from nova_perf_tuning.validation.bench import base
 
 
 class Digest(base.Benchmark):
@@ -17,8 +17,8 @@ class Digest(base.Benchmark):
     programs = ("openssl",)
     primary = ("rate", "MB/s", "higher")
     parameters = (
-        parameter.Integer("seconds", "3", "length of the run", 1, 600),
-        parameter.Integer("bytes", "8192", "size of a block", 16, 1 << 20),
+        base.Integer("seconds", "3", "length of the run", 1, 600),
+        base.Integer("bytes", "8192", "size of a block", 16, 1 << 20),
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:

@@ -19,7 +19,6 @@ from nova_perf_tuning.validation.bench import (
     iperf3,
     netperf,
     own,
-    parameter,
     plugins,
     sysbench,
     unixbench,
@@ -311,4 +310,4 @@ class PluginsTest(testtools.TestCase):
             ["linpack"],
             [""],
         ):
-            self.assertRaises((parameter.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, texts)
+            self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, texts)

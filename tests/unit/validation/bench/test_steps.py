@@ -4,7 +4,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.bench import fio, iperf3, own, parameter, sysbench
+from nova_perf_tuning.validation.bench import base, fio, iperf3, own, sysbench
 
 
 class StepsTest(testtools.TestCase):
@@ -24,7 +24,7 @@ class StepsTest(testtools.TestCase):
             (fio.Fio(), {"size": "1m", "block_size": "4m"}, "no block fits"),
             (own.Memory(), {"array": "1536k"}, "whole MiB"),
         ):
-            self.assertIn(words, str(self.assertRaises(parameter.ParameterError, benchmark.steps, given)))
+            self.assertIn(words, str(self.assertRaises(base.ParameterError, benchmark.steps, given)))
         self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
 
     def test_fio_is_the_published_job(self):
@@ -50,7 +50,7 @@ class StepsTest(testtools.TestCase):
             (fio.Fio(), {"pattern": "trim"}),
             (own.Smb(), {"runs": "2"}),
         ):
-            error = self.assertRaises(parameter.ParameterError, benchmark.steps, given, "10.0.0.2")
+            error = self.assertRaises(base.ParameterError, benchmark.steps, given, "10.0.0.2")
             self.assertIn(next(iter(given)), str(error))
 
     @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data())
@@ -64,13 +64,13 @@ class StepsTest(testtools.TestCase):
         usual = [len(step.argv) for step in kind().steps({}, "10.0.0.2")]
         try:
             found = kind().steps({key: text}, "10.0.0.2")
-        except parameter.ParameterError as error:
+        except base.ParameterError as error:
             self.assertNotIn("\n", str(error).replace(text, ""))
             return
         extra = 1 if (key, text) == ("direction", "reverse") else 0
         self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in found))
 
     def test_split(self):
-        self.assertEqual({"a": "1", "b": "x=y"}, parameter.split("a=1,b=x=y"))
+        self.assertEqual({"a": "1", "b": "x=y"}, base.split("a=1,b=x=y"))
         for text in ("a", "=1", "a=1,a=1"):
-            self.assertRaises(parameter.ParameterError, parameter.split, text)
+            self.assertRaises(base.ParameterError, base.split, text)
