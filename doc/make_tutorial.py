@@ -33,8 +33,6 @@ Tutorial: the whole mission on one machine
 One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
 with one, from the flavor to the verdict that the scheduler obeys:
 
-.. tried: 2026-11-23, Debian 12, two shared CPUs without KVM
-
 ::
 
     tools/demo.sh
@@ -72,7 +70,7 @@ def main() -> int:
     for number, title, body in steps(lines):
         print(f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], 119)}\n")
         for block in blocks(body):
-            print(".. tried: tools/cloud/demo\n\n::\n")
+            print("::\n")
             print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
     print(f"After {seconds(lines)} s the cloud was gone again. The report is the one of :doc:`admin/measuring`.")
     return 0

@@ -1,8 +1,4 @@
-"""Commands on the pages are ones that the program knows, with options that it has; some blocks are run here.
-
-A comment ``.. tried: here`` above a literal block (above the paragraph that ends with ``::``) has this test run it
-with bash, in an empty folder; ``here, exit code N`` where it is to end with N.
-"""
+"""Commands on the pages are ones that the program knows, with options that it has; some blocks are run here."""
 
 import dataclasses
 import functools
@@ -21,28 +17,24 @@ from cliff import commandmanager
 from nova_perf_tuning.agent import main as agent
 
 TOP = pathlib.Path(__file__).parents[3]
-PAGES = (
-    "README.rst",
-    "devstack/README.rst",
-    "doc/source/install.rst",
-    "doc/source/quickstart.rst",
-    "doc/source/tutorial.rst",
-    "doc/source/admin/devstack.rst",
-    "doc/source/admin/upgrade.rst",
-    "doc/source/contributor/documentation.rst",
-    "doc/source/contributor/extending.rst",
-)
-MARK = re.compile(r"\.\. tried: (.+)")
-HERE = re.compile(r"here(?:, exit code (\d))?")
+#: Blocks that are run here, in an empty directory: page, first line -> exit code.
+RUN = {
+    ("doc/source/install.rst", "nova-perf paths"): 0,
+    ("doc/source/install.rst", "oslo-config-generator --namespace nova_perf_tuning --wrap-width 120"): 0,
+    ("doc/source/quickstart.rst", "nova-perf topology"): 0,
+    ("doc/source/quickstart.rst", "nova-perf record host17.tar.xz"): 0,
+    ("doc/source/quickstart.rst", "nova-perf explain --vcpus 4"): 0,
+    ("doc/source/quickstart.rst", "nova-perf explain --vcpus 2"): 3,
+    ("doc/source/quickstart.rst", "nova-perf plan"): 0,
+}
 
 
 @dataclasses.dataclass
 class Block:
-    """A literal block: where it is, what it holds, the words of its mark or None."""
+    """A literal block: where it is and what it holds."""
 
     place: str
     text: str
-    mark: str | None
 
 
 def blocks(page):
@@ -59,19 +51,7 @@ def blocks(page):
             body.append(following)
         indent = min((len(one) - len(one.lstrip()) for one in body if one.strip()), default=0)
         text = "\n".join(one[indent:] for one in body).strip()
-        yield Block(f"{page}:{number + 1}", text, mark_above(lines, number))
-
-
-def mark_above(lines, number):
-    """Return the mark above the paragraph that ends in line ``number``."""
-    while number >= 0 and lines[number].strip():
-        if found := MARK.fullmatch(lines[number].strip()):
-            return found[1]
-        number -= 1
-    while number >= 0 and not lines[number].strip():
-        number -= 1
-    found = MARK.fullmatch(lines[number].strip()) if number >= 0 else None
-    return found[1] if found else None
+        yield Block(f"{page}:{number + 1}", text)
 
 
 #: What ends a command: a pipe, another one, the end of a literal or of a column.
@@ -166,15 +146,10 @@ class CommandsTest(testtools.TestCase):
         folder = self.useFixture(fixtures.TempDir()).path
         programs = pathlib.Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120"}
-        ran = 0
-        for block in (block for page in PAGES for block in blocks(page)):
-            here = HERE.fullmatch(block.mark or "")
-            if here is None:
-                continue
+        for (page, begin), code in RUN.items():
+            block = next(block for block in blocks(page) if block.text.startswith(begin))
             done = subprocess.run(
                 ["bash", "-e", "-c", block.text], cwd=folder, env=environment, capture_output=True, text=True
             )
             said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
-            self.assertEqual(int(here[1] or 0), done.returncode, said)
-            ran += 1
-        self.assertGreater(ran, 5)
+            self.assertEqual(code, done.returncode, said)
