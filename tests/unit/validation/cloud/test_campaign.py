@@ -130,12 +130,6 @@ class CampaignTest(CampaignCase):
             self.assertEqual({"done": 36}, self.states())
             self.check_consistent()
 
-    def test_a_short_outage_is_bridged(self):
-        one = self.begin(16, peers=3)
-        self.fail_when(lambda ended: 8 <= ended < 13)
-        self.assertEqual("complete", one.run())
-        self.assertEqual({"done": 24}, self.states())
-
     def leave_stacks(self, *hosts):
         """Let the first pair of each of some hosts leave its stack behind."""
         whole, left = self.launcher.measure, set(hosts)

@@ -149,21 +149,6 @@ class AnswerTest(HeatCase):
         self.assertEqual([other], [one.name for one in self.stacks.owned("run1")])
 
 
-class KeystoneTest(HeatCase):
-    """With an ``auth_url`` that names no version, of which the first question is which there are."""
-
-    def connect(self):
-        return super().connect("/identity")
-
-    def test_a_keystone_that_is_down_for_a_moment_is_waited_for(self):
-        self.cloud.add_stack("n", reason="done")
-        hung_up = api_server.Answer(200, b"{", missing=9)
-        for down in ([BUSY, BUSY], [hung_up, hung_up], [BUSY, hung_up]):
-            self.cloud.faults = [("GET", "^/identity/?$", one) for one in down]
-            found = stacks.Stacks(api.Api(self.connect, 600)).status(STACK)
-            self.assertEqual((("CREATE_COMPLETE", "done"), []), (found, self.cloud.faults))
-
-
 class RemovalTest(HeatCase):
     def test_attempts_go_on_while_a_port_is_held(self):
         clock, attempts = self.useFixture(RemovalClock()), []
@@ -178,16 +163,6 @@ class RemovalTest(HeatCase):
         self.assertEqual({}, self.cloud.stacks)
         for before, later in itertools.pairwise(attempts):
             self.assertGreaterEqual(later - before, 0.2)
-
-    def test_what_goes_by_itself_is_not_deleted_again(self):
-        def deleted(_name):
-            threading.Timer(0.6, self.cloud.stacks.clear).start()
-            return "DELETE_IN_PROGRESS", ""
-
-        self.cloud.deleted = deleted
-        self.cloud.add_stack("n")
-        self.assertEqual([], self.stacks.delete([STACK]))
-        self.assertEqual(1, self.asked().count("DELETE"))
 
     def test_what_stays_is_told_with_heats_reason(self):
         self.useFixture(RemovalClock())
@@ -232,11 +207,6 @@ class RemovalTest(HeatCase):
                 outcome = self.measure(launcher)
             self.assertEqual([model.ErrorClass.API], [one.kind for one in outcome.errors], outcome.errors)
             self.assertEqual({}, self.cloud.stacks)
-
-    def test_one_that_never_appears(self):
-        self.useFixture(RemovalClock())
-        self.assertEqual([], self.stacks.delete([stacks.Stack("", "n")]))
-        self.assertGreater(len(self.asked()), 2)
 
 
 class LauncherTest(HeatCase):

@@ -65,11 +65,6 @@ class RuleTest(testtools.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, states(figures))
 
-    def test_more_figures_need_more(self):
-        """The probability of a wrong SLOW is one of the whole run."""
-        figures = {("a", "b"): 100, ("b", "c"): 103, ("c", "a"): 98, ("d", "a"): 87, ("b", "d"): 88}
-        self.assertEqual([SLOW, UNCERTAIN], [states(figures, 0.1, count)["d"] for count in (1, 10_000)])
-
     def test_trials(self):
         """Arms and benchmarks apart, primary figures only, medians of blocks."""
         pairs = {("a", "b"): 100, ("b", "c"): 100, ("c", "a"): 100, ("d", "a"): 60, ("b", "d"): 60}

@@ -1,0 +1,95 @@
+"""Who meets whom, and the grid of slots: arms never meet, and the runner's shell works out the same."""
+
+import collections
+import pathlib
+import re
+import subprocess
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.cloud import model, stacks
+from tests.unit.validation.cloud import documents
+
+RUNNER = pathlib.Path(stacks.__file__).parent / "heat" / "runner.sh"
+grids = strategies.builds(model.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
+
+
+class GridTest(testtools.TestCase):
+    @hypothesis.given(grids, strategies.integers(0, 10**8))
+    def test_every_block_has_every_arm_once(self, grid, block):
+        indexes = range(block * grid.arms, (block + 1) * grid.arms)
+        self.assertEqual(list(range(grid.arms)), sorted(grid.arm(index) for index in indexes))
+        self.assertEqual({block}, {grid.block(index) for index in indexes})
+
+
+class RunnerTest(testtools.TestCase):
+    """The function of the shell script itself, by busybox, which the guest has."""
+
+    def next_slot(self, grid, arm, now, start):
+        [function] = re.findall(
+            r"^next_slot\(\) \{.*?^\}", RUNNER.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+        script = (
+            f"now_cs() {{ echo {now}00; }}\nstart={start} slot_s={grid.length_s} arms={grid.arms} arm={arm}\n"
+            f"{function}\nnext_slot"
+        )
+        done = subprocess.run(["busybox", "sh", "-c", script], capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    @hypothesis.settings(deadline=None, max_examples=60)
+    @hypothesis.given(
+        grids, strategies.integers(10**9, 4 * 10**9), strategies.integers(-500, 500), strategies.data()
+    )
+    def test_same_slot_as_here(self, grid, now, ahead, data):
+        arm = data.draw(strategies.integers(0, grid.arms - 1))
+        start = data.draw(strategies.sampled_from([0, now + ahead]))
+        # The runner adds a second to its clock: a slot that begins this very moment is not taken any more.
+        self.assertEqual(
+            documents.following(grid, arm, max(now + 1, start)), self.next_slot(grid, arm, now, start)
+        )
+
+
+def names(count):
+    return [f"host-{number:03d}" for number in range(count)]
+
+
+def peers_of(pairs):
+    found = collections.defaultdict(set)
+    for pair in pairs:
+        found[pair.client].add(pair.server)
+        found[pair.server].add(pair.client)
+    return found
+
+
+class ScheduleTest(testtools.TestCase):
+    @hypothesis.given(strategies.integers(3, 60), strategies.integers(1, 8), strategies.integers(0, 100))
+    def test_every_host_meets_so_many_peers(self, count, peers, seed):
+        pairs = model.schedule(names(count), peers, seed)
+        wanted = min(peers, count - 1)
+        met = sorted(len(some) for some in peers_of(pairs).values())
+        self.assertEqual([wanted] * (count - 1) + [wanted + wanted % 2 * count % 2], met)
+        self.assertEqual(len(pairs), len({frozenset((pair.client, pair.server)) for pair in pairs}))
+        clients = collections.Counter(pair.client for pair in pairs)
+        servers = collections.Counter(pair.server for pair in pairs)
+        self.assertLessEqual(max(abs(clients[name] - servers[name]) for name in names(count)), 2)
+
+    @hypothesis.given(strategies.lists(strategies.sampled_from(names(9)), min_size=1), strategies.integers(1, 4), strategies.integers(0, 9))
+    def test_order_and_repetitions_do_not_matter(self, hosts, peers, seed):
+        self.assertEqual(model.schedule(hosts, peers, seed), model.schedule(hosts[::-1] * 2, peers, seed))
+
+    def test_pairs_can_be_measured_side_by_side(self):
+        for count, peers in ((10, 2), (10, 3), (40, 4)):
+            pairs = model.schedule(names(count), peers)
+            for begin in range(0, len(pairs) - count // 4, count // 4):
+                some = pairs[begin : begin + count // 4]
+                met = collections.Counter(name for pair in some for name in (pair.client, pair.server))
+                self.assertLessEqual(max(met.values()), 2, (count, peers, begin))
+
+    def test_few_hosts(self):
+        self.assertEqual([model.HostPair("a", "a")], model.schedule(["a", "a"], 4))
+        first, second = model.schedule(["a", "b"], 3)
+        self.assertEqual((first.client, first.server), (second.server, second.client))
+        self.assertRaises(ValueError, model.schedule, [], 1)
+        self.assertRaises(ValueError, model.schedule, ["a", "b"], 0)
