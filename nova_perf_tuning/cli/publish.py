@@ -78,7 +78,7 @@ class Publish(command.PerfCommand):
         return 0
 
 
-def read(args: argparse.Namespace) -> host_results.Found:
+def read(args: argparse.Namespace) -> host_results.HostResults:
     """Return the verdicts in RESULT, by the budgets that were given.
 
     :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read.
@@ -110,7 +110,7 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
 
 
 def _usable(
-    args: argparse.Namespace, verdicts: host_results.Found, name: str, max_age: datetime.timedelta
+    args: argparse.Namespace, verdicts: host_results.HostResults, name: str, max_age: datetime.timedelta
 ) -> host_result.HostResult:
     """Return the result of this host, which nova-compute will accept."""
     result = host_results.of_host(verdicts.hosts, name, args.result)
@@ -122,7 +122,7 @@ def _usable(
     return result
 
 
-def _own_name(verdicts: host_results.Found, service: str | None) -> str:
+def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
     """Return what the results call this host: as [DEFAULT] host calls its service, or as its node is called."""
     node = platform.node()
     known = [result.host for result in verdicts.hosts]
@@ -147,7 +147,7 @@ def _withdraw(args: argparse.Namespace, path: str) -> int:
 
 
 def _show(
-    args: argparse.Namespace, verdicts: host_results.Found, result: host_result.HostResult, path: str
+    args: argparse.Namespace, verdicts: host_results.HostResults, result: host_result.HostResult, path: str
 ) -> None:
     earned = sorted(traits.wanted(result))
     if args.format == "json":

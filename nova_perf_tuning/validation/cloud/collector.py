@@ -117,36 +117,36 @@ def read(data: object, expected: Expected) -> Document:
 
 def trials(document: Document, expected: Expected, order: int) -> list[model.Trial]:
     """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of boot 1."""
-    found = []
+    collected = []
     for run in document.runs:
         benchmark = run.job.benchmark
-        work = next((one for one in run.readings if one.metric == benchmark.work_metric), None)
-        figures: list[bench.Reading | None] = [one for one in run.readings if one is not work]
+        work = next((reading for reading in run.readings if reading.metric == benchmark.work_metric), None)
+        figures: list[bench.Reading | None] = [reading for reading in run.readings if reading is not work]
         metric, unit, better = benchmark.primary
         busy = [run.cpu_s[role] for role in run.roles]
-        for one in figures or [None]:
-            found.append(
+        for figure in figures or [None]:
+            collected.append(
                 model.Trial(
                     benchmark=run.job.label,
-                    metric=one.metric if one else metric,
-                    unit=one.unit if one else unit,
-                    better=one.better if one else better,
+                    metric=figure.metric if figure else metric,
+                    unit=figure.unit if figure else unit,
+                    better=figure.better if figure else better,
                     arm=expected.name,
                     boot=int(run.role == "server"),
                     block=expected.grid.block(run.slot),
-                    value=one.value if one else None,
+                    value=figure.value if figure else None,
                     host_cpu_s={},
                     guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
                     window_s=round(run.end - run.begin, 3),
                     order=order,
-                    primary=one.primary if one else True,
-                    error=None if one else run.error or "no figure in the output",
+                    primary=figure.primary if figure else True,
+                    error=None if figure else run.error or "no figure in the output",
                     work=work.value if work else None,
                     work_unit=work.unit if work else "",
                 )
             )
         order += 1
-    return found
+    return collected
 
 
 def _signal(data: object) -> str:
@@ -214,7 +214,7 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
 
 
 def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
-    job = next((one for one in expected.plan.jobs if one.label == trial["label"]), None)
+    job = next((job for job in expected.plan.jobs if job.label == trial["label"]), None)
     if job is None:
         raise DocumentError(f"the client's document has a benchmark '{one_line(trial['label'], 60)}'")
     slot, begin, end = int(trial["slot"]), float(trial["begin"]), float(trial["end"])
@@ -239,7 +239,7 @@ def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[benc
         return benchmark.parse(trial["stdout"])
     if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
         raise bench.OutputError(f"{benchmark.kind}: did not end within its slot and was stopped")
-    told = one_line(trial["stderr"][-600:], 300)
-    if not told:
+    said = one_line(trial["stderr"][-600:], 300)
+    if not said:
         benchmark.parse(trial["stdout"])  # iperf3 tells its error in the JSON
-    raise bench.OutputError(f"{benchmark.kind}: ended with status {trial['status']}: {told or 'no message'}")
+    raise bench.OutputError(f"{benchmark.kind}: ended with status {trial['status']}: {said or 'no message'}")

@@ -45,7 +45,7 @@ _FAILING: Final = 0.5
 #: Trials with the hosts that they are about, twice the same where there is one.
 Trials = Sequence[tuple[model.HostPair, results.Trial]]
 #: What one part of the judgement says of a host; None: it found nothing to tell.
-_Told = tuple[judging.Verdict, Reason | None]
+_Finding = tuple[judging.Verdict, Reason | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class HostVerdict:
     """What became of a host.
 
     :ivar verdict: None when nothing was to be judged: no budget, and too few hosts to compare.
-    :ivar told: every reason with the verdict on it alone, first those that the verdict comes from.
+    :ivar findings: every reason with the verdict on it alone, first those that the verdict comes from.
     :ivar peers, measured: how many different peers were planned for it, and with how many it has figures.
     :ivar of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not compared with it.
     """
 
     host: str
     verdict: judging.Verdict | None
-    told: tuple[tuple[judging.Verdict, Reason], ...]
+    findings: tuple[tuple[judging.Verdict, Reason], ...]
     peers: int
     measured: int
     of_bare: float | None = None
@@ -68,7 +68,7 @@ class HostVerdict:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Return why in words, one line each."""
-        return tuple(dict.fromkeys(text.of(why) for _, why in self.told))
+        return tuple(dict.fromkeys(text.of(why) for _, why in self.findings))
 
     def as_data(self) -> dict[str, Any]:
         """Return it as ``fleet.hosts`` of a results file has it."""
@@ -79,7 +79,7 @@ class HostVerdict:
                 "benchmark": why.params.get("benchmark", ""),
                 "figure": why.params.get("figure", ""),
             }
-            for word, why in self.told
+            for word, why in self.findings
         ]
         return {
             "host": self.host,
@@ -115,13 +115,13 @@ class Places:
     def __init__(self, environment: Mapping[str, Any]) -> None:
         """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
         pairs = environment["fleet"]["pairs"]
-        self._pairs = {one["number"]: model.HostPair(one["client"], one["server"]) for one in pairs}
+        self._pairs = {pair["number"]: model.HostPair(pair["client"], pair["server"]) for pair in pairs}
         self._alone = {
-            host: model.HostPair(host, host) for one in pairs for host in (one["client"], one["server"])
+            host: model.HostPair(host, host) for pair in pairs for host in (pair["client"], pair["server"])
         }
         kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
         benchmarks = environment.get("benchmarks", {})
-        self._unpaired = {label for label, one in benchmarks.items() if one.get("kind") in kinds}
+        self._unpaired = {label for label, facts in benchmarks.items() if facts.get("kind") in kinds}
 
     def pair(self, trial: results.Trial) -> model.HostPair | None:
         """Return the pair of a trial; None where there is no such pair."""
@@ -154,9 +154,9 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     kept, lost = _screen(guests, environment, wanted)
     comparisons = peer_comparison.compare(kept, float(fleet.get("max_loss", _MAX_LOSS)))
     planned, with_figures = _peers(fleet["pairs"], places, guests)
-    told: dict[str, list[_Told]] = {host: [] for host in sorted(planned)}
+    findings: dict[str, list[_Finding]] = {host: [] for host in sorted(planned)}
     with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
-    for host, mine in told.items():
+    for host, mine in findings.items():
         if host not in with_results:
             mine.append((_V.INVALID, reason(_C.NO_RESULT)))
         mine += ((_V.INVALID, why) for why in lost.get(host, ()))
@@ -164,7 +164,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         if len(comparison.states) >= peer_comparison.MIN_HOSTS:
             for host, logs in comparison.logs.items():
                 losses = [-math.expm1(log - comparison.middle) for log in logs]
-                told[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
+                findings[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
     boots = {(trial.benchmark, trial.boot): pair for pair, trial in kept}
     bare = [
         (boots[trial.benchmark, trial.boot], trial)
@@ -172,21 +172,21 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots
     ]
     usable = [*kept, *bare] or guests
-    judgements = _over_all_pairs(told, usable, budgets, environment)
-    before = _failing(told)
+    judgements = _over_all_pairs(findings, usable, budgets, environment)
+    before = _failing(findings)
     beyond, of_bare = _by_hosts(judgements, [*kept, *bare])
     for host, words in beyond.items():
-        told[host] += words
-    if before != _failing(told):
-        judgements = _over_all_pairs(told, usable, budgets, environment)
-    for host, words in _by_budgets(told, judgements, kept).items():
-        told[host] += words
+        findings[host] += words
+    if before != _failing(findings):
+        judgements = _over_all_pairs(findings, usable, budgets, environment)
+    for host, words in _by_budgets(findings, judgements, kept).items():
+        findings[host] += words
     if not judgements and not all(budget.optional for budget in budgets):
-        for mine in told.values():
+        for mine in findings.values():
             mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(measured))))
     hosts = [
         _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
-        for host, mine in told.items()
+        for host, mine in findings.items()
     ]
     judged = FleetVerdict(tuple(hosts), comparisons, judgements)
     fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [host.as_data() for host in hosts]}
@@ -281,34 +281,34 @@ def _peers(
 
 
 def _placed(
-    comparison: peer_comparison.Comparison, host: str, found: Sequence[float], *, slow: bool, **params: Any
-) -> _Told:
+    comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: Any
+) -> _Finding:
     """Return what the state of a host means for its verdict.
 
-    :param found: the figure of each of its pairs, the best last.
+    :param figures: of each of its pairs, the best last.
     :param slow: beside the other hosts; False: held against a budget.
     """
     state = comparison.states[host]
     if state is peer_comparison.State.GOOD:
         return _V.PASS, None
-    params |= {"low": found[-1], "high": found[0], "spread": comparison.spread}
+    params |= {"low": figures[-1], "high": figures[0], "spread": comparison.spread}
     if state is peer_comparison.State.SLOW:
         return _V.FAIL, Reason(_C.SLOW if slow else _C.HOST_BEYOND, params)
     return _V.INCONCLUSIVE, Reason(_C.MAYBE_SLOW if slow else _C.HOST_MAYBE_BEYOND, params)
 
 
-def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
-    return {host for host, mine in told.items() if any(word is _V.FAIL for word, _ in mine)}
+def _failing(findings: Mapping[str, Sequence[_Finding]]) -> set[str]:
+    return {host for host, mine in findings.items() if any(word is _V.FAIL for word, _ in mine)}
 
 
 def _over_all_pairs(
-    told: Mapping[str, Sequence[_Told]],
+    findings: Mapping[str, Sequence[_Finding]],
     trials: Trials,
     budgets: Sequence[judging.Budget],
     environment: Mapping[str, Any],
 ) -> tuple[judging.Judgement, ...]:
     """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
-    failing = _failing(told)
+    failing = _failing(findings)
     usable = [trial for pair, trial in trials if not failing & {pair.client, pair.server}]
     usable = usable or [trial for _, trial in trials]
     return tuple(judging.judge_all(results.Results(environment, usable), budgets)) if usable else ()
@@ -316,9 +316,9 @@ def _over_all_pairs(
 
 def _by_hosts(
     judgements: Sequence[judging.Judgement], trials: Trials
-) -> tuple[Mapping[str, Sequence[_Told]], Mapping[str, float]]:
+) -> tuple[Mapping[str, Sequence[_Finding]], Mapping[str, float]]:
     """Return what to tell of hosts beyond a budget in all their pairs, and what guests reach of bare hosts."""
-    told: dict[str, list[_Told]] = collections.defaultdict(list)
+    findings: dict[str, list[_Finding]] = collections.defaultdict(list)
     of_bare: dict[str, float] = {}
     limits = [
         (judgement, *limit)
@@ -342,8 +342,8 @@ def _by_hosts(
             if loss and budget.baseline == results.HOST:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
             figures = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
-            told[host].append(_placed(by, host, figures, slow=False, **params))
-    return told, of_bare
+            findings[host].append(_placed(by, host, figures, slow=False, **params))
+    return findings, of_bare
 
 
 def _limited(budget: judging.Budget, trials: Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
@@ -372,38 +372,40 @@ def _of_pairs(
     boots: Mapping[int, model.HostPair], samples: Mapping[int, Sequence[float]]
 ) -> dict[model.HostPair, float]:
     """Return the median of each boot, that of the better one where a pair has two."""
-    found: dict[model.HostPair, float] = {}
+    medians: dict[model.HostPair, float] = {}
     for boot, some in samples.items():
         pair = boots[boot]
-        found[pair] = max(statistics.median(some), found.get(pair, -math.inf))
-    return found
+        medians[pair] = max(statistics.median(some), medians.get(pair, -math.inf))
+    return medians
 
 
 def _by_budgets(
-    told: Mapping[str, Sequence[_Told]], judgements: Sequence[judging.Judgement], trials: Trials
-) -> Mapping[str, Sequence[_Told]]:
+    findings: Mapping[str, Sequence[_Finding]], judgements: Sequence[judging.Judgement], trials: Trials
+) -> Mapping[str, Sequence[_Finding]]:
     """Return what budgets say over all pairs, of the hosts that have no worse verdict already."""
-    decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
+    decided = {host for host, mine in findings.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
     measured: dict[str, set[str]] = collections.defaultdict(set)
     for pair, trial in trials:
         measured[trial.benchmark] |= {pair.client, pair.server}
-    said: dict[str, list[_Told]] = collections.defaultdict(list)
+    said: dict[str, list[_Finding]] = collections.defaultdict(list)
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
-        words: list[_Told] = [(_V.PASS, None)]
+        words: list[_Finding] = [(_V.PASS, None)]
         for word, why in judgement.told:
             if word is not _V.PASS:
                 figure = why.params.get("figure", "")
                 words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))
         # A benchmark that no host has was asked of all of them.
-        for host in (measured[benchmark] or told.keys()) - decided:
+        for host in (measured[benchmark] or findings.keys()) - decided:
             said[host] += words
     return said
 
 
-def _verdict(host: str, told: Iterable[_Told], peers: int, measured: int, of_bare: float | None) -> HostVerdict:
-    """Return the worst of what was told of a host."""
-    ordered = sorted(told, key=lambda entry: _ORDER.index(entry[0]))
+def _verdict(
+    host: str, findings: Iterable[_Finding], peers: int, measured: int, of_bare: float | None
+) -> HostVerdict:
+    """Return the worst of what was found on a host."""
+    ordered = sorted(findings, key=lambda entry: _ORDER.index(entry[0]))
     whole = ordered[0][0] if ordered else None
-    found = tuple((word, why) for word, why in ordered if why is not None)
-    return HostVerdict(host, whole, found, peers, measured, of_bare)
+    reasons = tuple((word, why) for word, why in ordered if why is not None)
+    return HostVerdict(host, whole, reasons, peers, measured, of_bare)

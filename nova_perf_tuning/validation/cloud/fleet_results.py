@@ -110,7 +110,7 @@ def collect(
             trials.append(trial)
     if count > MAX_TRIALS:
         trials = [trial for trial in trials if trial.primary]
-    found = {
+    known = {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
         "boots": len(run.tasks),
@@ -127,10 +127,10 @@ def collect(
         },
     }
     if bare:
-        found["bare_hosts"] = {name: str(read.environment.get("created", "")) for name, read in bare.items()}
-    places = fleet.Places(found)
+        known["bare_hosts"] = {name: str(read.environment.get("created", "")) for name, read in bare.items()}
+    places = fleet.Places(known)
     trials += _dealt_out(bare, places, trials)
-    measured, judged = fleet.judge(results.Results(found, _numbered(trials)), budgets)
+    measured, judged = fleet.judge(results.Results(known, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
     if len(trials) > MAX_TRIALS:
         measured = dataclasses.replace(measured, trials=_numbered(_medians(trials)))

@@ -18,7 +18,7 @@ _V = verdict.Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class HostResults:
     """The verdict on each host that a file tells of.
 
     :ivar recorded: they are those of the file; else its trials were judged now.
@@ -34,15 +34,15 @@ def read(
     path: str,
     budgets: Sequence[verdict.Budget] | None = None,
     name: str = "",
-    told: Callable[[results_model.Results], results_model.Results] | None = None,
-) -> Found:
+    placed: Callable[[results_model.Results], results_model.Results] | None = None,
+) -> HostResults:
     """Return the verdict on each host that a file tells of.
 
     :param path: the result file of one host, or results of ``nova-perf validate``. Budgets judge their trials, of
         one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds,
         but FAIL where the comparison of hosts gives that now.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
-    :param told: adds to results what is known of their hosts beside them.
+    :param placed: adds to results what is known of their hosts beside them.
     :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
         judge, or an A/A run, in which nothing was tuned.
     """
@@ -53,7 +53,7 @@ def read(
             raise model.CloudError(f"{path}: it has just been removed")
         if budgets:
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
-        return Found([result], recorded=True)
+        return HostResults([result], recorded=True)
     results = store.from_dict(data, path)
     if text.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
@@ -61,13 +61,13 @@ def read(
     many = "fleet" in results.environment
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
-    results = told(results) if budgets and told is not None else results
+    results = placed(results) if budgets and placed is not None else results
     left_out = verdict.left_out(results, budgets) if budgets else []
     words: list[tuple[str, verdict.Verdict, float | None]]
     if many:
         _, judged = fleet.judge(results, budgets or [])
         judgements: Sequence[verdict.Judgement] = judged.judgements
-        words = [(one.host, one.verdict or _V.INCONCLUSIVE, one.of_bare) for one in judged.hosts]
+        words = [(host.host, host.verdict or _V.INCONCLUSIVE, host.of_bare) for host in judged.hosts]
         if not budgets:
             slow = {host for host, word, _ in words if word is _V.FAIL}
             recorded = {host["host"]: host["verdict"] for host in results.environment["fleet"]["hosts"]}
@@ -83,13 +83,13 @@ def read(
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         judgements = verdict.judge_all(results, budgets or [])
         words = [(host, verdict.overall(judgements), _of_bare(judgements))]
-    found = [
+    hosts = [
         host_result.HostResult(
             host, created, word.value, {name: word.value} if name and judgements else {}, score=_score(of_bare)
         )
         for host, word, of_bare in words
     ]
-    return Found(found, recorded=not budgets, left_out=left_out)
+    return HostResults(hosts, recorded=not budgets, left_out=left_out)
 
 
 def _score(of_bare: float | None) -> float | None:
@@ -97,15 +97,15 @@ def _score(of_bare: float | None) -> float | None:
     return None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
 
 
-def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
+def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
     """Return the verdict on one host.
 
     :raises CloudError: there is none among them.
     """
-    for one in found:
-        if host_result.same_host(one.host, name):
-            return one
-    names = ", ".join(one.host for one in found[:10]) + (" …" if len(found) > 10 else "")
+    for result in hosts:
+        if host_result.same_host(result.host, name):
+            return result
+    names = ", ".join(result.host for result in hosts[:10]) + (" …" if len(hosts) > 10 else "")
     raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
 
 
@@ -118,7 +118,7 @@ def _aa(environment: Mapping[str, Any]) -> str:
 
 
 def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
-    losses = (one.loss.value for one in judged if one.budget.baseline == "host" and one.loss is not None)
+    losses = (entry.loss.value for entry in judged if entry.budget.baseline == "host" and entry.loss is not None)
     return min((1 - loss for loss in losses), default=None)
 
 

@@ -72,13 +72,15 @@ def compare(
             key = trial.benchmark, trial.arm
             series.setdefault(key, {}).setdefault(pair, []).append(trial.value)
             turned[key] = -1 if trial.better == "lower" else 1
-    found = {}
+    comparisons = {}
     for key, of_pair in series.items():
         if any(map(any, of_pair.values())):
             medians = {pair: statistics.median(values) for pair, values in of_pair.items()}
-            logs = {pair: turned[key] * (math.log(one) if one else -math.inf) for pair, one in medians.items()}
-            found[key] = judge(logs, limit, len(series))
-    return found
+            logs = {
+                pair: turned[key] * (math.log(median) if median else -math.inf) for pair, median in medians.items()
+            }
+            comparisons[key] = judge(logs, limit, len(series))
+    return comparisons
 
 
 def judge(
@@ -106,7 +108,7 @@ def judge(
     lost = {host for host, value in values.items() if value - middle < math.log(1 - limit)}
     states = {}
     for host, value in values.items():
-        told_apart = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
-        certain = len(values) >= MIN_HOSTS and told_apart and value - middle < beyond
+        separable = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
+        certain = len(values) >= MIN_HOSTS and separable and value - middle < beyond
         states[host] = State.GOOD if host not in lost else State.SLOW if certain else State.UNCERTAIN
     return Comparison(states, of_hosts, middle, spread)

@@ -249,7 +249,7 @@ def _migrate(engine: sa.Engine, shown: str) -> None:
         now = migration.MigrationContext.configure(connection).get_current_revision()
     if now == scripts.get_current_head():
         return
-    if now is not None and now not in {one.revision for one in scripts.walk_revisions()}:
+    if now is not None and now not in {known.revision for known in scripts.walk_revisions()}:
         raise DatabaseError(
             f"database {shown}: it was made by another version (revision {now}); update nova-perf-tuning, or name"
             " another database"

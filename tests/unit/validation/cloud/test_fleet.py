@@ -60,7 +60,7 @@ def run(value=lambda pair, arm, block: 1, peers=2, **changes):
 def judged(data, budgets=()):
     """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
     _, found = fleet.judge(data, budgets)
-    return {one.host: (one.verdict, one.told[0][1].code) for one in found.hosts if one.verdict is not V.PASS}
+    return {one.host: (one.verdict, one.findings[0][1].code) for one in found.hosts if one.verdict is not V.PASS}
 
 
 def of(*hosts, factor=None, arms=("untuned", "tuned")):
@@ -149,7 +149,7 @@ class BudgetTest(testtools.TestCase):
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
         told, found = fleet.judge(ring(), gold)
         self.assertEqual("INVALID", told.environment["fleet"]["verdict"])
-        self.assertEqual({C.NO_BUDGET_APPLIES}, {one.told[0][1].code for one in found.hosts})
+        self.assertEqual({C.NO_BUDGET_APPLIES}, {one.findings[0][1].code for one in found.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
             told, _ = fleet.judge(ring(), budgets)
             self.assertEqual("PASS", told.environment["fleet"]["verdict"])

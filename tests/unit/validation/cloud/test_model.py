@@ -75,7 +75,11 @@ class ScheduleTest(testtools.TestCase):
         servers = collections.Counter(pair.server for pair in pairs)
         self.assertLessEqual(max(abs(clients[name] - servers[name]) for name in names(count)), 2)
 
-    @hypothesis.given(strategies.lists(strategies.sampled_from(names(9)), min_size=1), strategies.integers(1, 4), strategies.integers(0, 9))
+    @hypothesis.given(
+        strategies.lists(strategies.sampled_from(names(9)), min_size=1),
+        strategies.integers(1, 4),
+        strategies.integers(0, 9),
+    )
     def test_order_and_repetitions_do_not_matter(self, hosts, peers, seed):
         self.assertEqual(model.schedule(hosts, peers, seed), model.schedule(hosts[::-1] * 2, peers, seed))
 
