@@ -150,10 +150,11 @@ def parse_mask(text: str) -> frozenset[int]:
     digits = text.strip()
     if not is_mask(digits):
         raise CpuListError(f"'{text[:80]}' is not a CPU mask; write it as in ff,00000003")
-    bits = int(digits.replace(",", ""), 16)
-    cpus = []
+    return frozenset(of_bits(int(digits.replace(",", ""), 16)))
+
+
+def of_bits(bits: int) -> Iterator[int]:
+    """Yield the CPUs whose bits are set, ascending."""
     while bits:
-        low = bits & -bits
-        cpus.append(low.bit_length() - 1)
-        bits ^= low
-    return frozenset(cpus)
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1

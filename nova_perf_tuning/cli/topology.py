@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.cli import command
@@ -75,7 +74,7 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
     }
 
 
-def _fields(item: Any) -> dict[str, object]:
+def _fields(item: model.Cpu | model.Node | model.Nic | model.Irq) -> dict[str, object]:
     """Return the fields of an object of the model; ``dataclasses.asdict`` would copy each value."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 

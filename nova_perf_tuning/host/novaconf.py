@@ -7,7 +7,7 @@ about the host all the same. Other sources (``config_source``) and ``$other`` ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oslo_config import iniparser, types
 
@@ -158,7 +158,7 @@ def read(paths: Sequence[str]) -> CpuSets:
         text, source = value("compute", key)
         return parse_cpu_spec(text, source) if text else None
 
-    def checked(kind: types.ConfigType, key: str) -> Any:
+    def checked(kind: types.ConfigType, key: str) -> object:
         text, source = value("libvirt", key)
         try:
             return kind(text) if text else None

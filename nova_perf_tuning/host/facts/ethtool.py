@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.host import privileged
@@ -18,7 +18,7 @@ _COUNTS: Final = {
     "type": "object",
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1 << 20},
 }
-_SCHEMA: Final[Mapping[str, Any]] = {
+_SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "required": ["features", "fixed", "rings", "channels"],
     "properties": {

@@ -177,10 +177,7 @@ def _queues(
 
 
 def _interrupts(root: Root, pci_directory: Directory | None) -> tuple[int, ...]:
-    """Return the interrupts of a device without MSI, or that the PCI bus does not list."""
-    irqs = irqs_module.vectors(root, pci_directory)
-    if irqs:
-        return irqs
+    """Return the interrupt line of a device without MSI."""
     legacy = root.number(pci_directory, "irq")
     return (legacy,) if legacy and 0 < legacy <= irqs_module.MAX_IRQ else ()
 

@@ -218,12 +218,6 @@ def _where(nodes: Iterable[int]) -> str:
     return f"node {text}" if text.isdigit() else f"nodes {text}"
 
 
-def domains_of(facts: model.HostFacts) -> list[domain_module.Domain]:
-    """Return every domain once: the running ones' and those that are only defined."""
-    running = {guest.domain.name: guest.domain for guest in facts.guests if guest.domain}
-    return list(({domain.name: domain for domain in facts.domains} | running).values())
-
-
 def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:
     """Return the running guests by libvirt's running number, then process id: a new guest comes last."""
 
@@ -289,7 +283,7 @@ def _owned(
     """Return the CPUs that guests own, and warnings of guests that contradict the sets or each other."""
     owner: dict[int, str] = {}
     warnings: list[str] = []
-    for domain in domains_of(facts):
+    for domain in facts.domains:
         cpus = owned_cpus(domain) & present
         for cpu in sorted(cpus & owner.keys()):
             warnings.append(f"CPU {cpu} is dedicated to two guests: {owner[cpu]} and {domain.name}")

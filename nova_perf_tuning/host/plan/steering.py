@@ -27,7 +27,7 @@ def nic_settings(
     """Return XPS of every NIC that was placed, and RPS where it is wanted and helps."""
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
-    core_of = {cpu: core for bits in cores.values() for core in bits for cpu in _cpus(core)}
+    core_of = {cpu: core for bits in cores.values() for core in bits for cpu in cpulist.of_bits(core)}
     settings: list[model.Setting] = []
     for placement in placements:
         nic, cpus = placement.nic, placed[placement.data]
@@ -75,12 +75,6 @@ def _cores(facts: model.HostFacts, layout: CpuLayout) -> _Cores:
             done |= siblings
             cores.setdefault(cpu.node, []).append(sum(1 << sibling for sibling in siblings))
     return cores
-
-
-def _cpus(bits: int) -> Iterator[int]:
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
 
 
 def _deal(nodes: Sequence[int | None], cores: _Cores, taken: int) -> list[int]:

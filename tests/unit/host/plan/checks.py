@@ -119,7 +119,7 @@ def _guest_nodes(guest, plan, real):
             if near and not cpus_of(setting) <= near:
                 yield f"{guest.name} {setting.target}: {setting.value} is not on node {domain.memory_nodes}"
             if not cpus_of(setting) <= limit:
-                yield f"{guest.name} {setting.target}: {setting.value} is outside of its cgroup {domain.emulator_pin}"
+                yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {domain.emulator_pin}"
 
 
 def _unasked(facts, plan):
