@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Any
 
 from cliff import app, commandmanager
 
@@ -50,7 +49,7 @@ class PerfApp(app.App):
         return int(super().run_subcommand(argv) or 0)
 
 
-def main(argv: Sequence[str] | None = None) -> Any:
+def main(argv: Sequence[str] | None = None) -> int | str | None:
     """Run ``nova-perf`` with ``argv`` (default: the process's own) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text

@@ -7,9 +7,9 @@ import contextlib
 import dataclasses
 import secrets
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning import errors, signals
 from nova_perf_tuning.cli import (
@@ -112,7 +112,7 @@ class _Run:
     plan: session.Plan
     launcher: launch.Launcher
     budgets: list[budget_file.Budget]
-    floors: Sequence[Mapping[str, Any]]
+    floors: Sequence[noise.Entry]
 
     def run(self) -> int:
         results_file, _report = validate_options.output_files(self.args.output)
@@ -203,11 +203,9 @@ def _planned(args: argparse.Namespace) -> _Run:
     plan = session_plan(args, launcher.vcpus)
     _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))
-    floors: list[dict[str, Any]] = []
     if args.noise_floor:
         noise.check_writable(NOISE_FILE)
-    else:
-        floors = noise.load(NOISE_FILE)
+    floors = [] if args.noise_floor else noise.load(NOISE_FILE)
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
         budgets = measure_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
@@ -238,7 +236,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     without = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(without) < 2:
         raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
-    about: dict[str, Any] = {name: word for name in ("host_group", "flavor") if (word := getattr(args, name))}
+    about: dict[str, object] = {name: word for name in ("host_group", "flavor") if (word := getattr(args, name))}
     if without:
         values = ablation.knobs(tuned)
         about["ablation"] = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in without.items()}

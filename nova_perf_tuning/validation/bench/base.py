@@ -338,7 +338,7 @@ class Benchmark(abc.ABC):
         if len(text) > MAX_CHARACTERS:
             raise self.fault(f"the output has more than {MAX_CHARACTERS} characters")
 
-    def load_json(self, text: str) -> dict[str, Any]:
+    def load_json(self, text: str) -> dict[str, object]:
         """Return the JSON object in an output; lines before its opening brace (warnings) are passed over.
 
         :raises OutputError: no object, truncated, NaN or infinity in it, or nested too deep.
@@ -348,7 +348,7 @@ class Benchmark(abc.ABC):
         if start < 0:
             raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
         try:
-            data: dict[str, Any] = json.loads(text[start:], parse_constant=_refuse)
+            data: dict[str, object] = json.loads(text[start:], parse_constant=_refuse)
         except json.JSONDecodeError as error:
             cut = error.pos >= len(text[start:].rstrip())
             what = "is cut off" if cut else f"is no JSON at line {error.lineno}: {error.msg}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
@@ -44,17 +44,18 @@ class OwnBenchmark(base.Benchmark):
 
     packages: ClassVar[tuple[str, ...]] = ()
     programs: ClassVar[tuple[str, ...]] = (PROGRAM,)
-    #: Its name in the program's output.
-    part: ClassVar[str]
+    #: Its name in the program's output; empty: its kind.
+    part: ClassVar[str] = ""
 
-    def data(self, text: str) -> dict[str, Any]:
+    def data(self, text: str) -> dict[str, object]:
         """Return the JSON object that the program printed.
 
         :raises base.OutputError: cut off, foreign, or of another part.
         """
         data = self.load_json(text)
-        if data.get("benchmark") != self.part:
-            raise self.fault(f"the output is not of '{self.part}' but of '{one_line(data.get('benchmark'), 40)}'")
+        part = self.part or self.kind
+        if (benchmark := data.get("benchmark")) != part:
+            raise self.fault(f"the output is not of '{part}' but of '{one_line(benchmark, 40)}'")
         return data
 
     def positive(self, data: object, *path: str | int) -> float:
@@ -78,7 +79,6 @@ class System(OwnBenchmark):
 
     kind = "system"
     summary = "system calls, pipes, switches, processes, exec, file copy, shell: own small tests"
-    part = "system"
     packages = ("busybox-static",)
     programs = (PROGRAM, "busybox")
     primary = ("geometric_mean", "1/s", "higher")
@@ -115,7 +115,6 @@ class Himeno(OwnBenchmark):
 
     kind = "himeno"
     summary = "floating point and memory: the Himeno benchmark's stencil"
-    part = "himeno"
     primary = ("mflops", "MFLOPS", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the timed part", 1, 3600),
@@ -198,10 +197,14 @@ class _Pair(OwnBenchmark):
 
     paired = True
 
-    def _server(self, peer: str | None, port: int, limit_s: float) -> base.Step:
-        return base.Step((PROGRAM, "serve", self.server(peer), str(port)), "server", limit_s)
+    def pair(self, values: base.Values, peer: str | None, before: tuple[str, ...], *after: str) -> list[base.Step]:
+        """Return server and client; :param before, after: its arguments around address, port and seconds."""
+        where = (self.server(peer), str(values["port"]))
+        limit_s = values.number("seconds") + base.MARGIN_S
+        client = (PROGRAM, self.kind, *before, *where, str(values["seconds"]), *after)
+        return [base.Step((PROGRAM, "serve", *where), "server", limit_s), base.Step(client, "client", limit_s)]
 
-    def _readings(self, text: str, work: str) -> list[base.Reading]:
+    def parse(self, text: str) -> list[base.Reading]:
         if "refused" in text[:300]:
             raise base.NotReadyError(f"{self.kind}: {one_line(text.strip(), 120)}")
         data = self.data(text)
@@ -213,7 +216,7 @@ class _Pair(OwnBenchmark):
                 for name in ("mean", "p50", "p99", "p999", "max")
             ),
             base.Reading("lost", "requests", "lower", self.number(data, "lost")),
-            base.Reading(work, self.work_unit, "higher", count / 1e3),
+            base.Reading(str(self.work_metric), self.work_unit, "higher", count / 1e3),
         ]
 
     def span(self, text: str) -> base.Span:
@@ -228,7 +231,6 @@ class Request(_Pair):
 
     kind = "request"
     summary = "requests and answers per second and their latency, TCP or UDP"
-    part = "request"
     primary = ("transactions_per_second", "1/s", "higher")
     parameters = (
         base.SECONDS,
@@ -248,15 +250,9 @@ class Request(_Pair):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, count, length, port = values.numbers("seconds", "connections", "bytes", "port")
-        protocol = values.text("protocol")
-        limit_s = seconds + base.MARGIN_S
-        server = self._server(peer, port, limit_s)
-        client = (PROGRAM, "request", protocol, str(peer), str(port), str(seconds), str(count), str(length))
-        return (server, base.Step(client, "client", limit_s))
-
-    def parse(self, text: str) -> list[base.Reading]:
-        return self._readings(text, "transactions")
+        return self.pair(
+            values, peer, (values.text("protocol"),), str(values["connections"]), str(values["bytes"])
+        )
 
 
 class Connect(_Pair):
@@ -267,7 +263,6 @@ class Connect(_Pair):
 
     kind = "connect"
     summary = "TCP connections per second: made, used once, closed"
-    part = "connect"
     primary = ("connections_per_second", "1/s", "higher")
     parameters = (
         base.SECONDS,
@@ -279,14 +274,7 @@ class Connect(_Pair):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, count, port = values.numbers("seconds", "processes", "port")
-        limit_s = seconds + base.MARGIN_S
-        server = self._server(peer, port, limit_s)
-        client = (PROGRAM, "connect", str(peer), str(port), str(seconds), str(count))
-        return (server, base.Step(client, "client", limit_s))
-
-    def parse(self, text: str) -> list[base.Reading]:
-        return self._readings(text, "connections")
+        return self.pair(values, peer, (), str(values["processes"]))
 
 
 class Smb(OwnBenchmark):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
@@ -68,7 +67,7 @@ class TightBudgetError(reasons.ReasonError):
 
 
 def check_noise_floors(
-    budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[Mapping[str, Any]]
+    budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[noise.Entry]
 ) -> None:
     """Refuse budgets tighter than the noise floors of this host.
 

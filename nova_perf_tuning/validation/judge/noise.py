@@ -23,7 +23,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 #: Floors hold only where all of these are the same.
 _FINGERPRINT: Final = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator", "qemu", "guest")
 
-_Entry = Mapping[str, Any]
+Entry = Mapping[str, Any]
 _C = reasons.ReasonCode
 
 
@@ -62,7 +62,7 @@ def fingerprint(environment: Mapping[str, Any], label: str) -> dict[str, Any]:
     return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
 
 
-def holding(environment: Mapping[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
+def holding(environment: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what of noise floors belongs into the environment of a run; empty: none holds for its benchmarks.
 
     A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
@@ -126,7 +126,7 @@ def check_writable(path: str) -> None:
         raise schema.InputError(f"{path}: noise floors cannot be kept there: {error.strerror}") from None
 
 
-def load(path: str) -> list[dict[str, Any]]:
+def load(path: str) -> list[Entry]:
     """Return the entries of a floor file, none when there is no such file.
 
     :raises schema.InputError: it is no such file.
@@ -135,7 +135,7 @@ def load(path: str) -> list[dict[str, Any]]:
         return []
     data = schema.load_json(path, _MAX_BYTES)
     schema.check("noise", data, path)
-    entries: list[dict[str, Any]] = data["floors"]
+    entries: list[Entry] = data["floors"]
     return entries
 
 
