@@ -82,6 +82,8 @@ run_lint() {
     check ruff-format "$venv/bin/ruff" format --no-cache --check .
     check mypy "$venv/bin/mypy" --cache-dir "$logs/mypy-cache"
     check shellcheck tools/check_shell.sh
+    check codespell "$venv/bin/codespell"
+    check reno "$venv/bin/reno" lint
 }
 
 run_docs() {
