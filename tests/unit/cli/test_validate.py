@@ -135,9 +135,10 @@ class ValidateTest(testtools.TestCase):
             self.assertEqual([], os.listdir(self.temporary))
 
     def test_the_default_plan_fits_its_own_limit(self):
-        for options in ((), ("--budget", "default")):
+        for options in (("--flavor", "m1", "--host-group", "gen3"), ("--budget", "default")):
             args = validate.Validate(None, None).get_parser("validate").parse_args(options)
             plan = validate.session_plan(args, 2)
+            self.assertEqual({} if args.budget else {"flavor": "m1", "host_group": "gen3"}, plan.about)
             one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
             measured_s = (
                 one._times.expected_s() * plan.blocks / (plan.blocks + 1)
@@ -192,12 +193,6 @@ class ValidateTest(testtools.TestCase):
             self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
             self.assertIn("report: ", done.stdout)
             self.assertEqual(["report.html"], os.listdir(self.output))
-
-    def test_what_budgets_are_chosen_by(self):
-        """The flavor is one text here, as results have it."""
-        parser = validate.Validate(None, None).get_parser("validate")
-        plan = validate.session_plan(parser.parse_args(["--flavor", "m1", "--host-group", "gen3"]), 2)
-        self.assertEqual({"flavor": "m1", "host_group": "gen3"}, plan.about)
 
     def test_mistakes_are_one_line_and_exit_3(self):
         class Guests(local.LocalLauncher):

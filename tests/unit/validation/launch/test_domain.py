@@ -1,14 +1,16 @@
-"""The base domain: what Nova would write, valid, and fit for every tuning."""
+"""What guests are started from, and what is made of what they say."""
 
+import re
+import types
 import unittest
 
 from lxml import etree
 
-from nova_perf_tuning.guest import parsing, transform
+from nova_perf_tuning.guest import parsing, probe, transform
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation.launch import base, network
+from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
-from tests.unit.guest import corpus
+from tests.unit.guest import corpus, test_probe
 
 FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
 TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")
@@ -53,3 +55,29 @@ class BaseDomainTest(unittest.TestCase):
 
 def _shape(interface: object) -> tuple[object, ...]:
     return tuple(getattr(interface, name) for name in ("kind", "device", "model", "driver", "queues"))
+
+
+class PortTest(unittest.TestCase):
+    def test_names_fit_and_nothing_repeats(self) -> None:
+        made = network.Network("89abcdef")
+        ports = [made.new_port() for _ in range(4000)]
+        for column in list(zip(*ports, strict=True))[1:]:
+            self.assertEqual(len(ports), len(set(column)))
+        for _, tap, mac, address in ports:
+            self.assertLessEqual(len(tap), 15)  # IFNAMSIZ
+            self.assertTrue(re.fullmatch("fa:16:3e(:[0-9a-f]{2}){3}", mac), mac)
+            self.assertNotIn(address, [made.host_address(role) for role in network.ROLES])
+        self.assertLessEqual(len(made.bridge), 15)
+
+
+class FindingsTest(unittest.TestCase):
+    def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
+        asked = request.Request(vif_queues="auto")
+        xml = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), asked).xml
+        sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
+        truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
+        guests = (types.SimpleNamespace(xml=xml),) * 2
+        arm = libvirt.BootedArm(base.Arm("tuned", asked), guests, (), truths)
+        [finding] = libvirt.findings(arm, "kvm", 2)
+        self.assertEqual("queues", finding["code"])
+        self.assertTrue(finding["text"].startswith("client: eth0: 1 of 2 queues"), finding)
