@@ -76,8 +76,11 @@ class TestNics(testtools.TestCase):
         tree |= _netdev(f"{other}/net/eth9", phys_port_name="p0")
         for name in ("eth9", "eth9_0"):
             tree[f"{other}/net/{name}/device"] = link("../../../0000:82:00.0")
-        found = self.read(tree)
-        self.assertEqual(["vf", "physical", "other"], [found[name].kind for name in ("eth0v0", "eth9", "eth9_0")])
+        by_name = self.read(tree)
+        names = ("eth0v0", "eth9", "eth9_0")
+        self.assertEqual(["vf", "physical", "other"], [by_name[name].kind for name in names])
+            ["vf", "physical", "other"], [by_name[name].kind for name in ("eth0v0", "eth9", "eth9_0")]
+        )
 
     def test_kinds_and_memberships(self) -> None:
         tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": DIRECTORY, f"{_VIRTUAL}/bond0/bonding": DIRECTORY}
@@ -92,8 +95,8 @@ class TestNics(testtools.TestCase):
         tree |= _netdev(f"{_VIRTUAL}/macvlan0", ifindex="9", iflink="2", type="1")
         tree |= {f"{_VIRTUAL}/macvlan0/lower_eth2": link("../eth2"), f"{_VIRTUAL}/eth2/master": link("../bond0")}
         tree["sys/class/net/bonding_masters"] = "bond0"
-        found = self.read(tree)
-        kinds = {name: nic.kind for name, nic in found.items()}
+        by_name = self.read(tree)
+        kinds = {name: nic.kind for name, nic in by_name.items()}
         self.assertEqual(
             {
                 "br0": "bridge",
@@ -110,9 +113,9 @@ class TestNics(testtools.TestCase):
             },
             kinds,
         )
-        self.assertEqual("br0", found["tun9"].bridge)
-        self.assertEqual("ovs-system", found["tap0123abcd-ef"].bridge)
-        self.assertEqual(("bond0", None), (found["eth2"].bond, found["eth2"].bridge))
+        self.assertEqual("br0", by_name["tun9"].bridge)
+        self.assertEqual("ovs-system", by_name["tap0123abcd-ef"].bridge)
+        self.assertEqual(("bond0", None), (by_name["eth2"].bond, by_name["eth2"].bridge))
         self.assertEqual(
             (4, 4, None, None), (*_queues(found["tap0123abcd-ef"]), found["lo"].node, found["lo"].pci)
         )
@@ -160,25 +163,25 @@ class TestIrqs(testtools.TestCase):
             | _irq(9, "0-3", "0", -1, "acpi")
             | _irq(16, "0-3", "0", 0, "b", "a")
         )
-        found = self.read(tree)
-        self.assertEqual([9, 16, 30, 31, 32, 33], list(found))
+        by_number = self.read(tree)
+        self.assertEqual([9, 16, 30, 31, 32, 33], list(by_number))
         self.assertEqual(
             ["acpi", "a,b", "eth0", "eth0-TxRx-0", "eth0-TxRx-1", "eth0-fdir"],
-            [irq.name for irq in found.values()],
+            [irq.name for irq in by_number.values()],
         )
         self.assertEqual(
             ("0000:81:00.0", "2", "2", 1),
-            (found[32].device, found[32].affinity, found[32].effective, found[32].node),
+            (by_number[32].device, by_number[32].affinity, by_number[32].effective, by_number[32].node),
         )
-        self.assertEqual((None, None, 0), (found[9].device, found[9].node, found[16].node))
+        self.assertEqual((None, None, 0), (by_number[9].device, by_number[9].node, by_number[16].node))
 
     def test_garbage_is_unknown(self) -> None:
-        found = self.read(
+        by_number = self.read(
             _irq(5, "0-x", "") | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": DIRECTORY}
         )
-        self.assertEqual([5, 6, 7], list(found))
-        self.assertEqual((None, ""), (found[5].affinity, found[5].effective))
-        self.assertEqual((None, None), (found[6].affinity, found[6].effective))
+        self.assertEqual([5, 6, 7], list(by_number))
+        self.assertEqual((None, ""), (by_number[5].affinity, by_number[5].effective))
+        self.assertEqual((None, None), (by_number[6].affinity, by_number[6].effective))
         self.assertIn("not a CPU list: proc/irq/5", self.root.notes.lines())
 
 
@@ -302,27 +305,25 @@ class TestTopologyTraps(testtools.TestCase):
             f"{base}/cpu2/topology/core_cpus_list": "2-3",
             f"{base}/cpu3/topology/core_cpus_list": "2-3",
         }
-        found = self.read(tree)
-        self.assertEqual(["0", "1-2", "1-2", "3"], [cpu.siblings for cpu in found.cpus])
+        host = self.read(tree)
+        self.assertEqual(["0", "1-2", "1-2", "3"], [cpu.siblings for cpu in host.cpus])
         notes = self.root.notes.lines()
         self.assertIn("core's CPU list makes no sense, taken as a core of its own: CPU 0", notes)
         self.assertIn("core's CPU list overlaps another core's: CPU 3", notes)
 
     def test_no_numa_data(self) -> None:
-        found = self.read(trees.cpus(2))
-        self.assertEqual(((), {None}), (found.nodes, {cpu.node for cpu in found.cpus}))
+        host = self.read(trees.cpus(2))
+        self.assertEqual(((), {None}), (host.nodes, {cpu.node for cpu in host.cpus}))
 
     def test_offline_cpu_keeps_its_link_to_the_node(self) -> None:
         base = "sys/devices/system"
         tree = trees.cpus(2) | {f"{base}/cpu/online": "0", f"{base}/cpu/cpu1/node3": DIRECTORY}
         tree |= {f"{base}/node/node3/cpulist": "0", f"{base}/node/node3/meminfo": "Node 3 MemTotal: 1024 kB"}
-        found = self.read(tree)
-        self.assertEqual(
-            [(True, 3, 0), (False, 3, None)], [(cpu.online, cpu.node, cpu.core) for cpu in found.cpus]
-        )
+        host = self.read(tree)
+        self.assertEqual([(True, 3, 0), (False, 3, None)], [(cpu.online, cpu.node, cpu.core) for cpu in host.cpus])
         self.assertEqual(
             (3, "0", 1024, {}),
-            (found.nodes[0].id, found.nodes[0].cpus, found.nodes[0].memory_kib, found.nodes[0].distances),
+            (host.nodes[0].id, host.nodes[0].cpus, host.nodes[0].memory_kib, host.nodes[0].distances),
         )
 
     def test_capacity_only_where_cores_differ(self) -> None:
@@ -334,8 +335,8 @@ class TestTopologyTraps(testtools.TestCase):
 
     def test_isolated_and_nohz(self) -> None:
         base = "sys/devices/system/cpu"
-        found = self.read(trees.cpus(8) | {f"{base}/isolated": "2-3", f"{base}/nohz_full": "(null)"})
-        self.assertEqual(("0-7", "2-3", ""), (found.online, found.isolated, found.nohz_full))
+        host = self.read(trees.cpus(8) | {f"{base}/isolated": "2-3", f"{base}/nohz_full": "(null)"})
+        self.assertEqual(("0-7", "2-3", ""), (host.online, host.isolated, host.nohz_full))
 
 
 class TestVirtualization(testtools.TestCase):

@@ -75,47 +75,47 @@ def topology(sysroot: str) -> dict[str, Any]:
     with contextlib.redirect_stdout(output):
         code = main.main(["topology", "-f", "json", "--sysroot", sysroot])
     assert code == 0, f"exit code {code}"
-    found: dict[str, Any] = json.loads(output.getvalue())
-    return found
+    host: dict[str, Any] = json.loads(output.getvalue())
+    return host
 
 
 class TestRecordedHosts(testtools.TestCase):
     """One test method for each recording is added below."""
 
     def check(self, name: str) -> None:
-        found = topology(str(DIRECTORY / f"{name}.tar.bz2"))
+        host = topology(str(DIRECTORY / f"{name}.tar.bz2"))
         expected = hwloc.read(
             next(path for path in DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
         )
         known = DIFFERENCES.get(name, NONE)
-        online = {cpu["id"] for cpu in found["cpus"] if cpu["online"]}
+        online = {cpu["id"] for cpu in host["cpus"] if cpu["online"]}
         shown = online if known.cpus is None else online & cpulist.parse(known.cpus)
         self.assertEqual(expected.cpus, shown)
-        self.assertEqual(expected.hidden, {cpu["id"] for cpu in found["cpus"]} - shown)
-        self.assertEqual(set(cpulist.parse(found["online"])), online)
-        self.check_cores(found, expected, known, shown)
-        self.check_packages(found, expected, known, shown)
-        self.check_nodes(found, expected, known, shown)
+        self.assertEqual(expected.hidden, {cpu["id"] for cpu in host["cpus"]} - shown)
+        self.assertEqual(set(cpulist.parse(host["online"])), online)
+        self.check_cores(host, expected, known, shown)
+        self.check_packages(host, expected, known, shown)
+        self.check_nodes(host, expected, known, shown)
 
     def check_cores(
-        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+        self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
     ) -> None:
-        cores = {frozenset(cpulist.parse(cpu["siblings"]) & shown) for cpu in found["cpus"] if cpu["id"] in shown}
+        cores = {frozenset(cpulist.parse(cpu["siblings"]) & shown) for cpu in host["cpus"] if cpu["id"] in shown}
         if known.no_cores:
             self.assertEqual([], expected.of("Core"))
             self.assertEqual({frozenset({cpu}) for cpu in shown}, cores)
-            self.assertEqual({None}, {cpu["core"] for cpu in found["cpus"]})
+            self.assertEqual({None}, {cpu["core"] for cpu in host["cpus"]})
             return
         self.assertEqual({frozenset(core.cpus) for core in expected.of("Core") if core.cpus}, cores)
-        numbers = {cpu["id"]: cpu["core"] for cpu in found["cpus"]}
+        numbers = {cpu["id"]: cpu["core"] for cpu in host["cpus"]}
         for core in expected.of("Core"):
             self.assertEqual({core.number}, {numbers[cpu] for cpu in core.cpus} or {core.number})
 
     def check_packages(
-        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+        self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
     ) -> None:
         packages: dict[int | None, set[int]] = {}
-        for cpu in found["cpus"]:
+        for cpu in host["cpus"]:
             if cpu["id"] in shown:
                 packages.setdefault(cpu["package"], set()).add(cpu["id"])
         wanted = {
@@ -130,13 +130,13 @@ class TestRecordedHosts(testtools.TestCase):
             self.assertEqual(wanted, packages)
 
     def check_nodes(
-        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+        self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
     ) -> None:
-        nodes = {node["id"]: node for node in found["nodes"]}
+        nodes = {node["id"]: node for node in host["nodes"]}
         if known.invented_node:
             self.assertEqual([0], [node.number for node in expected.of("NUMANode")])
             self.assertEqual({}, nodes)
-            self.assertEqual({None}, {cpu["node"] for cpu in found["cpus"]})
+            self.assertEqual({None}, {cpu["node"] for cpu in host["cpus"]})
             return
         listed = {node.number for node in expected.of("NUMANode")}
         self.assertEqual(listed, set(nodes) if known.nodes is None else set(nodes) & cpulist.parse(known.nodes))
@@ -152,9 +152,9 @@ class TestRecordedHosts(testtools.TestCase):
             self.assertEqual(number, int(ours["memory_kib"] / unit + 0.5), f"memory of node {node.number}")
         for (here, there), distance in expected.distances.items():
             self.assertEqual(distance, nodes[here]["distances"][str(there)], f"distance {here} to {there}")
-        members = {cpu: node["id"] for node in found["nodes"] for cpu in cpulist.parse(node["cpus"])}
+        members = {cpu: node["id"] for node in host["nodes"] for cpu in cpulist.parse(node["cpus"])}
         self.assertEqual(
-            members.keys() >= shown, all(cpu["node"] is not None for cpu in found["cpus"] if cpu["online"])
+            members.keys() >= shown, all(cpu["node"] is not None for cpu in host["cpus"] if cpu["online"])
         )
 
     def test_number_of_hosts(self) -> None:

@@ -75,8 +75,8 @@ class DrawnHostsTest(testtools.TestCase):
     @SETTINGS
     @hypothesis.given(hosts.hosts(speeds=(10000,)), st.data())
     def test_one_guest_more_or_fewer_moves_nothing(self, host, data):
-        """On one node, and while the guest owns no CPU that the host used: else the room itself changes."""
-        host = _one_room(host)
+        """On one node, and while the guest owns no CPU that the host used: else the pool itself changes."""
+        host = _one_node(host)
         hypothesis.assume(host.guests)
         sets = CpuSets(dedicated=None)
         newcomer = data.draw(st.sampled_from(range(len(host.guests))))
@@ -97,8 +97,8 @@ class DrawnHostsTest(testtools.TestCase):
         self.assertLessEqual(len(moved), removed)
 
 
-def _one_room(host):
-    """Return the host as one node without emulator pins, so that everything shares one room."""
+def _one_node(host):
+    """Return the host as one node without emulator pins, so that everything shares one pool."""
     return dataclasses.replace(
         host,
         cpus=tuple(dataclasses.replace(cpu, node=None) for cpu in host.cpus),
