@@ -8,6 +8,7 @@ import collections
 import enum
 import functools
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -142,7 +143,11 @@ def print_rows(
 
 def _field(field: object, limit: int) -> str:
     text = "-" if field is None else printable(str(field))
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if len(text) <= limit:
+        return text
+    # A list of CPUs ends between two of them: half a number is another number.
+    shown = text[: limit - 3]
+    return (shown[: shown.rfind(",") + 1] if re.fullmatch(r"[\d,-]+", text) else shown) + "..."
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:

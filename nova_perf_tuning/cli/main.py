@@ -13,6 +13,14 @@ from cliff import app, commandmanager
 from nova_perf_tuning import errors
 
 NAMESPACE = "nova_perf_tuning.cli"
+_FIRST_STEPS = """\
+nova-perf tunes a KVM compute host for its guests, and proves what it gains.
+  nova-perf audit     what keeps guests on this host slow, with remedies
+  nova-perf plan      where interrupts and threads belong, with reasons; changes nothing
+  nova-perf apply     writes the plan; 'nova-perf restore' undoes it
+  nova-perf validate  measures tuned and untuned guests beside the bare host
+  nova-perf --help    all commands and options
+"""
 
 
 class Commands(commandmanager.CommandManager):
@@ -55,10 +63,13 @@ def main(argv: Sequence[str] | None = None) -> int | str | None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # Without arguments cliff would open a shell of its own.
-        code = PerfApp().run(arguments or ["help"])
+        if arguments:
+            code = PerfApp().run(arguments)
+        else:  # cliff would open a shell of its own
+            sys.stdout.write(_FIRST_STEPS)
+            code = int(errors.ExitCode.ERROR)
         sys.stdout.flush()
-        return code if arguments else int(errors.ExitCode.ERROR)
+        return code
     except SystemExit as stop:
         # argparse ends with 2 for wrong usage; here 2 means INCONCLUSIVE.
         return int(errors.ExitCode.ERROR) if stop.code == 2 else stop.code

@@ -1,5 +1,7 @@
 """The program itself: which commands it knows, what it imports, and its standard output."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -7,7 +9,7 @@ import sys
 
 import testtools
 
-from nova_perf_tuning.cli import main
+from nova_perf_tuning.cli import command, main
 
 PROGRAM = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 EXPLAIN = ("explain", "--vcpus", "4", "--spec", "perf:profile=storage")
@@ -18,6 +20,14 @@ class CommandsTest(testtools.TestCase):
         _, name, rest = main.Commands(main.NAMESPACE).find_command(["bench", "run", "cpu"])
         self.assertEqual(("bench run", ["cpu"]), (name, rest))
         self.assertRaises(ValueError, main.Commands(main.NAMESPACE).find_command, ["nowhere"])
+
+    def test_a_long_list_of_cpus_is_cut_between_two_of_them(self):
+        cpus = ",".join(map(str, range(100, 200, 2)))
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            command.print_table(("CPUs", "role"), [(cpus, "irq")], limit=60)
+        kept, _, _ = shown.getvalue().splitlines()[1].partition(",...")
+        self.assertEqual([], [cpu for cpu in kept.split(",") if cpu not in cpus.split(",")])
 
     def test_a_command_imports_no_other(self):
         """Else each would take the second that the statistics of validate take to load."""
