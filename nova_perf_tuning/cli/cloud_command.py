@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from openstack import connection
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command as osc_command
 
@@ -54,10 +55,11 @@ class CloudCommand(osc_command.Command):
             return int(errors.ExitCode.ERROR)
 
     @property
-    def connection(self) -> Any:
+    def connection(self) -> connection.Connection:
         """The connection of openstacksdk, authenticated."""
         # Not client_manager.perf, which osc-lib keeps for the whole process, another cloud's included.
-        return self.app.client_manager.sdk_connection
+        cloud: connection.Connection = self.app.client_manager.sdk_connection
+        return cloud
 
     def warn(self, text: str) -> None:
         """Tell something beside the result."""
@@ -81,7 +83,9 @@ class CloudLister(CloudCommand, osc_command.Lister):
 
     nothing: str = "nothing found"
 
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[object]]
+    ) -> int:
         rows = list(data)
         if not rows and parsed_args.formatter == "table":
             print(self.nothing, file=self.app.stdout)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from cliff import columns
+from openstack.compute.v2 import flavor as sdk_flavor
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
@@ -14,7 +14,7 @@ from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_opti
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
-Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
 
 #: Bound of the numbers on the command line; Nova's own is smaller still for some.
 _NUMBER = option_types.whole(1, 999_999_999)
@@ -70,7 +70,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
         spec_options.add_flavor(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         asked = spec_options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         for warning in warnings:
@@ -102,7 +102,7 @@ class FlavorSet(cloud_command.CloudShowOne):
             "--remove", metavar="KEY", action="append", default=[], help="take a spec out; may be repeated"
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         flavor = flavors.find(self.connection, parsed_args.flavor)
         specs, warnings = flavor_rules.changed(
             flavor.extra_specs,
@@ -209,7 +209,7 @@ def findings_table(
     ]
 
 
-def _shown(flavor: Any) -> tuple[Sequence[str], Sequence[Any]]:
+def _shown(flavor: sdk_flavor.Flavor) -> tuple[Sequence[str], Sequence[object]]:
     names = ("id", "name", "vcpus", "ram", "disk", "public", "properties")
     values = (
         flavor.id,

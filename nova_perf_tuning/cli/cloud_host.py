@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
 from nova_perf_tuning.nova import traits
@@ -22,7 +21,7 @@ class HostList(cloud_command.CloudLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
         return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
-            tuple(_told(host).values())
+            tuple(_columns(host).values())
             for host in hosts.list_hosts(self.connection)
             if traits.VALIDATED in host.traits or not parsed_args.validated
         ]
@@ -34,10 +33,10 @@ class HostShow(cloud_command.CloudShowOne):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", help="host or hypervisor, with or without its domain")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)
         shown = {
-            **_told(host),
+            **_columns(host),
             "node": host.node,
             "resource_provider": host.provider_id,
             "service_id": host.service_id,
@@ -45,7 +44,7 @@ class HostShow(cloud_command.CloudShowOne):
         return tuple(shown), tuple(shown.values())
 
 
-def _told(host: hosts.Host) -> dict[str, Any]:
+def _columns(host: hosts.Host) -> dict[str, object]:
     """Return what list and show tell of a host, in the order of the list's columns."""
     return {
         "host": host.name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, judge_options, option_types
@@ -65,7 +64,7 @@ class Publish(cloud_command.CloudLister):
 
     def _row(
         self, host: hosts.Host, result: host_result.HostResult | None, judged: str, args: argparse.Namespace
-    ) -> Sequence[Any]:
+    ) -> Sequence[object]:
         """Publish a host's result, None: withdraw what is published; return what was done."""
         if result is not None:
             hosts.check(result, host)

@@ -70,7 +70,7 @@ class HostVerdict:
         """Return why in words, one line each."""
         return tuple(dict.fromkeys(text.of(why) for _, why in self.findings))
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """Return it as ``fleet.hosts`` of a results file has it."""
         details = [
             {
@@ -110,12 +110,15 @@ class FleetVerdict:
 
 
 class Places:
-    """Which hosts the trials of a fleet's results are of."""
+    """Which hosts the trials of a fleet's results are of.
+
+    :ivar pairs: by number.
+    """
 
     def __init__(self, environment: Mapping[str, Any]) -> None:
         """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
         pairs = environment["fleet"]["pairs"]
-        self._pairs = {pair["number"]: model.HostPair(pair["client"], pair["server"]) for pair in pairs}
+        self.pairs = {pair["number"]: model.HostPair(pair["client"], pair["server"]) for pair in pairs}
         self._alone = {
             host: model.HostPair(host, host) for pair in pairs for host in (pair["client"], pair["server"])
         }
@@ -125,12 +128,12 @@ class Places:
 
     def pair(self, trial: results.Trial) -> model.HostPair | None:
         """Return the pair of a trial; None where there is no such pair."""
-        return self._pairs.get(trial.boot) or self._pairs.get(trial.boot - len(self._pairs))
+        return self.pairs.get(trial.boot) or self.pairs.get(trial.boot - len(self.pairs))
 
     def host(self, trial: results.Trial) -> str:
         """Return the host that a trial ran on; with a peer it began there."""
         pair = self.pair(trial) or model.HostPair()
-        return pair.client if trial.boot in self._pairs else pair.server
+        return pair.client if trial.boot in self.pairs else pair.server
 
     def hosts(self, trial: results.Trial) -> model.HostPair:
         """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
@@ -153,7 +156,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
     kept, lost = _screen(guests, environment, wanted)
     comparisons = peer_comparison.compare(kept, float(fleet.get("max_loss", _MAX_LOSS)))
-    planned, with_figures = _peers(fleet["pairs"], places, guests)
+    planned, with_figures = _peers(places, guests)
     findings: dict[str, list[_Finding]] = {host: [] for host in sorted(planned)}
     with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
     for host, mine in findings.items():
@@ -264,14 +267,12 @@ def _lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
     )
 
 
-def _peers(
-    pairs: Iterable[Mapping[str, Any]], places: Places, measured: Trials
-) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+def _peers(places: Places, measured: Trials) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
     """Return host -> the different peers that were planned for it, and those with which it has figures."""
     planned, with_figures = (collections.defaultdict[str, set[str]](set) for _ in range(2))
-    for pair in pairs:
-        planned[pair["client"]].add(pair["server"])
-        planned[pair["server"]].add(pair["client"])
+    for pair in places.pairs.values():
+        planned[pair.client].add(pair.server)
+        planned[pair.server].add(pair.client)
     for hosts, trial in measured:
         met = places.pair(trial)
         if met is not None and trial.value is not None:
@@ -281,7 +282,7 @@ def _peers(
 
 
 def _placed(
-    comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: Any
+    comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: object
 ) -> _Finding:
     """Return what the state of a host means for its verdict.
 
