@@ -79,8 +79,6 @@ class TestNics(testtools.TestCase):
         by_name = self.read(tree)
         names = ("eth0v0", "eth9", "eth9_0")
         self.assertEqual(["vf", "physical", "other"], [by_name[name].kind for name in names])
-            ["vf", "physical", "other"], [by_name[name].kind for name in ("eth0v0", "eth9", "eth9_0")]
-        )
 
     def test_kinds_and_memberships(self) -> None:
         tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": DIRECTORY, f"{_VIRTUAL}/bond0/bonding": DIRECTORY}
@@ -117,7 +115,7 @@ class TestNics(testtools.TestCase):
         self.assertEqual("ovs-system", by_name["tap0123abcd-ef"].bridge)
         self.assertEqual(("bond0", None), (by_name["eth2"].bond, by_name["eth2"].bridge))
         self.assertEqual(
-            (4, 4, None, None), (*_queues(found["tap0123abcd-ef"]), found["lo"].node, found["lo"].pci)
+            (4, 4, None, None), (*_queues(by_name["tap0123abcd-ef"]), by_name["lo"].node, by_name["lo"].pci)
         )
 
     def test_names_that_a_shell_would_read_otherwise_are_left_out(self) -> None:
