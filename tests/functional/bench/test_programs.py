@@ -38,21 +38,21 @@ class ProgramsTest(unittest.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-bench-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        os.chmod(self.folder, 0o711)  # the guest of a share is not root
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-bench-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        os.chmod(self.directory, 0o711)  # the guest of a share is not root
 
     def run_program(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return patience.run(["nova-perf-bench", *arguments], cwd=self.folder, env=ENVIRONMENT)
+        return patience.run(["nova-perf-bench", *arguments], cwd=self.directory, env=ENVIRONMENT)
 
     def measure(self, text: str) -> dict[str, float]:
         """Run one benchmark on this host as validate does, and return its figures."""
-        with local.LocalLauncher(self.folder) as launcher:
+        with local.LocalLauncher(self.directory) as launcher:
             [job] = plugins.jobs([text], 1)
             outcome = trial.run(job, launcher.host_pair(), patience.LIMIT_S)
         self.assertIsNone(outcome.error, text)
-        self.assertEqual([], os.listdir(self.folder))
+        self.assertEqual([], os.listdir(self.directory))
         return {one.metric: one.value for one in outcome.readings}
 
     def test_residuals_are_the_known_ones_with_any_number_of_processes(self) -> None:
@@ -70,7 +70,7 @@ class ProgramsTest(unittest.TestCase):
             ("-O2", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.79f * correction"),
             ("-O2", "XS", "2", "himeno.c", end, f"{end} - !number"),
         ):
-            copy = tempfile.mkdtemp(dir=self.folder)
+            copy = tempfile.mkdtemp(dir=self.directory)
             for path in SOURCE.glob("*.[ch]"):
                 text = path.read_text(encoding="utf-8")
                 if path.name == file:
@@ -103,12 +103,12 @@ class ProgramsTest(unittest.TestCase):
             self.assertNotEqual("", done.stderr)
 
     def test_what_comes_before_a_copy_is_not_timed(self) -> None:
-        script = f"{self.folder}/script"
+        script = f"{self.directory}/script"
         pathlib.Path(script).write_text('#!/bin/sh\necho "$1" >>runs\n', encoding="utf-8")
         os.chmod(script, 0o755)
         done = self.run_program("copy", "file", "1", "3", script, "get", "--before", "put")
         self.assertEqual("", done.stderr)
-        runs = pathlib.Path(self.folder, "runs").read_text(encoding="utf-8").split()
+        runs = pathlib.Path(self.directory, "runs").read_text(encoding="utf-8").split()
         self.assertEqual(["put", "get", "get", "get"], runs)
         self.assertEqual(3, len(json.loads(done.stdout)["seconds"]))
 
@@ -118,7 +118,7 @@ class ProgramsTest(unittest.TestCase):
 
     def test_nothing_of_a_server_outlives_it(self) -> None:
         argv = ["nova-perf-bench", "serve", "127.0.0.1", "15309"]
-        with subprocess.Popen(argv, cwd=self.folder, env=ENVIRONMENT) as server:
+        with subprocess.Popen(argv, cwd=self.directory, env=ENVIRONMENT) as server:
             patience.until(lambda: self.connects() == 0, "the server listens")
             server.kill()
         patience.until(lambda: self.connects() == 3, "nobody listens any more")
@@ -149,19 +149,19 @@ class ProgramsTest(unittest.TestCase):
             self.assertGreater(self.measure(text)[figure], 0, text)
 
     def test_who_connects_to_the_share_is_not_root(self) -> None:
-        with local.LocalLauncher(self.folder) as launcher:
+        with local.LocalLauncher(self.directory) as launcher:
             pair = launcher.host_pair()
             handle = pair.server.start(["nova-perf-share", "127.0.0.1", "15447"])
             self.addCleanup(pair.server.stop, handle)
             put = ["smbclient", "//bench/bench", "-I", "127.0.0.1", "--configfile=/dev/null", "-p", "15447", "-N"]
             done = pair.client.run([*put, "-c", "put /etc/hostname sent"], patience.LIMIT_S)
             self.assertEqual(0, done.returncode, done)
-            [sent] = pathlib.Path(self.folder).glob("**/nova-perf-share/files/sent")
+            [sent] = pathlib.Path(self.directory).glob("**/nova-perf-share/files/sent")
             self.assertEqual("nobody", sent.owner())
 
     def change_database(self, *statements: str) -> None:
-        database = os.path.join(self.folder, "nova-perf-database")
-        changes = os.path.join(self.folder, "changes")
+        database = os.path.join(self.directory, "nova-perf-database")
+        changes = os.path.join(self.directory, "changes")
         with open(changes, "w", encoding="ascii") as file:
             file.writelines(f"{statement};\n" for statement in statements)
         server = ["mariadbd", "--no-defaults", "--bootstrap", "--skip-grant-tables", f"--datadir={database}/data"]
@@ -173,17 +173,17 @@ class ProgramsTest(unittest.TestCase):
     def test_tpcc_counts_on_and_misses_what_is_gone(self) -> None:
         """What days without think times add up to; then items of which New-Orders would be rolled back."""
         argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]
-        self.assertEqual(0, patience.run(argv, cwd=self.folder, env=ENVIRONMENT).returncode)
+        self.assertEqual(0, patience.run(argv, cwd=self.directory, env=ENVIRONMENT).returncode)
         self.change_database(
             "UPDATE bench.warehouse SET w_ytd = 9999999999",
             "UPDATE bench.district SET d_ytd = 9999999999",
             "UPDATE bench.customer SET c_payment_cnt = 32767, c_delivery_cnt = 32767, c_ytd_payment = 9999999999",
             "UPDATE bench.stock SET s_order_cnt = 32767, s_remote_cnt = 32767",
         )
-        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        done = patience.run(argv, cwd=self.directory, env=ENVIRONMENT)
         self.assertEqual(0, done.returncode, done.stderr)
         self.change_database("DELETE FROM bench.item WHERE i_id % 2 = 0")
-        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        done = patience.run(argv, cwd=self.directory, env=ENVIRONMENT)
         self.assertNotEqual(0, done.returncode)
         self.assertRegex(done.stdout + done.stderr, "item [0-9]+ is not there: the data were changed")
 
@@ -191,11 +191,11 @@ class ProgramsTest(unittest.TestCase):
         argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]
         benchmark = plugins.load("tpcc")
         for _ in range(2):  # loads, and uses what is loaded
-            done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+            done = patience.run(argv, cwd=self.directory, env=ENVIRONMENT)
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertTrue(benchmark.parse(done.stdout))
         self.change_database(*BREAKS)
-        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        done = patience.run(argv, cwd=self.directory, env=ENVIRONMENT)
         for number in sysbench.CONDITIONS:
             self.assertRegex(done.stdout, rf"tpcc condition {number}: [1-9][0-9]* violations")
         self.assertRaisesRegex(

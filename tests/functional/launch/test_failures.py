@@ -27,10 +27,10 @@ class LauncherFailureTest(rig.GuestCase):
         return launcher, launcher.run_id
 
     def copy_image(self) -> pathlib.Path:
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-image-"))
-        self.addCleanup(shutil.rmtree, folder)
-        shutil.copytree(self.image, folder, dirs_exist_ok=True)
-        return folder
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-image-"))
+        self.addCleanup(shutil.rmtree, directory)
+        shutil.copytree(self.image, directory, dirs_exist_ok=True)
+        return directory
 
     def assert_fails_clean(self, launcher: libvirt.LibvirtLauncher, run_id: str, message: str) -> None:
         """Boot fails with the message and removes its guests; close removes the rest."""
@@ -42,18 +42,18 @@ class LauncherFailureTest(rig.GuestCase):
         self.assertEqual([], rig.remains(run_id))
 
     def test_guest_that_cannot_mount_its_disk(self) -> None:
-        folder = self.copy_image()
-        with open(folder / "root.img", "r+b") as file:
+        directory = self.copy_image()
+        with open(directory / "root.img", "r+b") as file:
             file.write(bytes(1 << 20))  # the superblock is gone
-        launcher, run_id = self.prepared(image_directory=str(folder))
+        launcher, run_id = self.prepared(image_directory=str(directory))
         self.assert_fails_clean(
             launcher, run_id, r"(?s)guest \S+: it ended while booting.*\n  \| .*cannot be mounted"
         )
 
     def test_guest_whose_kernel_is_garbage(self) -> None:
-        folder = self.copy_image()
-        (folder / "vmlinuz").write_bytes(b"no kernel " * 1000)
-        launcher, run_id = self.prepared(image_directory=str(folder), boot_timeout_s=5.0)
+        directory = self.copy_image()
+        (directory / "vmlinuz").write_bytes(b"no kernel " * 1000)
+        launcher, run_id = self.prepared(image_directory=str(directory), boot_timeout_s=5.0)
         self.assert_fails_clean(
             launcher, run_id, "cannot start guest|ended while booting|no answer from its agent"
         )

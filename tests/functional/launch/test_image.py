@@ -15,20 +15,20 @@ ENVIRONMENT = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 class PackTest(unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-pack-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-pack-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
 
     def packed(self, name: str, text: str) -> bytes:
-        """Return the file system of a new folder with files, folders, links and one name with blanks."""
-        files = self.folder / name
+        """Return the file system of a new directory with files, directories, links and one name with blanks."""
+        files = self.directory / name
         (files / "usr/lib/some folder").mkdir(parents=True)
         (files / "usr/lib/program").write_text(text)
         os.link(files / "usr/lib/program", files / "usr/lib/same")
         (files / "bin").symlink_to("usr/lib")
         (files / "dead").symlink_to("nowhere")
         (files / "usr/lib/some folder/data").write_bytes(bytes(100_000))
-        disk = self.folder / f"{name}.img"
+        disk = self.directory / f"{name}.img"
         done = patience.run([PACK, files, disk, "8M"])
         self.assertEqual((0, "", ""), (done.returncode, done.stdout, done.stderr))
         checked = patience.run(["e2fsck", "-fn", disk], env=ENVIRONMENT)
@@ -42,9 +42,9 @@ class PackTest(unittest.TestCase):
         self.assertFalse(first == self.packed("third", "two"))
 
     def test_what_cannot_be_packed_is_an_error(self) -> None:
-        (self.folder / "files").mkdir()
-        (self.folder / "files" / "large").write_bytes(bytes([1]) * 4_000_000)
-        done = patience.run([PACK, self.folder / "files", self.folder / "disk", "2M"])
+        (self.directory / "files").mkdir()
+        (self.directory / "files" / "large").write_bytes(bytes([1]) * 4_000_000)
+        done = patience.run([PACK, self.directory / "files", self.directory / "disk", "2M"])
         self.assertNotEqual(0, done.returncode)
         self.assertIn("large", done.stderr)
         self.assertEqual(3, patience.run([PACK]).returncode)

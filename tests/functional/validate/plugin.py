@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from nova_perf_tuning.validation.bench import plugins
 
 
-def install(folder: pathlib.Path, name: str, source: str, kinds: Mapping[str, str]) -> None:
-    """Make a folder that Python takes for one with an installed package, where it is on PYTHONPATH.
+def install(directory: pathlib.Path, name: str, source: str, kinds: Mapping[str, str]) -> None:
+    """Make a directory that Python takes for one with an installed package, where it is on PYTHONPATH.
 
     :param name: of its one module; :param kinds: kind of benchmark -> class in it.
     """
-    about = folder / f"{name}-1.dist-info"
+    about = directory / f"{name}-1.dist-info"
     about.mkdir(parents=True)
-    (folder / f"{name}.py").write_text(source, encoding="ascii")
+    (directory / f"{name}.py").write_text(source, encoding="ascii")
     project = name.replace("_", "-")
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1\n", encoding="ascii")
     entries = "".join(f"{kind} = {name}:{found}\n" for kind, found in kinds.items())

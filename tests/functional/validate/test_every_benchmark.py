@@ -64,9 +64,9 @@ class EveryBenchmarkTest(rig.GuestCase):
         rig.build_image("--full")
         self.output = tempfile.mkdtemp(prefix="nova-perf-every-")
         self.addCleanup(shutil.rmtree, self.output)
-        folder = pathlib.Path(self.output, "plugin")
-        plugin.install(folder, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
-        self.environment = {**os.environ, "PYTHONPATH": str(folder)}
+        directory = pathlib.Path(self.output, "plugin")
+        plugin.install(directory, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
+        self.environment = {**os.environ, "PYTHONPATH": str(directory)}
 
     def nova_perf(self, *arguments: str) -> str:
         argv = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]

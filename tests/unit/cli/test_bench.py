@@ -23,7 +23,7 @@ class BenchTest(testtools.TestCase):
         self.assertEqual([one.kind for one in plugins.load_all()], [one["kind"] for one in found["benchmarks"]])
 
     def test_each_runs_on_this_host(self):
-        folder = self.useFixture(fixtures.TempDir()).path
+        directory = self.useFixture(fixtures.TempDir()).path
         for kind, metric in (
             ("cpu:", "events_per_second"),
             ("fio:size=4M,", "iops"),
@@ -31,22 +31,22 @@ class BenchTest(testtools.TestCase):
         ):
             done = program.nova_perf(
                 *("bench", "run", f"{kind}seconds=1", "-f", "json"),
-                env={**os.environ, "TMPDIR": folder},
+                env={**os.environ, "TMPDIR": directory},
             )
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             [primary] = [one for one in json.loads(done.stdout)["readings"] if one["primary"]]
             self.assertEqual(metric, primary["metric"])
             self.assertTrue(primary["value"] > 0)
-        self.assertEqual([], os.listdir(folder))
+        self.assertEqual([], os.listdir(directory))
 
     def test_files_in_memory_are_said(self):
         """Where the scratch folder is, and where a parameter puts the files."""
         run, kind = ("bench", "run"), "fio:seconds=1,size=4M"
-        with tempfile.TemporaryDirectory(prefix="nova-perf-bench-", dir="/dev/shm") as folder:
-            done = program.nova_perf(*run, kind, env={**os.environ, "TMPDIR": folder})
+        with tempfile.TemporaryDirectory(prefix="nova-perf-bench-", dir="/dev/shm") as directory:
+            done = program.nova_perf(*run, kind, env={**os.environ, "TMPDIR": directory})
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             self.assertIn("warning: fio: the files lay in memory (tmpfs)", done.stdout)
-            done = program.nova_perf(*run, f"{kind},directory={folder}", "-f", "json")
+            done = program.nova_perf(*run, f"{kind},directory={directory}", "-f", "json")
             self.assertEqual((0, ""), (done.returncode, done.stderr))
         found = json.loads(done.stdout)
         self.assertEqual("tmpfs", found["environment"]["scratch_filesystem"])

@@ -18,14 +18,14 @@ from tests.hosts import sysroots
 class DefaultConfigTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.config = self.folder / "default.conf"
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.config = self.directory / "default.conf"
         self.enterContext(mock.patch.object(opts, "CONFIG", str(self.config)))
         self.config.write_text(
-            f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\n[agent]\nrun_dir = {self.folder}/run\n"
+            f"[nova_perf_tuning]\nstate_dir = {self.directory}/state\n[agent]\nrun_dir = {self.directory}/run\n"
         )
-        (self.folder / "run").mkdir()
-        agent_module.write(str(self.folder / "run"), {"pid": 1, "pid_start": "0", "updated_monotonic": 0.0})
+        (self.directory / "run").mkdir()
+        agent_module.write(str(self.directory / "run"), {"pid": 1, "pid_start": "0", "updated_monotonic": 0.0})
 
     def args(self, *words):
         parser = argparse.ArgumentParser()
@@ -33,7 +33,7 @@ class DefaultConfigTest(testtools.TestCase):
         return parser.parse_args(words)
 
     def test_state_and_run_dir(self):
-        self.assertEqual(f"{self.folder}/state", journal_options.directory(self.args()))
+        self.assertEqual(f"{self.directory}/state", journal_options.directory(self.args()))
         self.assertEqual(1, journal_options.agent_state(self.args())["pid"])
         self.assertEqual("nova-perf restore", journal_options.restore_command(self.args()))
 
@@ -62,5 +62,5 @@ class DefaultConfigTest(testtools.TestCase):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             self.assertEqual(0, main.main(["status"]))
-        self.assertIn(f"journal: {self.folder}/state/journal.sqlite", out.getvalue())
+        self.assertIn(f"journal: {self.directory}/state/journal.sqlite", out.getvalue())
         self.assertIn("agent: process 1 was killed", out.getvalue())

@@ -20,8 +20,8 @@ from tests.unit.validation.cloud import test_fleet
 class PublishTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        os.chmod(self.folder, 0o755)  # as /var/lib is
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        os.chmod(self.directory, 0o755)  # as /var/lib is
         self.results = self.path("results.json")
         self.published = self.path("made", "verdict.json")
         self.config = self.write(
@@ -29,7 +29,7 @@ class PublishTest(testtools.TestCase):
         )
 
     def path(self, *names):
-        return os.path.join(self.folder, *names)
+        return os.path.join(self.directory, *names)
 
     def write(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as file:
@@ -67,7 +67,7 @@ class PublishTest(testtools.TestCase):
         conf([], default_config_files=[self.config], default_config_dirs=[])
         return traits.HostTraits(conf).result("cmp1")
 
-    def test_folders_of_nova_compute(self):
+    def test_directorys_of_nova_compute(self):
         """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
         for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
             os.makedirs(self.path(".nova", name))
@@ -75,7 +75,7 @@ class PublishTest(testtools.TestCase):
             text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
             self.write(os.path.join(".nova", name, "10-ours.conf"), text)
             done = program.nova_perf(
-                "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.folder}
+                "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.directory}
             )
             self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
 

@@ -32,11 +32,11 @@ echo "         95th percentile:                        0.34"; echo "         sum
 class ValidateTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.output = os.path.join(self.folder, "out")
-        self.temporary = os.path.join(self.folder, "tmp")
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.output = os.path.join(self.directory, "out")
+        self.temporary = os.path.join(self.directory, "tmp")
         os.mkdir(self.temporary)
-        programs = os.path.join(self.folder, "bin")
+        programs = os.path.join(self.directory, "bin")
         os.mkdir(programs)
         self.write(os.path.join(programs, "sysbench"), SYSBENCH)
         os.chmod(os.path.join(programs, "sysbench"), 0o755)
@@ -45,7 +45,7 @@ class ValidateTest(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
 
     def write(self, path, text):
-        path = os.path.join(self.folder, path)
+        path = os.path.join(self.directory, path)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return path
@@ -139,7 +139,7 @@ class ValidateTest(testtools.TestCase):
             args = validate.Validate(None, None).get_parser("validate").parse_args(options)
             plan = validate.session_plan(args, 2)
             self.assertEqual({} if args.budget else {"flavor": "m1", "host_group": "gen3"}, plan.about)
-            one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
+            one = session.Session(local.LocalLauncher(self.directory), plan, lambda _: None)
             measured_s = (
                 one._times.expected_s() * plan.blocks / (plan.blocks + 1)
             )  # warm-ups, counted in full, are short
@@ -164,14 +164,14 @@ class ValidateTest(testtools.TestCase):
             (junk, (), "junk.json: no JSON"),
             (junk, ("--noise-floor",), "junk.json: no JSON"),
             (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
-            (self.folder, ("--noise-floor",), "not a regular file"),
+            (self.directory, ("--noise-floor",), "not a regular file"),
         ):
             with self.subTest(path=path), mock.patch.object(validate, "NOISE_FILE", path):
                 self.refused(told, *QUICK, *arguments)
 
     def test_what_fails_after_the_run_is_told_last(self):
         """The report and the table are there all the same."""
-        noise_file = os.path.join(self.folder, "noise.json")
+        noise_file = os.path.join(self.directory, "noise.json")
         self.enterContext(mock.patch.object(validate, "NOISE_FILE", noise_file))
         results = samples.results({"untuned": 100.0, "again": 100.0}, boots=4, blocks=4)
 

@@ -25,32 +25,32 @@ class StartTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = self.useFixture(fixtures.TempDir()).path
-        self.folder = os.path.join(self.useFixture(fixtures.TempDir()).path, "a folder; with 'signs'")
-        os.makedirs(f"{self.folder}/pgms")
-        pathlib.Path(self.folder, "Run").write_text(RUN, encoding="utf-8")
+        self.directory = os.path.join(self.useFixture(fixtures.TempDir()).path, "a folder; with 'signs'")
+        os.makedirs(f"{self.directory}/pgms")
+        pathlib.Path(self.directory, "Run").write_text(RUN, encoding="utf-8")
 
-    def run_it(self, folder):
-        [step] = unixbench.UnixBench().steps({"directory": folder, "passes": "2"})
+    def run_it(self, directory):
+        [step] = unixbench.UnixBench().steps({"directory": directory, "passes": "2"})
         return subprocess.run(
             step.argv, cwd=self.scratch, capture_output=True, text=True, timeout=600, check=False
         )
 
-    def test_runs_in_its_folder_and_leaves_its_files_in_the_scratch_folder(self):
-        done = self.run_it(self.folder)
+    def test_runs_in_its_folder_and_leaves_its_files_in_the_scratch_directory(self):
+        done = self.run_it(self.directory)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertTrue(unixbench.UnixBench().parse(done.stdout))
-        self.assertEqual({"pgms", "Run"}, set(os.listdir(self.folder)))
+        self.assertEqual({"pgms", "Run"}, set(os.listdir(self.directory)))
         self.assertEqual({"log", "copied"}, set(os.listdir(self.scratch)))
         self.assertEqual("-i 2 -c 1", pathlib.Path(self.scratch, "log").read_text(encoding="utf-8"))
 
-    def test_no_such_folder(self):
+    def test_no_such_directory(self):
         done = self.run_it("/nonexistent")
         self.assertNotEqual(0, done.returncode)
         self.assertEqual("/nonexistent: No such file or directory\n", done.stderr)
 
-    def test_is_there_where_its_folder_is(self):
+    def test_is_there_where_its_directory_is(self):
         benchmark, nowhere = unixbench.UnixBench(), {"directory": "/nonexistent"}
-        self.assertNotIn(f"{self.folder}/Run", plugins.missing(benchmark, {"directory": self.folder}))
+        self.assertNotIn(f"{self.directory}/Run", plugins.missing(benchmark, {"directory": self.directory}))
         self.assertEqual(["/nonexistent/Run"], plugins.missing(benchmark, nowhere)[-1:])
         self.assertRaises(plugins.MissingProgramError, plugins.check_installed, benchmark, nowhere)
 

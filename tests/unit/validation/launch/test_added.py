@@ -20,15 +20,15 @@ class AddedTest(unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
         # Not below /tmp, which guests have of their own.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-added-", dir="/var/tmp"))
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.tool = self.folder / "tool"
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-added-", dir="/var/tmp"))
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.tool = self.directory / "tool"
         (self.tool / "empty").mkdir(parents=True)
         (self.tool / "Run").write_text("#!/bin/sh\necho done\n")
         (self.tool / "Run").chmod(0o755)
         (self.tool / "some data").write_text("1 2 3\n")
         (self.tool / "link").symlink_to("some data")
-        self.root = self.folder / "root"
+        self.root = self.directory / "root"
         for name in ("bin", "sbin", "usr/bin", "etc"):
             (self.root / name).mkdir(parents=True)
         (self.root / "bin" / "busybox").write_text("busybox")
@@ -41,12 +41,12 @@ class AddedTest(unittest.TestCase):
         return done.stdout
 
     def copied(self, *paths: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
-        listing = self.folder / "listing"
+        listing = self.directory / "listing"
         listing.write_text(self.listed(*paths))
         return run("copy", listing, self.root)
 
     def program(self, name: str, text: str = "#!/bin/sh\n") -> pathlib.Path:
-        path = self.folder / "programs" / name
+        path = self.directory / "programs" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
@@ -57,7 +57,7 @@ class AddedTest(unittest.TestCase):
         self.assertEqual((1, ""), (done.returncode, done.stdout))
         self.assertRegex(done.stderr, rf"\Aimage/build: --add [^\n]*{told}[^\n]*\n\Z")
 
-    def test_a_folder_is_copied_whole_with_its_modes(self) -> None:
+    def test_a_directory_is_copied_whole_with_its_modes(self) -> None:
         self.tool.chmod(0o750)
         self.assertEqual("", self.copied(self.tool).stderr)
         there = pathlib.Path(f"{self.root}{self.tool}")
@@ -107,11 +107,11 @@ class AddedTest(unittest.TestCase):
         self.assertRegex(done.stderr, rf"\Aimage/build: --add {path}[^\n]*{told}[^\n]*\n\Z")
 
     def test_refused(self) -> None:
-        os.mkfifo(self.folder / "fifo")
-        self.assert_refused("there is no such file", self.folder / "nothing")
+        os.mkfifo(self.directory / "fifo")
+        self.assert_refused("there is no such file", self.directory / "nothing")
         self.assert_refused("give an absolute path", "tool")
         self.assert_refused(r"without '\.\.'", f"{self.tool}/../tool")
-        self.assert_refused("neither a file nor a folder", self.folder / "fifo")
+        self.assert_refused("neither a file nor a folder", self.directory / "fifo")
         self.assert_refused("nothing below /proc of an image is seen", "/proc/version")
         self.assert_refused("nothing below /dev of an image is seen", "/dev/null")
         self.assert_refused("has the same name", self.program("Run"), self.tool / "Run")

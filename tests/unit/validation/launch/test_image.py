@@ -1,4 +1,4 @@
-"""The image's folder: found, whole, or refused with what to do."""
+"""The image's directory: found, whole, or refused with what to do."""
 
 import hashlib
 import os
@@ -13,43 +13,43 @@ from nova_perf_tuning.validation.launch import base, image
 class ImageTest(unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
         for name in ("vmlinuz", "initrd", "root.img", "sums", "complete"):
-            (self.folder / name).touch()
-        (self.folder / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
-        (self.folder / "release").write_text("6.1.0-1-cloud-amd64\n")
+            (self.directory / name).touch()
+        (self.directory / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
+        (self.directory / "release").write_text("6.1.0-1-cloud-amd64\n")
 
     def test_read(self) -> None:
-        found = image.load(str(self.folder))
+        found = image.load(str(self.directory))
         self.assertEqual(
             ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (found.packages, found.release)
         )
-        self.assertEqual(str(self.folder / "root.img"), found.root)
+        self.assertEqual(str(self.directory / "root.img"), found.root)
 
     def test_every_missing_part(self) -> None:
         for name in ("complete", "packages", "release", "sums"):
-            (self.folder / name).rename(self.folder / "away")
+            (self.directory / name).rename(self.directory / "away")
             with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
-                image.load(str(self.folder))
-            (self.folder / "away").rename(self.folder / name)
+                image.load(str(self.directory))
+            (self.directory / "away").rename(self.directory / name)
 
     def test_the_smallest_image_that_has_all_programs(self) -> None:
         """What was added is taken by those alone who need something of it; what no image has is told."""
-        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder)}):
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory)}):
             for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
-                os.mkdir(self.folder / link)
-                (self.folder / link / "complete").touch()
-                (self.folder / link / "programs").write_text(inside)
-            (self.folder / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
+                os.mkdir(self.directory / link)
+                (self.directory / link / "complete").touch()
+                (self.directory / link / "programs").write_text(inside)
+            (self.directory / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
             for wanted, link in (
                 (["fio"], "image"),
                 (["fio", "smbd"], "full-image"),
                 (["fio", "netperf"], "own-image"),
                 (["/a/b c"], "own-image"),
             ):
-                self.assertEqual(str(self.folder / link), image.default_directory(wanted))
+                self.assertEqual(str(self.directory / link), image.default_directory(wanted))
             for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
                 told = f"no guest image has {wanted[0]}; build .* --full, and --add"
                 with self.assertRaisesRegex(base.LaunchError, told):
@@ -57,15 +57,15 @@ class ImageTest(unittest.TestCase):
 
     def test_added_files_that_differ_between_host_and_guests(self) -> None:
         """A tool that was built anew; who uses nothing of it is not concerned."""
-        tool = self.folder / "tool"
+        tool = self.directory / "tool"
         tool.mkdir()
         lines = [f"folder 755 - {tool}"]
         for name in ("Run", "program"):
             (tool / name).write_text(name)
             lines.append(f"file 755 {hashlib.sha256(name.encode()).hexdigest()} {tool / name}")
-        (self.folder / "added").write_text("".join(f"{line}\n" for line in lines))
-        (self.folder / "options").write_text(f"--full --add={tool} ")
-        found = image.load(str(self.folder))
+        (self.directory / "added").write_text("".join(f"{line}\n" for line in lines))
+        (self.directory / "options").write_text(f"--full --add={tool} ")
+        found = image.load(str(self.directory))
         needed = {str(tool / "Run")}
         image.check_same_programs(found, needed)
         (tool / "log").touch()  # what a run has left
@@ -80,7 +80,7 @@ class ImageTest(unittest.TestCase):
 
     def test_programs_that_differ_between_host_and_guests(self) -> None:
         """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
-        programs = self.folder / "programs"
+        programs = self.directory / "programs"
         programs.mkdir()
         names = ("fio", "nova-perf-bench", "nova-perf-tpcc.lua")
         sums = ""
@@ -89,9 +89,9 @@ class ImageTest(unittest.TestCase):
             (programs / name).chmod(0o755)
             sums += f"{hashlib.sha256(name.encode()).hexdigest()}  /some/where/{name}\n"
         wanted = {"fio", "nova-perf-bench", "netperf"}
-        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder), "PATH": "/nonexistent"}):
-            (self.folder / "sums").write_text(sums)
-            found = image.load(str(self.folder))
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory), "PATH": "/nonexistent"}):
+            (self.directory / "sums").write_text(sums)
+            found = image.load(str(self.directory))
             image.check_same_programs(found, wanted)
             for changed, needed in (("fio", "fio"), ("nova-perf-tpcc.lua", "nova-perf-bench")):
                 (programs / changed).write_text("another build")

@@ -12,9 +12,9 @@ from nova_perf_tuning.validation.launch import base, run_directory
 class RunDirectoryTest(unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-runs-")
-        self.addCleanup(folder.cleanup)
-        self.parent = os.path.join(folder.name, "runs")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-runs-")
+        self.addCleanup(directory.cleanup)
+        self.parent = os.path.join(directory.name, "runs")
         self.removed: list[tuple[str, str]] = []
 
     def sweep(self) -> list[str]:
@@ -77,6 +77,6 @@ class RunDirectoryTest(unittest.TestCase):
         run.close(keep=True)
         self.assertEqual([run.id], self.sweep())
 
-    def test_folder_that_cannot_be_made(self) -> None:
+    def test_directory_that_cannot_be_made(self) -> None:
         with self.assertRaisesRegex(base.LaunchError, "cannot be made"):
             run_directory.RunDirectory("/proc/nova-perf")
