@@ -5,7 +5,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 
 import fixtures
 import testtools
@@ -100,7 +99,6 @@ class StatusUpgradeTest(testtools.TestCase):
             self.assertIn(name, done.stderr)
 
     def test_missing_file_is_one_line(self):
-        program = [sys.executable, "-m", "nova_perf_tuning.cli.upgrade_check", "--config-file", "/nonexistent"]
-        done = subprocess.run([*program, "upgrade", "check"], capture_output=True, text=True)
+        done = run("--config-file", "/nonexistent", "upgrade", "check")
         self.assertEqual(255, done.returncode)
         self.assertEqual("nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr)
