@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import enum
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nova_perf_tuning import bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
@@ -56,6 +57,21 @@ class ResultError(errors.PerfTuningError):
     """A result file cannot be used; the message names the file and says why."""
 
 
+class ObjectionCode(enum.StrEnum):
+    """Why a result does not count."""
+
+    OTHER_HOST = "other_host"
+    IN_THE_FUTURE = "in_the_future"
+    TOO_OLD = "too_old"
+
+
+class Objection(NamedTuple):
+    """One of them; ``text`` is a clause for people."""
+
+    code: ObjectionCode
+    text: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResult:
     """What a validation found out about one host; see :data:`SCHEMA`. ``created_at`` is aware of its zone."""
@@ -71,16 +87,20 @@ class HostResult:
         data = {"schema": 1, **dataclasses.asdict(self), "created_at": self.created_at.isoformat()}
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
-    def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> str | None:
-        """Return why this result does not count on ``host`` at ``now``, as a clause; None when it does."""
+    def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> Objection | None:
+        """Return why this result does not count on ``host`` at ``now``; None when it does."""
         if not same_host(self.host, host):
-            return f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
+            text = f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
+            return Objection(ObjectionCode.OTHER_HOST, text)
         if self.created_at > now + MAX_SKEW:
-            return f"it is dated {self.created_at.isoformat()}, in the future; check the clocks and validate again"
+            text = f"it is dated {self.created_at.isoformat()}, in the future; check the clocks and validate again"
+            return Objection(ObjectionCode.IN_THE_FUTURE, text)
         if now - self.created_at > max_age:
-            return (
-                f"it was made at {self.created_at.isoformat()}, longer ago than [nova_perf_tuning] "
-                f"result_max_age = {int(max_age.total_seconds())} seconds; validate again"
+            text = (
+                f"it was made at {self.created_at.isoformat()}, longer ago than [nova_perf_tuning] result_max_age"
+            )
+            return Objection(
+                ObjectionCode.TOO_OLD, f"{text} = {int(max_age.total_seconds())} seconds; validate again"
             )
         return None
 
