@@ -1,4 +1,4 @@
-"""A tool that no image has: added to one with its directory, and measured in guests and on the host by validate."""
+"""A tool that no image has: added with its directory, and measured in guests and on the host by validate."""
 
 import os
 import pathlib

@@ -13,6 +13,7 @@ from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import journal_options, main
 from nova_perf_tuning.conf import opts
 from tests.hosts import sysroots
+from tests.unit.agent import samples
 
 
 class DefaultConfigTest(testtools.TestCase):
@@ -25,7 +26,7 @@ class DefaultConfigTest(testtools.TestCase):
             f"[nova_perf_tuning]\nstate_dir = {self.directory}/state\n[agent]\nrun_dir = {self.directory}/run\n"
         )
         (self.directory / "run").mkdir()
-        agent_module.write(str(self.directory / "run"), {"pid": 1, "pid_start": "0", "updated_monotonic": 0.0})
+        agent_module.write(str(self.directory / "run"), samples.agent_state(pid=1, pid_start="0"))
 
     def args(self, *words):
         parser = argparse.ArgumentParser()
@@ -34,7 +35,7 @@ class DefaultConfigTest(testtools.TestCase):
 
     def test_state_and_run_dir(self):
         self.assertEqual(f"{self.directory}/state", journal_options.directory(self.args()))
-        self.assertEqual(1, journal_options.agent_state(self.args())["pid"])
+        self.assertEqual(1, journal_options.agent_state(self.args()).pid)
         self.assertEqual("nova-perf restore", journal_options.restore_command(self.args()))
 
     def test_a_flag_wins_and_without_the_file_there_are_defaults(self):
