@@ -9,6 +9,7 @@ import socket
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import local, programs
 from nova_perf_tuning.validation.measure import host_environment, trial
@@ -59,16 +60,17 @@ class BenchRun(command.PerfCommand):
         merged = benchmark.merged(chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
-        environment = {**host_environment.read(), "benchmarks": {benchmark.kind: {"parameters": merged}}}
+        environment = host_environment.read()
+        environment.benchmarks = {benchmark.kind: environments.Benchmark(parameters=merged)}
         with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
             launcher.prepare()
             outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
-            environment |= launcher.environment()
+            environment = environment.updated(launcher.environment())
         if outcome.error:
             raise base.OutputError(outcome.error)
         if os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
-            environment["scratch_filesystem"] = programs.filesystem(merged["directory"])
+            environment.scratch_filesystem = programs.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)
 
@@ -95,16 +97,18 @@ def _show(
     benchmark: base.Benchmark,
     used: dict[str, str],
     readings: list[base.Reading],
-    environment: dict[str, object] | None = None,
+    environment: environments.Environment | None = None,
 ) -> None:
     warnings = text.environment_warnings(environment) if environment else []
     if args.format == "json":
-        shown = {
+        shown: dict[str, object] = {
             "benchmark": benchmark.kind,
             "parameters": used,
             "readings": [dataclasses.asdict(reading) for reading in readings],
         }
-        command.print_json(shown | ({"environment": environment, "warnings": warnings} if environment else {}))
+        if environment is not None:
+            shown |= {"environment": environments.to_dict(environment), "warnings": warnings}
+        command.print_json(shown)
         return
     rows = [
         (

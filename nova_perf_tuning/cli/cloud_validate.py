@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from openstack import connection
@@ -29,6 +29,7 @@ from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.validation.cloud import campaign, fleet, fleet_results, heat_pair, host_cpu, model, run_store
 from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, measure_plan, trial_filter, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import store
@@ -298,14 +299,14 @@ class Run:
             raise
         return run, launcher
 
-    def _check_budgets(self, plan: model.MeasurePlan, environment: Mapping[str, object]) -> None:
+    def _check_budgets(self, plan: model.MeasurePlan, environment: Environment) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
         budget = self._args.budget
         self._bare = fleet_results.load_bare(self._args.bare_host, [job.label for job in plan.jobs])
         arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
         if budget:
             loaded = budget_file.load(budget)
-            self._budgets = measure_plan.budgets_for(loaded, budget, environment, plan.jobs, arms)
+            self._budgets = measure_plan.budgets_for(loaded, budget, environment.places, plan.jobs, arms)
 
     # -- after
 
@@ -348,9 +349,9 @@ class Run:
         print()
         result_tables.print_summary(told)
         result_tables.print_headline(results, told)
-        lacking = list(results.environment.get("host_cpu_faults", {}).items())[:_MAX_CPU_FAULTS]
+        lacking = list(results.environment.host_cpu_faults.items())[:_MAX_CPU_FAULTS]
         command.say(
-            f"host CPU of guests: {results.environment['host_cpu_source']}",
+            f"host CPU of guests: {results.environment.host_cpu_source}",
             *(f"host CPU is not known from {where}: {why}" for where, why in lacking),
             prefix="note: ",
         )

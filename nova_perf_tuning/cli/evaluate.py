@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command, judge_options, result_tables
@@ -39,7 +40,7 @@ class Evaluate(command.PerfCommand):
         left_out = verdict.left_out(results, budgets)
         many: fleet.FleetVerdict | None = None
         why, knobs = "", []
-        if "fleet" in results.environment:
+        if results.environment.fleet is not None:
             results, many = fleet.judge(results, budgets)
             judged: Sequence[verdict.Judgement] = many.judgements
             whole = many.whole or verdict.Verdict.INVALID
@@ -58,7 +59,7 @@ class Evaluate(command.PerfCommand):
                 "findings": diagnosis.spoilt(results),
             }
             data |= {"knobs": list(map(text.knob_data, knobs))} if knobs else {}
-            data |= {"hosts": [host.as_data() for host in many.hosts]} if many else {}
+            data |= {"hosts": [dataclasses.asdict(host.as_data()) for host in many.hosts]} if many else {}
             command.print_json(data)
             return int(whole.exit_code)
         result_tables.print_findings(results)

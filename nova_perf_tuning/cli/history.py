@@ -43,7 +43,7 @@ class History(command.PerfCommand):
 
         loaded = [(path, store.load(path)) for path in args.add]
         for path, results in loaded:
-            if "fleet" in results.environment:
+            if results.environment.fleet is not None:
                 raise option_types.OptionError(
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"

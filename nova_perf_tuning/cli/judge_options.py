@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from nova_perf_tuning import atomic_write
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model, store
 from nova_perf_tuning.validation.report import junit, text
@@ -28,8 +29,10 @@ def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
 
 def with_places(results: model.Results, host_group: str | None, flavor: str | None) -> model.Results:
     """Return recorded results with what the command line says of their host."""
-    given = {name: word for name, word in (("host_group", host_group), ("flavor", flavor)) if word is not None}
-    return dataclasses.replace(results, environment={**results.environment, **given})
+    before = results.environment
+    host_group, flavor = host_group or before.host_group, flavor or before.flavor
+    environment = dataclasses.replace(before, host_group=host_group, flavor=flavor)
+    return dataclasses.replace(results, environment=environment)
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +63,7 @@ def begin_junit(path: str | None, results: str = "") -> None:
     """
     if path is not None:
         check_output(path, results)
-        store.write_atomically(path, junit.junit(model.Results({}, []), [], _UNFINISHED))
+        store.write_atomically(path, junit.junit(model.Results(Environment(), []), [], _UNFINISHED))
 
 
 def write_junit(

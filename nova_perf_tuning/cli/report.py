@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 
 from nova_perf_tuning import errors
@@ -37,7 +38,7 @@ class Report(command.PerfCommand):
         results = store.load(args.results)
         recorded, hosts = False, None
         judged, knobs = list[verdict.Judgement](), list[ablation.Knob]()
-        if "fleet" not in results.environment:
+        if results.environment.fleet is None:
             judged, knobs = verdict.judge_all(results, budgets), ablation.judge(results, budgets)
         elif args.budget:  # judged again, host by host
             results, hosts = fleet.judge(results, budgets)
@@ -47,8 +48,8 @@ class Report(command.PerfCommand):
         if args.format == "json":
             data = report.as_json(results, summaries, judged, knobs)
             if hosts is not None:
-                data["verdict"] = results.environment["fleet"]["verdict"]
-                data["hosts"] = [host.as_data() for host in hosts.hosts]
+                data["verdict"] = hosts.whole and hosts.whole.value
+                data["hosts"] = [dataclasses.asdict(host.as_data()) for host in hosts.hosts]
             command.print_json(data)
         if path is not None:
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))

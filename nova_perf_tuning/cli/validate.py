@@ -22,6 +22,7 @@ from nova_perf_tuning.cli import (
     validate_options,
 )
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, measure_plan, noise, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
@@ -125,7 +126,7 @@ class _Run:
                     self.plan,
                     lambda measured: store.save(measured, results_file),
                     progress.shower(self.args.format == "json"),
-                    lambda measured: noise.holding(measured.environment, self.floors),
+                    lambda environment: noise.holding(environment, self.floors),
                 )
                 results = running.results
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
@@ -208,7 +209,8 @@ def _planned(args: argparse.Namespace) -> _Run:
     floors = [] if args.noise_floor else noise.load(NOISE_FILE)
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
-        budgets = measure_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
+        places = {"host_group": plan.host_group, "flavor": plan.flavor}
+        budgets = measure_plan.budgets_for(budgets, args.budget, places, plan.jobs, arms)
         try:
             measure_plan.check_noise_floors(budgets, plan.jobs, floors)
         except measure_plan.TightBudgetError as error:
@@ -236,10 +238,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     without = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(without) < 2:
         raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
-    about: dict[str, object] = {name: word for name in ("host_group", "flavor") if (word := getattr(args, name))}
-    if without:
-        values = ablation.knobs(tuned)
-        about["ablation"] = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in without.items()}
+    values = ablation.knobs(tuned)
     judged = bool(args.budget)
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *without.values()),
@@ -249,7 +248,9 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         seed=secrets.randbelow(1 << 32),
         time_limit_s=args.time_limit or (_TIME_LIMIT_JUDGED_S if judged else _TIME_LIMIT_S),
         reasons={second: reasons},
-        about=about,
+        host_group=args.host_group or "",
+        flavor=args.flavor or "",
+        ablation={arm.name: environments.LeftOut(spec, values[spec]) for spec, arm in without.items()},
     )
 
 
@@ -286,8 +287,8 @@ def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:
 
 
 def _why_nothing(results: model.Results | None) -> str:
-    faults = results.environment["errors"] if results is not None else []
-    first = f"; first error: {faults[0]['error']}" if faults else "; give more --time-limit"
+    faults = results.environment.errors if results is not None else []
+    first = f"; first error: {faults[0].error}" if faults else "; give more --time-limit"
     return f"nothing was measured before the time limit{first}"
 
 

@@ -18,6 +18,7 @@ import resource
 import tempfile
 import time
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
 from nova_perf_tuning.validation.judge import budget_file
 from tests import simulated_cloud as simulation
@@ -69,7 +70,7 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
         run_id = run_store.new_id()
         plan = simulation.fleet_plan(run_id, ["iperf3", "fio", "cpu"], 6, peers=peers, max_parallel=parallel)
         kinds = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}
-        stored = store.create(plan, names, pairs, {"benchmarks": kinds})
+        stored = store.create(plan, names, pairs, environments.from_dict({"benchmarks": kinds}))
         begun = time.process_time()
         campaign.Campaign(store, launcher, stored, threads=threads).run()
         cpu_s = time.process_time() - begun

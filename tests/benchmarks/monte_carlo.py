@@ -25,6 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nova_perf_tuning.cli import validate
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.judge import statistics as product
 from nova_perf_tuning.validation.measure import interim, model, store
@@ -69,7 +70,7 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         results = store.from_dict(json.load(file), str(path))
     found = {label: noise(results, label) for label in dict.fromkeys(one.benchmark for one in results.trials)}
-    return found, dict(results.environment)
+    return found, environments.to_dict(results.environment)
 
 
 def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned", "again")) -> Noise:
@@ -201,7 +202,7 @@ def results(logs: np.ndarray) -> model.Results:
             trials.append(
                 model.Trial(name, "rate", "1/s", "higher", arm, boot, block, value, {}, None, 1.0, order=order)
             )
-    return model.Results({}, trials)
+    return model.Results(environments.Environment(), trials)
 
 
 def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict, int]:
@@ -212,7 +213,7 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
     ]
     for boots in range(1, plan.boots + 1):
         if interim.due(boots, plan.boots):
-            whole.environment = {"looks": [{"boots": boots}]}
+            whole.environment.looks = [boots]
             seen = [one for one in whole.trials if one.boot < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
             if not any(one.open for one in judged):

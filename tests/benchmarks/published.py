@@ -26,6 +26,7 @@ from typing import Any, Final
 import yaml
 
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import statistics
 from nova_perf_tuning.validation.launch import base as launch
@@ -127,12 +128,12 @@ def page_data(results: Sequence[model.Results]) -> dict[str, Any]:
 def _run(results: model.Results) -> dict[str, Any]:
     found = []
     for one in summary.summarise(results):
-        told = results.environment.get("benchmarks", {}).get(one.label, {})
+        told = results.environment.benchmarks.get(one.label, environments.Benchmark())
         found += [
             {
                 "label": one.label,
                 "guests": guest.arm,
-                "parameters": dict(told.get("parameters", {})),
+                "parameters": dict(told.parameters),
                 "host_cpu": _cpu(guest),
                 "guest_busy": _rounded(guest.guest_busy),
                 "figures": [_figure(figure, guest.arm) for figure in one.figures],
@@ -140,9 +141,10 @@ def _run(results: model.Results) -> dict[str, Any]:
             for guest in one.arms
             if guest.arm != model.HOST
         ]
+    known = environments.to_dict(results.environment)
     return {
         "run": {
-            **{name: results.environment[name] for name in _TOLD if name in results.environment},
+            **{name: known[name] for name in _TOLD if name in known},
             "boots": len({one.boot for one in results.trials}),
             "blocks": len({(one.boot, one.block) for one in results.trials}),
         },

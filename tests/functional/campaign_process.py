@@ -8,6 +8,7 @@ import os
 import sys
 
 from nova_perf_tuning.validation.cloud import campaign, model, run_store
+from nova_perf_tuning.validation.environment import Environment
 from tests import simulated_cloud as simulation
 
 HOSTS = [f"h{number:02d}" for number in range(12)]
@@ -34,7 +35,7 @@ def main():
         run = store.claim(resumed[0])
     else:
         plan = simulation.fleet_plan(run_store.new_id(), ["cpu"], 3, peers=PEERS, seed=1, max_parallel=4)
-        run = store.create(plan, HOSTS, model.schedule(HOSTS, PEERS, 1), {})
+        run = store.create(plan, HOSTS, model.schedule(HOSTS, PEERS, 1), Environment())
     launcher = LoggingLauncher(folder, float(scale))
     launcher.cleanup(run.run_id)
     print(run.run_id, flush=True)

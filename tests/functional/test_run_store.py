@@ -15,6 +15,7 @@ import testtools
 
 from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model as results
 from tests import simulated_cloud as simulation
 
@@ -97,7 +98,7 @@ class SqliteTest(testtools.TestCase):
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
         plan = simulation.fleet_plan(RUN, ["cpu"], time_limit_s=90.0)
-        store.create(plan, ["a", "b", "c"], PAIRS, {"x": "é\0\u2028"})
+        store.create(plan, ["a", "b", "c"], PAIRS, Environment(host="é\0\u2028"))
         run = store.load(RUN)
         fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
         for task in run.tasks[:2]:
@@ -110,7 +111,7 @@ class SqliteTest(testtools.TestCase):
         self.assertEqual([facts], list(store.pair_facts(RUN)))
         again = store.load(RUN)
         self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])
-        self.assertEqual((run.tasks[0], {"x": "é\0\u2028"}), (again.tasks[0], again.environment))
+        self.assertEqual((run.tasks[0], "é\0\u2028"), (again.tasks[0], again.environment.host))
         self.assertEqual((plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings))
         [line] = store.lines()
         self.assertEqual((True, 3, 3, 1), (line.alive, line.hosts, line.pairs, line.done))

@@ -90,7 +90,7 @@ class VerdictsTest(rig.GuestCase):
         with launcher:
             running = session.Session(launcher, plan, lambda _: None)
             found = running.run(lambda results: found_so_far(results) != wanted)
-        self.assertEqual([], found.environment["errors"])
+        self.assertEqual([], found.environment.errors)
         self.assertEqual(wanted, found_so_far(found), verdict.judge_all(found, budgets))
         return found
 

@@ -24,6 +24,7 @@ RANK = {
     "host": 3,
     "agent": 4,
     "nova": 4,  # what its API service and scheduler may load of it, tests/nova/api watches
+    "validation/environment": 4,
     "validation/bench": 5,
     "validation/launch": 5,
     "validation/database": 5,

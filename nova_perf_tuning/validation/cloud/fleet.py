@@ -18,8 +18,9 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model, peer_comparison
 from nova_perf_tuning.validation.judge import budget_file, trial_filter
@@ -29,9 +30,6 @@ from nova_perf_tuning.validation.measure import model as results
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
 from nova_perf_tuning.validation.report import text
-
-#: Loss against other hosts from which a host is slow, where results do not say it.
-_MAX_LOSS: Final = 0.15
 
 _C = ReasonCode
 _V = judging.Verdict
@@ -70,25 +68,16 @@ class HostVerdict:
         """Return why in words, one line each."""
         return tuple(dict.fromkeys(text.of(why) for _, why in self.findings))
 
-    def as_data(self) -> dict[str, object]:
+    def as_data(self) -> environments.FleetHost:
         """Return it as ``fleet.hosts`` of a results file has it."""
         details = [
-            {
-                "verdict": word.value,
-                "codes": sorted(why.codes),
-                "benchmark": why.params.get("benchmark", ""),
-                "figure": why.params.get("figure", ""),
-            }
+            environments.HostDetail(
+                word.value, sorted(why.codes), why.params.get("benchmark", ""), why.params.get("figure", "")
+            )
             for word, why in self.findings
         ]
-        return {
-            "host": self.host,
-            "verdict": self.verdict.value if self.verdict else None,
-            "reasons": list(self.reasons),
-            "details": details,
-            "peers": self.peers,
-            "measured": self.measured,
-        }
+        word = self.verdict.value if self.verdict else None
+        return environments.FleetHost(self.host, word, list(self.reasons), self.peers, self.measured, details)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,16 +104,13 @@ class Places:
     :ivar pairs: by number.
     """
 
-    def __init__(self, environment: Mapping[str, Any]) -> None:
+    def __init__(self, environment: environments.Environment) -> None:
         """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
-        pairs = environment["fleet"]["pairs"]
-        self.pairs = {pair["number"]: model.HostPair(pair["client"], pair["server"]) for pair in pairs}
-        self._alone = {
-            host: model.HostPair(host, host) for pair in pairs for host in (pair["client"], pair["server"])
-        }
+        pairs = fleet_of(environment).pairs
+        self.pairs = {pair.number: model.HostPair(pair.client, pair.server) for pair in pairs}
+        self._alone = {host: model.HostPair(host, host) for pair in pairs for host in (pair.client, pair.server)}
         kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
-        benchmarks = environment.get("benchmarks", {})
-        self._unpaired = {label for label, facts in benchmarks.items() if facts.get("kind") in kinds}
+        self._unpaired = {label for label, run in environment.benchmarks.items() if run.kind in kinds}
 
     def pair(self, trial: results.Trial) -> model.HostPair | None:
         """Return the pair of a trial; None where there is no such pair."""
@@ -149,13 +135,13 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
 
     :param measured: whose environment has ``fleet``.
     """
-    environment, fleet = measured.environment, measured.environment["fleet"]
+    environment, fleet = measured.environment, fleet_of(measured.environment)
     places = Places(environment)
     known = [trial for trial in measured.trials if trial.primary and places.pair(trial) is not None]
     guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
     wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
     kept, lost = _screen(guests, environment, wanted)
-    comparisons = peer_comparison.compare(kept, float(fleet.get("max_loss", _MAX_LOSS)))
+    comparisons = peer_comparison.compare(kept, fleet.max_loss)
     planned, with_figures = _peers(places, guests)
     findings: dict[str, list[_Finding]] = {host: [] for host in sorted(planned)}
     with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
@@ -192,12 +178,19 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         for host, mine in findings.items()
     ]
     judged = FleetVerdict(tuple(hosts), comparisons, judgements)
-    fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [host.as_data() for host in hosts]}
-    return dataclasses.replace(measured, environment={**environment, "fleet": fleet}), judged
+    whole = judged.whole and judged.whole.value
+    fleet = dataclasses.replace(fleet, verdict=whole, hosts=[host.as_data() for host in hosts])
+    return dataclasses.replace(measured, environment=dataclasses.replace(environment, fleet=fleet)), judged
+
+
+def fleet_of(environment: environments.Environment) -> environments.Fleet:
+    """Return the run over many hosts that an environment has."""
+    assert environment.fleet is not None  # a caller looks first
+    return environment.fleet
 
 
 def _screen(
-    measured: Trials, environment: Mapping[str, Any], cpu_wanted: Collection[tuple[str, str]]
+    measured: Trials, environment: environments.Environment, cpu_wanted: Collection[tuple[str, str]]
 ) -> tuple[Trials, Mapping[str, Sequence[Reason]]]:
     """Return which of ``measured`` counts, and host -> why it is INVALID.
 
@@ -244,7 +237,9 @@ class _Cell:
         return self.lost.failed + self.lost.missing + self.without_cpu > trial_filter.MAX_LOST * self.lost.of
 
 
-def _cell(arm: str, trials: Sequence[results.Trial], environment: Mapping[str, Any], cpu_wanted: bool) -> _Cell:
+def _cell(
+    arm: str, trials: Sequence[results.Trial], environment: environments.Environment, cpu_wanted: bool
+) -> _Cell:
     """:param trials: of all arms of the boot."""
     without_cpu = sum(
         trial.arm == arm and trial.value is not None and overhead.cost(trial).service_s is None
@@ -306,7 +301,7 @@ def _over_all_pairs(
     findings: Mapping[str, Sequence[_Finding]],
     trials: Trials,
     budgets: Sequence[judging.Budget],
-    environment: Mapping[str, Any],
+    environment: environments.Environment,
 ) -> tuple[judging.Judgement, ...]:
     """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
     failing = _failing(findings)

@@ -15,10 +15,11 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import metadata
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet, model, run_store
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
@@ -33,24 +34,26 @@ _MAX_CPU_FAULTS: Final = 50
 _FIRST_ORDER: Final = 1_000_000
 
 
-def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> dict[str, object]:
+def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
-    return {
-        "launcher": "heat",
-        "host": f"cloud {cloud}".strip(),
-        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
-        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seed": plan.settings.seed,
-        "blocks": plan.measure.trials,
-        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
-        "arms": {
-            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
+    return environments.Environment(
+        launcher="heat",
+        host=f"cloud {cloud}".strip(),
+        nova_perf_tuning=metadata.version("nova-perf-tuning"),
+        host_group=host_group or "",
+        seed=plan.settings.seed,
+        blocks=plan.measure.trials,
+        guest={"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
+        arms={
+            arm.name: environments.Arm(dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {}))
             for arm in plan.measure.arms
         },
-        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
-        "settings": dataclasses.asdict(plan.settings),
-        **({"host_group": host_group} if host_group else {}),
-    }
+        benchmarks={job.label: session.describe(job) for job in plan.measure.jobs},
+        shown={
+            "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "settings": dataclasses.asdict(plan.settings),
+        },
+    )
 
 
 def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
@@ -63,12 +66,12 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
     bare: dict[str, results.Results] = {}
     for path in paths:
         read = store.load(path)
-        name = read.environment.get("host")
-        if not isinstance(name, str) or not name:
+        name = read.environment.host
+        if not name:
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         if any(host_result.same_host(name, other) for other in bare):
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
-        every_arm = read.environment.get("launcher") == "host"
+        every_arm = read.environment.launcher == "host"
         mine = [
             dataclasses.replace(trial, arm=results.HOST)
             for trial in sorted(read.trials, key=lambda trial: trial.order)
@@ -110,27 +113,24 @@ def collect(
             trials.append(trial)
     if count > MAX_TRIALS:
         trials = [trial for trial in trials if trial.primary]
-    known = {
-        "created": run.created_at.isoformat(timespec="seconds"),
-        **run.environment,
-        "boots": len(run.tasks),
-        "boots_run": len({trial.boot % len(run.tasks) for trial in trials}),
-        "ended": ended,
-        **_of_pairs(store.pair_facts(run_id)),
-        "errors": [_error(task, fault) for task in run.tasks for fault in task.faults],
-        "fleet": {
-            "run": run_id,
-            "verdict": None,
-            "max_loss": max_loss,
-            "hosts": [],
-            "pairs": [_pair(task) for task in run.tasks],
-        },
-    }
+    known = _of_pairs(store.pair_facts(run_id))
     if bare:
-        known["bare_hosts"] = {name: str(read.environment.get("created", "")) for name, read in bare.items()}
-    places = fleet.Places(known)
+        known.shown = {
+            **known.shown,
+            "bare_hosts": {name: read.environment.created for name, read in bare.items()},
+        }
+    environment = dataclasses.replace(
+        run.environment.updated(known),
+        created=run.created_at.isoformat(timespec="seconds"),
+        boots=len(run.tasks),
+        boots_run=len({trial.boot % len(run.tasks) for trial in trials}),
+        ended=ended,
+        errors=[_error(task, fault) for task in run.tasks for fault in task.faults],
+        fleet=environments.Fleet(run_id, pairs=[_pair(task) for task in run.tasks], max_loss=max_loss),
+    )
+    places = fleet.Places(environment)
     trials += _dealt_out(bare, places, trials)
-    measured, judged = fleet.judge(results.Results(known, _numbered(trials)), budgets)
+    measured, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
     if len(trials) > MAX_TRIALS:
         measured = dataclasses.replace(measured, trials=_numbered(_medians(trials)))
@@ -165,27 +165,23 @@ def _named(host: str) -> str:
     return host or "any"
 
 
-def _error(task: model.Task, fault: model.PairError) -> dict[str, object]:
+def _error(task: model.Task, fault: model.PairError) -> environments.Incident:
     pair = f"{_named(task.pair.client)} with {_named(task.pair.server)}"
-    return {
-        "boot": task.number,
-        "kind": fault.kind.name.lower(),
-        "error": f"{pair}, attempt {fault.attempt}: {fault.kind.value}: {fault.reason}",
-        **({"arm": fault.arm} if fault.arm else {}),
-    }
+    error = f"{pair}, attempt {fault.attempt}: {fault.kind.value}: {fault.reason}"
+    return environments.Incident(error, task.number, fault.arm, kind=fault.kind.name.lower())
 
 
-def _pair(task: model.Task) -> dict[str, object]:
-    return {
-        "number": task.number,
-        "client": _named(task.pair.client),
-        "server": _named(task.pair.server),
-        "state": task.state,
-        "attempts": task.attempts,
-        "seconds": round(task.seconds, 1) if task.seconds is not None else None,
-        "errors": [f"{fault.kind.value}: {fault.reason}"[:2000] for fault in task.faults],
-        "figures": [],
-    }
+def _pair(task: model.Task) -> environments.FleetPair:
+    return environments.FleetPair(
+        number=task.number,
+        client=_named(task.pair.client),
+        server=_named(task.pair.server),
+        state=task.state,
+        attempts=task.attempts,
+        seconds=round(task.seconds, 1) if task.seconds is not None else None,
+        errors=[f"{fault.kind.value}: {fault.reason}"[:2000] for fault in task.faults],
+        figures=[],
+    )
 
 
 def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
@@ -213,7 +209,7 @@ def _medians(trials: Iterable[results.Trial]) -> list[results.Trial]:
     return kept
 
 
-def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> dict[str, object]:
+def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> environments.Environment:
     """Return what is known of the pairs: the first as an example, and whence host CPU is known."""
     sources: collections.Counter[str] = collections.Counter()
     first: dict[str, object] = {}
@@ -226,14 +222,14 @@ def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> dict[str, object]:
                 faults.setdefault(one_line(where, 160), one_line(why, 300))
     each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
     whence = each if len(sources) > 1 else next(iter(sources), "none")
-    return {"host_cpu_source": whence, "first_pair": first, **({"host_cpu_faults": faults} if faults else {})}
+    return environments.Environment(host_cpu_source=whence, host_cpu_faults=faults, shown={"first_pair": first})
 
 
 def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}
-    pairs: Mapping[int, dict[str, Any]] = {pair["number"]: pair for pair in measured.environment["fleet"]["pairs"]}
+    pairs = {pair.number: pair for pair in fleet.fleet_of(measured.environment).pairs}
     for trial in measured.trials:
         if trial.value is not None and trial.primary and trial.arm != results.HOST:
             number, better[trial.benchmark] = trial.boot % len(pairs), trial.better
@@ -245,5 +241,4 @@ def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.
         if comparison is not None and math.isfinite(comparison.middle):
             turn = -1 if better[benchmark] == "lower" else 1
             against = median / math.exp(turn * comparison.middle)
-        shown = {"benchmark": benchmark, "arm": arm, "host": host, "unit": unit, "median": median}
-        pairs[number]["figures"].append({**shown, "against_median": against})
+        pairs[number].figures.append(environments.PairFigure(benchmark, arm, unit, median, host, against))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import schema, store
@@ -58,7 +58,7 @@ def read(
     if text.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
-    many = "fleet" in results.environment
+    many = results.environment.fleet
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = placed(results) if budgets and placed is not None else results
@@ -70,7 +70,7 @@ def read(
         words = [(host.host, host.verdict or _V.INCONCLUSIVE, host.of_bare) for host in judged.hosts]
         if not budgets:
             slow = {host for host, word, _ in words if word is _V.FAIL}
-            recorded = {host["host"]: host["verdict"] for host in results.environment["fleet"]["hosts"]}
+            recorded = {host.host: host.verdict for host in many.hosts}
             words = [
                 (host, _V.FAIL if host in slow else _V(word or "INCONCLUSIVE"), None)
                 for host, word in recorded.items()
@@ -78,8 +78,8 @@ def read(
         elif not judgements:
             left_out.insert(0, f"{budget_file.why_none(results)}; hosts were only compared with each other")
     else:
-        host = results.environment.get("host")
-        if not isinstance(host, str) or not host:
+        host = results.environment.host
+        if not host:
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         judgements = verdict.judge_all(results, budgets or [])
         words = [(host, verdict.overall(judgements), _of_bare(judgements))]
@@ -109,8 +109,8 @@ def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> ho
     raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
 
 
-def _aa(environment: Mapping[str, Any]) -> str:
-    if environment.get("launcher") == "host":
+def _aa(environment: Environment) -> str:
+    if environment.launcher == "host":
         what = "every arm is the host itself (launcher host), so it says nothing about guests"
     else:
         what = "both pairs of guests are untuned (an A/A run), so it says nothing about tuned ones"
@@ -122,10 +122,10 @@ def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
     return min((1 - loss for loss in losses), default=None)
 
 
-def _created(environment: Mapping[str, Any], path: str) -> datetime.datetime:
+def _created(environment: Environment, path: str) -> datetime.datetime:
     """Return when the measuring began; a time without zone is UTC, as the database has it."""
     try:
-        time = datetime.datetime.fromisoformat(str(environment["created"]))
+        time = datetime.datetime.fromisoformat(environment.created)
         return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
-    except (KeyError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         raise model.CloudError(f"{path}: environment.created: no time when this was measured") from None

@@ -15,6 +15,7 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model
 
 #: Every stack and named resource of a run begins with this, then the run's id and a dash.
@@ -284,7 +285,7 @@ class StoredRun:
     run_id: str
     state: str
     plan: FleetPlan
-    environment: dict[str, object]
+    environment: Environment
     hosts: list[str]
     tasks: list[Task]
     created_at: datetime.datetime

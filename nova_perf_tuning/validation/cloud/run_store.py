@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import psutil
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
 
 # isort: split
@@ -89,7 +90,7 @@ class RunStore:
         plan: model.FleetPlan,
         hosts: Sequence[str],
         pairs: Sequence[model.HostPair],
-        environment: Mapping[str, object],
+        environment: environments.Environment,
     ) -> model.StoredRun:
         """Write a new run, owned by this process, and return it."""
         run_id = plan.measure.run_id
@@ -102,7 +103,7 @@ class RunStore:
             "seen_at": _now(),
             "leftovers": False,
             "plan": _plan_data(plan),
-            "environment": dict(environment),
+            "environment": environments.to_dict(environment),
             "hosts": list(hosts),
         }
         planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
@@ -143,7 +144,14 @@ class RunStore:
         ]
         plan = _plan(run.plan, run.id)
         return model.StoredRun(
-            run.id, run.state, plan, run.environment, sorted(run.hosts), tasks, run.created_at, run.leftovers
+            run.id,
+            run.state,
+            plan,
+            environments.from_dict(run.environment),
+            sorted(run.hosts),
+            tasks,
+            run.created_at,
+            run.leftovers,
         )
 
     def lines(self) -> list[Line]:

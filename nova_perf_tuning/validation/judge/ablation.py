@@ -113,7 +113,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
 
     :param budgets: of the tuned arm; they are applied to each arm without a knob too.
     """
-    without_knob = results.environment.get("ablation", {})
+    without_knob = results.environment.ablation
     if not without_knob:
         return []
     trials: dict[str, list[model.Trial]] = {}
@@ -134,7 +134,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         }
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(one["spec"], one["value"], arm, findings, call, met))
+        found.append(Knob(one.spec, one.value, arm, findings, call, met))
     return found
 
 
@@ -144,7 +144,9 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
     Student's t over boots is safe up to an error of 5 % on both sides.
     """
-    error = 1 - interim.confidence(confidence, results.environment, len({one.boot for one in results.trials}))
+    error = 1 - interim.confidence(
+        confidence, results.environment.looks, len({one.boot for one in results.trials})
+    )
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
 

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.guest import probe
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
@@ -85,7 +86,7 @@ class Measured:
             notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
         found = Figures(metric, _with_worst(logs, min, worst), notes=notes, pairs_excluded=picked.pairs_excluded)
         measured = found.loss(budget.confidence)
-        fault = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss, measured)
+        fault = noise.refusal(self.environment.noise_floor, budget.benchmark, metric, budget.max_loss, measured)
         if fault is not None:
             return Figures(fault=fault)
         return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget.arm, picked, worst)
@@ -103,24 +104,24 @@ class Measured:
 
     def _judged_by(self, benchmark: str) -> str:
         """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
-        if known := metrics.of_label(benchmark, self.environment):
+        if known := metrics.of_label(benchmark, self.environment.benchmarks):
             return known.metric
         return next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), "")
 
     def _other_guests(self, budget: budget_file.Budget) -> reasons.Reason | None:
         """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""
-        accelerator, wanted = str(self.environment.get("accelerator", "unknown")), budget.accelerator
+        accelerator, wanted = self.environment.accelerator or "unknown", budget.accelerator
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
         for arm in (budget.arm, budget.baseline):
-            told = self.environment.get("arms", {}).get(arm, {})
-            found = str(told.get("virtualization") or "")
+            told = self.environment.arms.get(arm, environments.Arm())
+            found = told.virtualization
             if probe.contradiction(found, accelerator):
                 return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=found)
             if found == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
-            if grave := [one for one in told.get("findings", ()) if one["code"] not in probe.HARMLESS]:
-                return reason(_C.OTHER_GUESTS, arm=arm, finding=grave[0]["text"], more=len(grave) - 1)
+            if others := [finding for finding in told.findings if finding.code not in probe.HARMLESS]:
+                return reason(_C.OTHER_GUESTS, arm=arm, finding=others[0].text, more=len(others) - 1)
         return None
 
     def _failed_blocks(self, picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:

@@ -7,9 +7,10 @@ import fnmatch
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from nova_perf_tuning.specs import profiles
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import model, schema
 
@@ -58,11 +59,11 @@ class Budget:
         """Return how many of host group and flavor it names."""
         return (self.host_group is not None) + (self.flavor is not None)
 
-    def is_for(self, environment: Mapping[str, Any], names: Iterable[str] = _PLACES) -> bool:
-        """Return whether it is for the host group and flavor of ``environment``, or those named."""
+    def is_for(self, places: Mapping[str, str], names: Iterable[str] = _PLACES) -> bool:
+        """Return whether it is for the host group and flavor that ``places`` has, or those of them named."""
         wanted = {name: getattr(self, name) for name in names}
         return all(
-            pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
+            pattern is None or fnmatch.fnmatchcase(places.get(name, ""), pattern)
             for name, pattern in wanted.items()
         )
 
@@ -104,17 +105,15 @@ def load(path: str) -> list[Budget]:
     return budgets
 
 
-def applicable(
-    budgets: Sequence[Budget], environment: Mapping[str, Any], primary: Mapping[str, str]
-) -> list[Budget]:
-    """Return the budgets for the host group and flavor of ``environment``.
+def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Mapping[str, str]) -> list[Budget]:
+    """Return the budgets for the host group and flavor that ``places`` has.
 
     Of several for the same figure the most specific ones count: those that name both, else all that name one, else
     those that name none.
 
     :param primary: as for :meth:`Budget.figure`.
     """
-    matching = [one for one in budgets if one.is_for(environment)]
+    matching = [one for one in budgets if one.is_for(places)]
     best: dict[tuple[str | None, ...], int] = {}
     for one in matching:
         best[one.figure(primary)] = max(best.get(one.figure(primary), 0), one.specificity)
@@ -126,7 +125,8 @@ def why_none(results: model.Results) -> str:
     environment = results.environment
     arms = dict.fromkeys(one.arm for one in results.trials)
     labels = dict.fromkeys(one.benchmark for one in results.trials)
-    places = [f"{name} '{environment.get(name) or ''}'" for name in ("accelerator", *_PLACES)]
+    known = {"accelerator": environment.accelerator or "", **environment.places}
+    places = [f"{name} '{value}'" for name, value in known.items()]
     return (
         f"no budget applies: the results have the arms {', '.join(arms)}, the benchmarks {', '.join(labels)},"
         f" {', '.join(places)}"
@@ -154,7 +154,7 @@ def for_measured(
 
 
 def left_out(
-    budgets: Sequence[Budget], environment: Mapping[str, Any], kinds: Mapping[str, str], arms: Sequence[str]
+    budgets: Sequence[Budget], environment: Environment, kinds: Mapping[str, str], arms: Sequence[str]
 ) -> list[str]:
     """Return which budgets for what was measured do not apply, a line for each cause.
 
@@ -164,18 +164,18 @@ def left_out(
     """
     causes: dict[str, dict[str, None]] = {}
     for one in (one for one in budgets if one.benchmark in {*kinds, *kinds.values()}):
-        cause = _unplaced(one, environment)
-        if not cause and one.optional and one.is_for(environment):
+        cause = _unplaced(one, environment.places)
+        if not cause and one.optional and one.is_for(environment.places):
             cause = _lacking(one, arms, accelerator(environment))
         if cause:
             causes.setdefault(cause, {})[f"{one.benchmark}, {one.arm} against {one.baseline}"] = None
     return [f"budgets left out, {cause}: {'; '.join(names)}" for cause, names in causes.items()]
 
 
-def _unplaced(budget: Budget, environment: Mapping[str, Any]) -> str:
+def _unplaced(budget: Budget, places: Mapping[str, str]) -> str:
     """Return that a budget does not apply only since nobody told the host group or flavor; empty: it is not so."""
-    untold = [name for name in _PLACES if getattr(budget, name) is not None and not environment.get(name)]
-    if not untold or not budget.is_for(environment, [name for name in _PLACES if name not in untold]):
+    untold = [name for name in _PLACES if getattr(budget, name) is not None and not places.get(name)]
+    if not untold or not budget.is_for(places, [name for name in _PLACES if name not in untold]):
         return ""
     names = " and no ".join(name.replace("_", " ") for name in untold)
     options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
@@ -194,12 +194,11 @@ def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> st
     )
 
 
-def accelerator(environment: Mapping[str, Any]) -> str | None:
+def accelerator(environment: Environment) -> str | None:
     """Return what guests ran on, None where that is not told in a word that is known.
 
     A cloud tells nobody: for its guests it is an empty text.
     """
-    told = environment.get("accelerator")
-    if told is None and environment.get("launcher") == "heat":
+    if environment.accelerator is None and environment.launcher == "heat":
         return ""
-    return told if told in ACCELERATORS else None
+    return environment.accelerator if environment.accelerator in ACCELERATORS else None

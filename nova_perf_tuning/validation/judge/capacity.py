@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
@@ -138,11 +139,11 @@ def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[mo
     return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
 
 
-def _guests(environment: Mapping[str, Any], benchmark: str) -> int:
+def _guests(environment: environments.Environment, benchmark: str) -> int:
     """Return of how many guests the trials count the CPU; one takes its part, the mean of both roles."""
-    commands = environment.get("benchmarks", {}).get(benchmark, {}).get("commands", [])
+    commands = environment.benchmarks.get(benchmark, environments.Benchmark()).commands
     if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
-        kind = metrics.benchmark(benchmark, environment)
+        kind = metrics.benchmark(benchmark, environment.benchmarks)
         return 2 if kind is not None and kind.paired else 1
     return 2 if len(commands) > 1 else 1
 

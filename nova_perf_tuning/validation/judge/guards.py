@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -45,12 +44,10 @@ def run(trial: model.Trial) -> Run:
     return trial.benchmark, trial.arm, trial.order
 
 
-def faults(
-    trials: Sequence[model.Trial], environment: Mapping[str, Any], limits: Limits
-) -> dict[Run, reasons.Reason]:
+def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limits) -> dict[Run, reasons.Reason]:
     """Return run -> first fault, for every run that does not count.
 
-    :param trials: those of the judged arms and benchmark.
+    :param trials: those of the judged arms and benchmark; :param accelerator: what guests ran on.
     """
     trials = sorted(trials, key=lambda trial: trial.order)
     usual = next((one.conditions["max_mhz"] for one in trials if "max_mhz" in one.conditions), 0.0)
@@ -61,7 +58,7 @@ def faults(
     mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
     max_wait = limits.max_wait
     if max_wait is None:
-        max_wait = 1.0 if environment.get("accelerator") in ("tcg", "none") else 0.1
+        max_wait = 1.0 if accelerator in ("tcg", "none") else 0.1
     found: dict[Run, reasons.Reason] = {}
     for trial in trials:
         fault = next(_faults(trial, dataclasses.replace(limits, max_wait=max_wait), usual, mhz), None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.environment import Benchmark
 from nova_perf_tuning.validation.judge import budget_file, noise
 from nova_perf_tuning.validation.measure import host_environment, reasons
 
@@ -32,23 +33,23 @@ def tuned_request(
 def budgets_for(
     budgets: Sequence[budget_file.Budget],
     path: str,
-    about: Mapping[str, object],
+    places: Mapping[str, str],
     jobs: Sequence[plugins.Job],
     arms: Sequence[str],
 ) -> list[budget_file.Budget]:
     """Return the budgets of the file at ``path`` that a run is judged by.
 
-    :param about: host group and flavor.
+    :param places: host group and flavor.
     :raises PlanError: none is left, or one is for a benchmark or arm that the run does not have.
     """
     kinds = {job.label: job.benchmark.kind for job in jobs}
     budgets = budget_file.for_measured(budgets, kinds, list(arms), None)
-    chosen = budget_file.applicable(budgets, about, {job.label: job.benchmark.primary[0] for job in jobs})
+    chosen = budget_file.applicable(budgets, places, {job.label: job.benchmark.primary[0] for job in jobs})
     if not chosen:
         if not budgets:
             why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
         else:
-            named = ", ".join(f"{name} '{about.get(name, '')}'" for name in ("host_group", "flavor"))
+            named = ", ".join(f"{name} '{places.get(name, '')}'" for name in ("host_group", "flavor"))
             why = f"none is for {named}; give --host-group or --flavor"
         raise PlanError(f"--budget {path}: no budget applies: {why}, or another file")
     for budget in chosen:
@@ -75,8 +76,9 @@ def check_noise_floors(
     :raises TightBudgetError: a budget is tighter than that.
     """
     by_label = {job.label: job for job in jobs}
-    benchmarks = {job.label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for job in jobs}
-    known = noise.holding({**host_environment.read(), "benchmarks": benchmarks}, entries)
+    environment = host_environment.read()
+    environment.benchmarks = {job.label: Benchmark(job.benchmark.kind, parameters=job.parameters) for job in jobs}
+    known = noise.holding(environment, entries)
     for budget in budgets:
         metric = budget.metric or by_label[budget.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, budget.benchmark, metric, budget.max_loss):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.validation.environment import Benchmark, Environment, NoiseFloor
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, schema, store
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -55,15 +56,15 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
     return found
 
 
-def fingerprint(environment: Mapping[str, Any], label: str) -> dict[str, Any]:
+def fingerprint(environment: Environment, label: str) -> dict[str, Any]:
     """Return what must be the same for a floor to hold: the host, its software and how the benchmark is run."""
-    known = {name: environment[name] for name in _FINGERPRINT if name in environment}
-    benchmark = environment.get("benchmarks", {}).get(label, {})
-    return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
+    known = {name: value for name in _FINGERPRINT if (value := getattr(environment, name)) not in (None, "", {})}
+    benchmark = environment.benchmarks.get(label, Benchmark())
+    return {**known, "benchmark": {"kind": benchmark.kind, "parameters": dict(benchmark.parameters)}}
 
 
-def holding(environment: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return what of noise floors belongs into the environment of a run; empty: none holds for its benchmarks.
+def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | None:
+    """Return the noise floor of a run; None: none holds for its benchmarks.
 
     A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
     says nothing of another, nor of results that do not tell theirs. Of several the lowest counts: not all
@@ -73,14 +74,14 @@ def holding(environment: Mapping[str, Any], entries: Sequence[Entry]) -> dict[st
     """
     losses: dict[str, dict[str, float]] = {}
     created = ""
-    wanted = {label: fingerprint(environment, label) for label in environment.get("benchmarks", {})}
-    for one in (one for one in entries if _same(one["fingerprint"].get("host"), environment.get("host"))):
+    wanted = {label: fingerprint(environment, label) for label in environment.benchmarks}
+    for one in (one for one in entries if _same(one["fingerprint"].get("host"), environment.host or None)):
         for label, known in wanted.items():
             if all(one["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
                 created = max(created, str(one["created"]))
                 mine = losses.setdefault(label, {})
                 mine |= {metric: min(loss, mine.get(metric, loss)) for metric, loss in one["losses"].items()}
-    return {"noise_floor": {"created": created, "losses": losses}} if losses else {}
+    return NoiseFloor(created, losses) if losses else None
 
 
 def _same(one: object, other: object) -> bool:
@@ -99,7 +100,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     """
     found = floors(results)
     known = {label: fingerprint(results.environment, label) for label in found}
-    created = str(results.environment.get("created", ""))
+    created = results.environment.created
     new = [
         {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
         for label, losses in found.items()
@@ -140,7 +141,7 @@ def load(path: str) -> list[Entry]:
 
 
 def refusal(
-    environment: Mapping[str, Any],
+    known: NoiseFloor | None,
     benchmark: str,
     metric: str,
     max_loss: float | None,
@@ -148,14 +149,14 @@ def refusal(
 ) -> reasons.Reason | None:
     """Return why a budget cannot be judged on this host; None if it can.
 
-    :param measured: the loss, if it is measured already.
+    :param known: the noise floor of the run; :param measured: the loss, if it is measured already.
     """
-    known = environment.get("noise_floor") or {}
-    least = known.get("losses", {}).get(benchmark, {}).get(metric)
-    if max_loss is None or least is None or abs(max_loss) >= least or math.isclose(abs(max_loss), least):
+    least = known.losses.get(benchmark, {}).get(metric) if known is not None else None
+    if known is None or least is None or max_loss is None:
+        return None
+    if abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return None
     figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
     beyond = figure["low"] is not None and figure["low"] > least
     code = _C.BEYOND_NOISE_FLOOR if beyond else _C.BELOW_NOISE_FLOOR
-    created = known["created"]
-    return reason(code, limit=max_loss, floor=least, created=created, **figure)
+    return reason(code, limit=max_loss, floor=least, created=known.created, **figure)

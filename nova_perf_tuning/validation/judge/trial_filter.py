@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -89,9 +90,9 @@ class Selection:
         return (*failed, reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
 
 
-def of_many_hosts(environment: Mapping[str, Any]) -> bool:
+def of_many_hosts(environment: Environment) -> bool:
     """Return whether results are of a run over many hosts, or of one of its hosts, as it runs and afterwards."""
-    return "fleet" in environment or environment.get("launcher") == "heat"
+    return environment.fleet is not None or environment.launcher == "heat"
 
 
 def failed(trial: model.Trial) -> bool:
@@ -99,7 +100,7 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: str) -> Lost:
+def lost(trials: Collection[model.Trial], environment: Environment, arm: str) -> Lost:
     """Return of which trials of ``arm`` no ratio can be made.
 
     :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
@@ -117,7 +118,7 @@ def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: s
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
 
 
-def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: str) -> tuple[set[Block], int]:
+def _missing(trials: Collection[model.Trial], environment: Environment, arm: str) -> tuple[set[Block], int]:
     """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
 
     The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
@@ -130,8 +131,8 @@ def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], ar
     last: dict[int, int] = {}
     for boot, block in blocks:
         last[boot] = max(block, last.get(boot, block))
-    errors = environment.get("errors", ())
-    cut = {one.get("boot") for one in errors if one.get("code") == TIME_LIMIT} | {max(last, default=0)}
+    errors = environment.errors
+    cut = {incident.boot for incident in errors if incident.code == TIME_LIMIT} | {max(last, default=0)}
     lacking = collections.Counter(boot for boot, _ in absent)
     absent = {
         (boot, block) for boot, block in absent if not (boot in cut and lacking[boot] == 1 and block == last[boot])
@@ -139,7 +140,9 @@ def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], ar
     if many:  # there a pair that failed was tried again, or has no results
         return absent, 0
     unbooted = {
-        one["boot"] for one in errors if one.get("arm") == arm and "benchmark" not in one and "boot" in one
+        incident.boot
+        for incident in errors
+        if incident.arm == arm and not incident.benchmark and incident.boot is not None
     }
     sizes = collections.Counter(boot for boot, _ in blocks)
     usual = round(statistics.median(sizes.values())) if sizes else 0
@@ -164,7 +167,7 @@ def select(
     """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged = [one for one in trials if one.arm in arms]
-    excluded = guards.faults(judged, results.environment, limits)
+    excluded = guards.faults(judged, results.environment.accelerator, limits)
     gone = tuple(lost(trials, results.environment, one) for one in arms)
     counting = [one for one in judged if guards.run(one) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
@@ -192,7 +195,7 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
         series.setdefault((one.benchmark, one.arm), []).append(one)
     found: dict[guards.Run, reasons.Reason] = {}
     for some in series.values():
-        found |= guards.faults(some, results.environment, limits)
+        found |= guards.faults(some, results.environment.accelerator, limits)
     return found
 
 

@@ -98,7 +98,7 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
 def _applicable(results: model.Results, budgets: Sequence[Budget]) -> dict[Budget, None]:
     environment = results.environment
     chosen = budget_file.for_measured(budgets, *_asked(results), budget_file.accelerator(environment))
-    return dict.fromkeys(budget_file.applicable(chosen, environment, _primary(results)))
+    return dict.fromkeys(budget_file.applicable(chosen, environment.places, _primary(results)))
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
@@ -117,11 +117,11 @@ def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
     An arm whose guests never booted was not left out.
     """
     environment = results.environment
-    planned = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
+    planned = {label: one.kind for label, one in environment.benchmarks.items()}
     kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
     kinds |= planned
-    failed = [one["arm"] for one in environment.get("errors", ()) if "arm" in one]
-    return kinds, list({one.arm for one in results.trials} | set(environment.get("arms", ())) | set(failed))
+    failed = [incident.arm for incident in environment.errors if incident.arm]
+    return kinds, list({one.arm for one in results.trials} | set(environment.arms) | set(failed))
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
@@ -224,7 +224,7 @@ class _Case:
         self._cpu: _Gate | None = None
         if figures.fault is not None:
             return
-        level = interim.confidence(budget.confidence, measured.environment, measured.boots)
+        level = interim.confidence(budget.confidence, measured.environment.looks, measured.boots)
         figure = (budget.benchmark, figures.metric, budget.arm, budget.baseline)
         if budget.max_loss is not None:
             self._loss = _Gate((*figure, "loss"), figures.loss, level, budget.max_loss, "")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.validation.environment import Environment
 
 #: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is held up by it.
 #: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
@@ -206,7 +207,7 @@ class Launcher(abc.ABC):
         """End one arm's guests and remove their disks; settings applied for them are restored first."""
 
     @abc.abstractmethod
-    def environment(self) -> Mapping[str, Any]:
+    def environment(self) -> Environment:
         """Return what the results rest on: accelerator, QEMU, libvirt, kernel, image, guests, XML."""
 
     @abc.abstractmethod

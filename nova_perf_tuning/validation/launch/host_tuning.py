@@ -7,7 +7,7 @@ given are touched, never a NIC or another guest.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
@@ -16,11 +16,12 @@ from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.validation.environment import Setting
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.guest import Guest
 
 
-def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Mapping[str, str | None]]:
+def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
     """Bring the host settings of ``active`` into force; return each with what became of it, for the results.
 
     :param directory: of the journal.
@@ -42,14 +43,14 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
             setting = f"{outcome.setting.kind} {outcome.setting.target}={outcome.setting.value}"
             raise base.LaunchError(f"host setting {setting}: {outcome.result.value} {outcome.detail}")
     return [
-        {
-            "kind": outcome.setting.kind,
-            "target": outcome.setting.target,
-            "value": outcome.setting.value,
-            "previous": outcome.previous,
-            "result": outcome.result.value,
-            "reason": outcome.setting.reason,
-        }
+        Setting(
+            outcome.setting.kind,
+            outcome.setting.target,
+            outcome.setting.value,
+            outcome.previous,
+            outcome.result.value,
+            outcome.setting.reason,
+        )
         for outcome in outcomes
     ]
 

@@ -10,9 +10,9 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from concurrent import futures
-from typing import Any, Final
+from typing import Final
 
 import libvirt
 from lxml import etree
@@ -22,6 +22,7 @@ from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import (
     base,
     domain,
@@ -75,7 +76,7 @@ class BootedArm:
     guests: tuple[Guest, ...]
     notes: tuple[str, ...]
     truths: tuple[truth_module.Truth, ...]
-    settings: list[Mapping[str, str | None]] = dataclasses.field(default_factory=list)
+    settings: list[environments.Setting] = dataclasses.field(default_factory=list)
 
 
 class LibvirtLauncher(base.Launcher):
@@ -240,36 +241,38 @@ class LibvirtLauncher(base.Launcher):
                 self._hosts.append(local.HostMachine(role, address, namespace, rig.run.file(f"host-{role}")))
         return base.Pair(*self._hosts)
 
-    def environment(self) -> Mapping[str, Any]:
+    def environment(self) -> environments.Environment:
         rig, connection = self._prepared(), self._connected()
-        return {
-            "launcher": "libvirt",
-            "accelerator": rig.accelerator.name,
-            "accelerator_reason": rig.accelerator.reason,
-            "libvirt": _version(connection.getLibVersion()),
-            "qemu": _version(connection.getVersion()),
-            "emulator": rig.emulator,
-            "kernel": platform.release(),
-            "machine": domain.MACHINE,
-            "disk_cache": rig.cache,
-            "scratch_filesystem": programs.filesystem(rig.run.path),
-            "vhost_net": os.path.exists(_VHOST_NET),
-            "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
-            "guest": dataclasses.asdict(self._size),
-            "arms": {
-                name: {
-                    "request": booted.arm.request.extra_specs(),
-                    "notes": list(booted.notes),
-                    "native_specs_not_applied": dict(booted.arm.request.native),
-                    "settings": booted.settings,
-                    "virtualization": booted.truths[0].virtualization,
-                    "truth": booted.truths[0].as_data(),
-                    "findings": findings(booted, rig.accelerator.name, self._size.vcpus),
-                    "xml": booted.guests[0].xml,
-                }
+        return environments.Environment(
+            launcher="libvirt",
+            accelerator=rig.accelerator.name,
+            libvirt=_version(connection.getLibVersion()),
+            qemu=_version(connection.getVersion()),
+            kernel=platform.release(),
+            scratch_filesystem=programs.filesystem(rig.run.path),
+            vhost_net=os.path.exists(_VHOST_NET),
+            guest=dataclasses.asdict(self._size),
+            arms={
+                name: environments.Arm(
+                    request=booted.arm.request.extra_specs(),
+                    notes=list(booted.notes),
+                    native_specs_not_applied=dict(booted.arm.request.native),
+                    settings=booted.settings,
+                    virtualization=booted.truths[0].virtualization,
+                    findings=findings(booted, rig.accelerator.name, self._size.vcpus),
+                    xml=booted.guests[0].xml,
+                    shown={"truth": booted.truths[0].as_data()},
+                )
                 for name, booted in self._arms.items()
             },
-        }
+            shown={
+                "accelerator_reason": rig.accelerator.reason,
+                "emulator": rig.emulator,
+                "machine": domain.MACHINE,
+                "disk_cache": rig.cache,
+                "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
+            },
+        )
 
     # --- removing -------------------------------------------------------------------------------------------
 
@@ -375,7 +378,7 @@ class LibvirtLauncher(base.Launcher):
         return f"{_PREFIX}-{self.run_id}-{arm}-{role}"
 
 
-def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[dict[str, str]]:
+def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.Finding]:
     """Return where the guests of an arm are not what was asked for; what both say is said once."""
     roles: dict[truth_module.Finding, list[str]] = {}
     for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
@@ -383,7 +386,7 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[dict[str, str
         for finding in truth_module.findings(truth, request, accelerator, vcpus):
             roles.setdefault(finding, []).append(role)
     return [
-        {"code": finding.code.value, "text": f"{' and '.join(names)}: {finding.text}"}
+        environments.Finding(finding.code.value, f"{' and '.join(names)}: {finding.text}")
         for finding, names in roles.items()
     ]
 

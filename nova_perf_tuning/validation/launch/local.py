@@ -16,12 +16,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, Final
+from collections.abc import Callable, Sequence
+from typing import IO, Final
 
 from nova_perf_tuning import signals
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.printing import printable
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.launch import base, programs
 
 #: Names of launchers that the command line takes.
@@ -69,13 +70,13 @@ class LocalLauncher(base.Launcher):
         for machine in self._machines.pop(arm, ()):
             machine.close()
 
-    def environment(self) -> Mapping[str, Any]:
-        return {
-            "launcher": "host",
-            "accelerator": "none",
-            "kernel": platform.release(),
-            "scratch_filesystem": programs.filesystem(self._directory or self._parent or tempfile.gettempdir()),
-        }
+    def environment(self) -> Environment:
+        return Environment(
+            launcher="host",
+            accelerator="none",
+            kernel=platform.release(),
+            scratch_filesystem=programs.filesystem(self._directory or self._parent or tempfile.gettempdir()),
+        )
 
     def close(self) -> None:
         for arm in list(self._machines):

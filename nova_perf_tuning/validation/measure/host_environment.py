@@ -12,26 +12,28 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
+
+from nova_perf_tuning.validation.environment import Environment
 
 _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
 
 
-def read() -> dict[str, Any]:
+def read() -> Environment:
     """Return CPU model, CPU count, memory in MiB, kernel, load and versions of this host and this program."""
     model = re.search(r"^model name\s*:\s*(.+)$", _text(pathlib.Path("/proc/cpuinfo")), re.MULTILINE)
-    return {
-        "host": platform.node(),
-        "cpu_model": model[1].strip() if model else platform.machine(),
-        "cpus": psutil.cpu_count() or 0,
-        "memory_mib": psutil.virtual_memory().total >> 20,
-        "kernel": platform.release(),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
-    }
+    return Environment(
+        host=platform.node(),
+        cpu_model=model[1].strip() if model else platform.machine(),
+        cpus=psutil.cpu_count() or 0,
+        memory_mib=psutil.virtual_memory().total >> 20,
+        kernel=platform.release(),
+        load_at_start=round(os.getloadavg()[0], 2),
+        python=platform.python_version(),
+        nova_perf_tuning=metadata.version("nova-perf-tuning"),
+    )
 
 
 class Ticks(NamedTuple):

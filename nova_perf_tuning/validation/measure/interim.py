@@ -6,8 +6,8 @@ probability (Bonferroni's inequality: it holds for any statistic). A run without
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 #: Of the error probability, spent at the look; the rest is for the end.
 SHARE: Final = 0.4
@@ -20,14 +20,15 @@ def due(boots: int, planned: int) -> bool:
     return planned >= MIN_BOOTS and boots == (planned + 1) // 2
 
 
-def confidence(promised: float, environment: Mapping[str, Any], boots: int) -> float:
+def confidence(promised: float, looks: Sequence[int], boots: int) -> float:
     """Return the confidence of an interval over ``boots`` boots that keeps the promise over both looks.
+
+    :param looks: boots that there were at each look.
 
     The shares are this program's own, whatever a results file says: more looks share :data:`SHARE`.
     """
-    looks = {one["boots"] for one in environment.get("looks", ())}
     if boots in looks:
-        share = SHARE / len(looks)
+        share = SHARE / len(set(looks))
     else:
         share = 1.0 - SHARE if any(look < boots for look in looks) else 1.0
     return 1 - (1 - promised) * share

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from nova_perf_tuning.validation.environment import Environment
 
 #: Version of the JSON contract.
 SCHEMA: Final = 2
@@ -65,11 +67,8 @@ class Trial:
 
 @dataclasses.dataclass(slots=True)
 class Results:
-    """All trials of one validation and where they were made.
+    """All trials of one validation and where they were made."""
 
-    :ivar environment: hardware, kernel, QEMU, libvirt, accelerator, settings in force, image, versions, seed.
-    """
-
-    environment: Mapping[str, Any]
+    environment: Environment
     trials: list[Trial]
     schema: int = SCHEMA

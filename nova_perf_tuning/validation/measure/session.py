@@ -12,9 +12,9 @@ import datetime
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import host_environment, interim, model, timetable, trial
@@ -35,8 +35,8 @@ class Plan:
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
     :ivar seed: of the order of trials.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
-    :ivar about: what the operator says of the host, for choosing budgets: ``host_group``, ``flavor``; and what an
-        ablation leaves out.
+    :ivar host_group, flavor: what the operator says of the host, for choosing budgets.
+    :ivar ablation: arm -> what an ablation leaves out there.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -48,7 +48,9 @@ class Plan:
     time_limit_s: float
     with_host: bool = True
     reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    host_group: str = ""
+    flavor: str = ""
+    ablation: Mapping[str, environments.LeftOut] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,19 +81,19 @@ class Session:
         plan: Plan,
         save: Callable[[model.Results], None],
         progress: Callable[[Progress], None] = lambda _: None,
-        annotate: Callable[[model.Results], Mapping[str, Any]] = lambda _: {},
+        noise_floor: Callable[[environments.Environment], environments.NoiseFloor | None] = lambda _: None,
     ) -> None:
         """Prepare the session; nothing runs yet.
 
         :param save: called after every block and at the end with all results so far, once there is a trial.
         :param progress: called before every boot and trial.
-        :param annotate: asked after every block what else belongs into the environment.
+        :param noise_floor: asked after every block which holds for the run.
         """
         self._launcher = launcher
         self._plan = plan
         self._save = save
         self._tell = progress
-        self._annotate = annotate
+        self._noise_floor = noise_floor
         self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
         self._times = timetable.Timetable(
             plan.jobs,
@@ -106,23 +108,24 @@ class Session:
         self._order = 0
         self._idle_softirq = 0.0
         self._cut = False
-        self._environment: dict[str, Any] = {
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            **host_environment.read(),
-            **plan.about,
-            "seed": plan.seed,
-            "boots": plan.boots,
-            "blocks": plan.blocks,
-            "time_limit_s": plan.time_limit_s,
-            "arms": {
-                arm.name: {"request": arm.request.extra_specs(), "reasons": dict(plan.reasons.get(arm.name, {}))}
+        environment = dataclasses.replace(
+            host_environment.read(),
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            host_group=plan.host_group,
+            flavor=plan.flavor,
+            ablation=plan.ablation,
+            seed=plan.seed,
+            boots=plan.boots,
+            blocks=plan.blocks,
+            time_limit_s=plan.time_limit_s,
+            arms={
+                arm.name: environments.Arm(arm.request.extra_specs(), dict(plan.reasons.get(arm.name, {})))
                 for arm in plan.arms
             },
-            "benchmarks": {job.label: describe(job) for job in plan.jobs},
-            "errors": [],
-            "ended": "running",
-        }
-        self.results = model.Results(self._environment, [])
+            benchmarks={job.label: describe(job) for job in plan.jobs},
+            ended="running",
+        )
+        self.results = model.Results(environment, [])
 
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
@@ -146,9 +149,10 @@ class Session:
             ended = "interrupted"
             raise
         finally:
-            self._environment["ended"] = ended
-            self._environment["boots_run"] = len({one.boot for one in self.results.trials})
-            self._environment["elapsed_s"] = round(self._times.elapsed_s(), 1)
+            environment = self.results.environment
+            environment.ended = ended
+            environment.boots_run = len({one.boot for one in self.results.trials})
+            environment.elapsed_s = round(self._times.elapsed_s(), 1)
             if self.results.trials:
                 self._save(self.results)
         return self.results
@@ -161,8 +165,7 @@ class Session:
             self._run_boot(boot)
             if more is not None and not self._cut and interim.due(boot + 1, self._plan.boots):
                 # Whoever judges these results later has to know it.
-                boots = len({one.boot for one in self.results.trials})
-                self._environment["looks"] = [{"boots": boots}]
+                self.results.environment.looks = [len({one.boot for one in self.results.trials})]
                 if not more(self.results):
                     return True
         return True
@@ -277,19 +280,22 @@ class Session:
         ] or [failed]
         self._order += 1
 
-    def _note(self, boot: int, error: str, **where: str) -> None:
-        self._environment["errors"].append({"boot": boot, **where, "error": error})
+    def _note(self, boot: int, error: str, *, arm: str = "", benchmark: str = "", code: str = "") -> None:
+        incident = environments.Incident(error, boot, arm, benchmark, code=code)
+        self.results.environment.errors.append(incident)
 
     def _read_environment(self) -> None:
         """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
-        told = dict(self._launcher.environment())
-        for name, arm in told.pop("arms", {}).items():
-            known = self._environment["arms"].setdefault(name, {})
+        before, told = self.results.environment, self._launcher.environment()
+        arms = dict(before.arms)
+        for name, arm in told.arms.items():
+            known = arms.get(name, environments.Arm())
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
-            findings = {one["text"]: one for one in [*known.get("findings", []), *arm.get("findings", [])]}
-            known.update({**arm, "findings": list(findings.values())} if findings else arm)
-        self._environment.update(told)
-        self._environment.update(self._annotate(self.results))
+            findings = {finding.text: finding for finding in [*known.findings, *arm.findings]}
+            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=list(findings.values()))
+        environment = dataclasses.replace(before.updated(told), arms=arms)
+        environment.noise_floor = self._noise_floor(environment)
+        self.results.environment = environment
 
     # -- time
 
@@ -311,12 +317,12 @@ class Session:
         return Progress(self._times.done, self._times.total, self._times.left_s(), text)
 
 
-def describe(job: plugins.Job) -> dict[str, Any]:
+def describe(job: plugins.Job) -> environments.Benchmark:
     """Return a job as the environment of results has it."""
     peer = "PEER" if job.benchmark.paired else None
-    return {
-        "kind": job.benchmark.kind,
-        "summary": job.benchmark.summary,
-        "parameters": dict(job.parameters),
-        "commands": [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)],
-    }
+    return environments.Benchmark(
+        job.benchmark.kind,
+        job.benchmark.summary,
+        dict(job.parameters),
+        [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)],
+    )

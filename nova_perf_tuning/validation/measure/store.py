@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import atomic_write
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.measure import model, schema
 
@@ -21,7 +22,7 @@ def to_dict(results: model.Results) -> dict[str, Any]:
     """Return ``results`` as the JSON contract has it."""
     return {
         "schema": results.schema,
-        "environment": dict(results.environment),
+        "environment": environments.to_dict(results.environment),
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
     }
 
@@ -38,25 +39,25 @@ def from_dict(data: Any, where: str) -> model.Results:
             " measure again, or read them with the version that wrote them"
         )
     schema.check("results", data, where)
-    environment = data["environment"]
+    environment = environments.from_dict(data["environment"])
     trials = [model.Trial(**row) for row in data["trials"]]
     if not any("order" in row for row in data["trials"]):  # a file need not number its runs
         runs: dict[tuple[object, ...], int] = {}
         for one in trials:
             one.order = runs.setdefault((one.benchmark, one.arm, one.boot, one.block), len(runs))
-    _correct(environment, trials)
-    if fault := _contradiction(environment, trials):
+    _correct(environment.benchmarks, trials)
+    if fault := _contradiction(environment.benchmarks, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
 
 
-def _correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> None:
+def _correct(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[model.Trial]) -> None:
     """Set :attr:`model.Trial.primary` as the benchmarks define it.
 
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = {label: metrics.of_label(label, environment) for label in {one.benchmark for one in trials}}
+    known = {label: metrics.of_label(label, benchmarks) for label in {one.benchmark for one in trials}}
     judged = {label: figure.metric for label, figure in known.items() if figure is not None}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
     for trial in trials:
@@ -64,7 +65,7 @@ def _correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> N
             trial.primary = trial.metric == judged[trial.benchmark]
 
 
-def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[model.Trial]) -> str:
     """Return what a file says against itself, where a schema cannot see it; empty: nothing.
 
     A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
@@ -74,7 +75,7 @@ def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]
         tuple[str, str, str], str
     ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
     for label in {one.benchmark for one in trials}:
-        if (known := metrics.of_label(label, environment)) is not None:
+        if (known := metrics.of_label(label, benchmarks)) is not None:
             said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
             said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
     places: dict[int, tuple[str, str, int, int]] = {}

@@ -7,10 +7,10 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import text
@@ -137,8 +137,8 @@ class Diagnosis:
 
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
     """Return what judgements, of a fleet the verdicts on its hosts, say together; None where there is none."""
-    if "fleet" in results.environment:
-        return _of_fleet(results.environment["fleet"]["hosts"])
+    if results.environment.fleet is not None:
+        return _of_fleet(results.environment.fleet.hosts)
     if not judged:
         return None
     whole = verdict.overall(judged)
@@ -154,20 +154,19 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     return Diagnosis(sentence, "", _UNDECIDED)
 
 
-def _of_fleet(hosts: Sequence[Mapping[str, Any]]) -> Diagnosis | None:
-    """:param hosts: as a results file has them."""
-    known = [verdict.Verdict(host["verdict"]) for host in hosts if host["verdict"]]
+def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
+    known = [verdict.Verdict(host.verdict) for host in hosts if host.verdict]
     if not known:
         return None
     whole = verdict.worst(known)
-    deciding = [host for host in hosts if host["verdict"] == whole.value]
+    deciding = [host for host in hosts if host.verdict == whole.value]
     count = f"{len(deciding)} of {len(hosts)} hosts"
     if whole is verdict.Verdict.PASS:
         return Diagnosis(f"PASS: {count} are as good as asked for.", "", (_OF_FLEETS[whole],))
-    why = next((f" ({host['host']}: {host['reasons'][0]})" for host in deciding if host["reasons"]), "")
-    told = [one for host in deciding for one in host.get("details", ()) if one["verdict"] == whole.value]
-    action = _OF_FLEETS.get(whole) or advice([code for one in told for code in one["codes"]])
-    names = text.listed(host["host"] for host in deciding)
+    why = next((f" ({host.host}: {host.reasons[0]})" for host in deciding if host.reasons), "")
+    told = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
+    action = _OF_FLEETS.get(whole) or advice([code for detail in told for code in detail.codes])
+    names = text.listed(host.host for host in deciding)
     return Diagnosis(f"{whole.value}: {count}: {names}{why}.", "", (action,))
 
 
@@ -185,12 +184,12 @@ def _told(one: verdict.Judgement) -> str:
 def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
     lossy = [one for one in failed if not one.by_cpu]
-    kinds = [metrics.kind(one.budget.benchmark, results.environment) for one in lossy]
+    kinds = [metrics.kind(one.budget.benchmark, results.environment.benchmarks) for one in lossy]
     named = {_RESOURCES.get(kind, ""): one for kind, one in reversed([*zip(kinds, lossy, strict=True)])}
     culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
     first = named.get(culprit, failed[0])
     sentence = _sentence(first, failed, of)
-    if lossy and first.budget.baseline == "host" and results.environment.get("accelerator") == "tcg":
+    if lossy and first.budget.baseline == "host" and results.environment.accelerator == "tcg":
         return Diagnosis(f"{sentence} The guests are emulated.", "", (_EMULATED,))
     advised = _ACTIONS.get(culprit, _MIXED)
     if lossy and first.budget.baseline != "host":
@@ -203,7 +202,7 @@ def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int
     return Diagnosis(f"{sentence}{f' It points at the {culprit}.' if culprit else ''}", culprit, advised)
 
 
-def advice(codes: Collection[reasons.ReasonCode]) -> str:
+def advice(codes: Collection[str]) -> str:
     """Return what to do about what could not be judged, for these reasons."""
     usual = "Correct the budget, or mend what is named and measure again."
     return next((told for code, told in _ADVICE.items() if code in codes), usual)
@@ -212,7 +211,5 @@ def advice(codes: Collection[reasons.ReasonCode]) -> str:
 def spoilt(results: model.Results) -> list[str]:
     """Return where guests are not what was asked for, a line each."""
     return [
-        f"{name}: {one['text']}"
-        for name, arm in results.environment.get("arms", {}).items()
-        for one in arm.get("findings", [])
+        f"{name}: {finding.text}" for name, arm in results.environment.arms.items() for finding in arm.findings
     ]

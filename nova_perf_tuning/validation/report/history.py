@@ -15,7 +15,6 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
 
@@ -24,6 +23,7 @@ import numpy as np
 import sqlalchemy as sa
 from scipy import stats
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import guards, trial_filter
 from nova_perf_tuning.validation.measure import model, store
 
@@ -101,24 +101,22 @@ class Series:
         return f"{profile} ({text})" if profile and text else profile or text or "-"
 
 
-def fingerprint(environment: Mapping[str, Any]) -> str:
+def fingerprint(environment: environments.Environment) -> str:
     """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
-    if not environment.get("cpu_model"):
+    if not environment.cpu_model:
         return ""
-    memory = environment.get("memory_mib")
-    gib = round(memory / 1024) if isinstance(memory, int | float) else "?"
-    parts = [f"{environment['cpu_model']}, {environment.get('cpus', '?')} CPUs, {gib} GiB"]
-    parts.append(str(environment.get("accelerator") or "?"))
-    guest = environment.get("guest")
-    if isinstance(guest, Mapping):
+    gib = "?" if environment.memory_mib is None else round(environment.memory_mib / 1024)
+    cpus = "?" if environment.cpus is None else environment.cpus
+    parts = [f"{environment.cpu_model}, {cpus} CPUs, {gib} GiB", environment.accelerator or "?"]
+    if guest := environment.guest:
         parts.append(f"guest {guest.get('vcpus', '?')} vCPU {guest.get('memory_mib', '?')} MiB")
     return ", ".join(parts)[:200]
 
 
-def request(environment: Mapping[str, Any], arm: str) -> str:
+def request(environment: environments.Environment, arm: str) -> str:
     """Return what an arm asked for, profile and extra specs, as JSON in one form; empty for nothing or unknown."""
-    asked = environment.get("arms", {}).get(arm, {}).get("request", {})
-    specs = {key: value for key, value in asked.items() if key != _JUDGES}
+    wanted = environment.arms.get(arm, environments.Arm()).request
+    specs = {key: value for key, value in wanted.items() if key != _JUDGES}
     return json.dumps(specs, sort_keys=True) if specs else ""
 
 
@@ -146,12 +144,10 @@ class History:
         text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
         at = _created(results)
         run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
-        environment = dict(results.environment)
-        environment["arms"] = {  # domain XML would be most of the database
-            name: {key: value for key, value in arm.items() if key != "xml"}
-            for name, arm in environment.get("arms", {}).items()
-        }
-        host = str(environment.get("host") or "unknown")[:200]
+        # Domain XML would be most of the database.
+        arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
+        environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
+        host = (results.environment.host or "unknown")[:200]
         left_out = trial_filter.alone(results)
         trials = [dataclasses.asdict(one) for one in results.trials if guards.run(one) not in left_out]
         run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
@@ -180,8 +176,9 @@ class History:
         with database.reading(self._engine) as connection:
             by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
             for run_id, created in connection.execute(by_time).all():
-                environment = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
-                versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
+                kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
+                environment = environments.from_dict(kept)
+                versions = {name: value for name in _VERSIONS if (value := getattr(environment, name))}
                 done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
                 if host is not None:
                     done = done.where(pairs.client == host)
@@ -199,18 +196,18 @@ class History:
         ]
 
 
-def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> _Key:
-    parameters = environment.get("benchmarks", {}).get(trial.benchmark, {}).get("parameters", {})
+def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:
+    parameters = environment.benchmarks.get(trial.benchmark, environments.Benchmark()).parameters
     return (
         *(host, trial.benchmark, trial.metric, trial.arm, fingerprint(environment)),
-        *(json.dumps(parameters, sort_keys=True), request(environment, trial.arm), trial.unit, trial.better),
+        *(json.dumps(dict(parameters), sort_keys=True), request(environment, trial.arm), trial.unit, trial.better),
     )
 
 
 def _created(results: model.Results) -> datetime.datetime:
     """Return when the run began, in UTC without a zone as the database has it; the epoch if it does not say."""
     try:
-        at = datetime.datetime.fromisoformat(str(results.environment.get("created", "")))
+        at = datetime.datetime.fromisoformat(results.environment.created)
         return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
     except (ValueError, OverflowError):
         return _NEVER

@@ -40,10 +40,10 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[
         name = f"{one.budget.arm} against {one.budget.baseline}{metric}"
         name += "".join(f", {key} {limit!r}" for key, limit in limits.items())
         found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, text.lines(one.reasons)))
-    for host in results.environment.get("fleet", {}).get("hosts", []):
-        if host["verdict"] is not None:
-            word = verdict.Verdict(host["verdict"])
-            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(host["reasons"])))
+    for host in results.environment.fleet.hosts if results.environment.fleet else ():
+        if host.verdict is not None:
+            word = verdict.Verdict(host.verdict)
+            found.append(_Case("nova_perf.host", host.host, word, "; ".join(host.reasons)))
     return found
 
 
@@ -62,8 +62,8 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
     found = ElementTree.Element(
         "testsuite",
         name="nova-perf",
-        hostname=_xml(results.environment.get("host", "")),
-        timestamp=_xml(results.environment.get("created", ""))[:19],
+        hostname=_xml(results.environment.host),
+        timestamp=_xml(results.environment.created)[:19],
         tests=str(len(cases)),
         failures=str(counts.count("failure")),
         errors=str(counts.count("error")),

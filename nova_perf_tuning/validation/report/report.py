@@ -15,6 +15,7 @@ try:
 except ImportError:
     raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
 from nova_perf_tuning.validation.measure import model, overhead
 from nova_perf_tuning.validation.report import charts, diagnosis, summary, text
@@ -47,7 +48,7 @@ def as_json(
         "verdict": verdict.overall(judged).value if judged else None,
         "judgements": [text.judgement(one) for one in judged],
         "benchmarks": [dataclasses.asdict(one) for one in summaries],
-        "environment": dict(results.environment),
+        "environment": environments.to_dict(results.environment),
     }
 
 
@@ -95,7 +96,7 @@ def render(
         benchmarks=[(one, _dots(one, colours, _fleet(results)), _full(one)) for one in summaries],
         stacked=_stacked,
         classes=_CLASSES,
-        arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != model.HOST],
+        arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in arms if arm != model.HOST],
         reasons=text.lines,
         colours=colours,
         facts=_facts(results.environment),
@@ -140,7 +141,7 @@ def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSumma
 
     Those of an ablation have a chart of their own, against the tuned ones.
     """
-    left_out = results.environment.get("ablation", {})
+    left_out = results.environment.ablation
     pairs = [(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons]
     known = [pair for pair in pairs if pair[1] != model.HOST and pair[0] not in left_out]
     return list(dict.fromkeys(known))
@@ -204,9 +205,13 @@ def _full(one: summary.BenchmarkSummary) -> float:
 _SHOWN_ELSEWHERE = ("arms", "benchmarks", "errors", "fleet")
 
 
-def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(environment: environments.Environment) -> list[tuple[str, str]]:
     """Return the environment as rows."""
-    return [(name, _fact(value)) for name, value in environment.items() if name not in _SHOWN_ELSEWHERE]
+    return [
+        (name, _fact(value))
+        for name, value in environments.to_dict(environment).items()
+        if name not in _SHOWN_ELSEWHERE
+    ]
 
 
 def _fact(value: object) -> str:
@@ -223,7 +228,7 @@ def _plain(value: object) -> str:
 
 def _fleet(results: model.Results) -> int:
     """Return how many pairs of guests took part in a fleet's run, 0 for a run on one host."""
-    return len(results.environment.get("fleet", {}).get("pairs", []))
+    return len(results.environment.fleet.pairs) if results.environment.fleet else 0
 
 
 def _boot(boot: int, pairs: int) -> str:

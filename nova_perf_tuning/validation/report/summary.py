@@ -132,7 +132,7 @@ def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dic
 def arm_order(results: model.Results) -> list[str]:
     """Return the arms: the host, then guests as the plan names them, then any other."""
     seen = {one.arm for one in results.trials}
-    planned = dict.fromkeys([model.HOST, *results.environment.get("arms", {})])
+    planned = dict.fromkeys([model.HOST, *results.environment.arms])
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 

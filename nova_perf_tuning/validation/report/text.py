@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.guest import probe
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import ablation, capacity, statistics, verdict
 from nova_perf_tuning.validation.measure import model, reasons
 
@@ -395,30 +396,28 @@ def change(series: history.Series, found: history.Change) -> str:
     return f"{text}; {', '.join(new)}" if new else text
 
 
-def is_aa(environment: Mapping[str, Any]) -> bool:
+def is_aa(environment: Environment) -> bool:
     """Whether the arms of guests are all the same, so that every difference between them is noise."""
-    return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(model.AA_ARMS)
+    return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
 
 
 def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
     environment = results.environment
     found = []
-    if environment.get("accelerator") == "tcg":
+    if environment.accelerator == "tcg":
         found.append(_TCG)
-    if environment.get("launcher") == "host":
+    if environment.launcher == "host":
         found.append("All arms are this host itself (an A/A run): differences between them are noise.")
     elif is_aa(environment):
         found.append("Both pairs of guests are untuned (an A/A run): differences between them are noise.")
-    ended = str(environment.get("ended", "complete"))
-    if ended != "complete":
-        found.append(f"The run ended early ({ended}); the figures are of the trials up to then.")
+    if environment.ended not in ("", "complete"):
+        found.append(f"The run ended early ({environment.ended}); the figures are of the trials up to then.")
     failed = len({one.order for one in results.trials if one.value is None})
     if failed:
         found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
-    elsewhere = len(environment.get("errors", []))
-    if elsewhere:
-        found.append(f"Other incidents listed with the errors: {elsewhere}.")
+    if environment.errors:
+        found.append(f"Other incidents listed with the errors: {len(environment.errors)}.")
     if wide := {one.order for one in results.trials if one.window == "execution"}:
         found.append(
             f"In {len(wide)} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
@@ -432,23 +431,22 @@ def headline_notes(results: model.Results, summaries: Sequence[summary.Benchmark
     ]
 
 
-def environment_warnings(environment: Mapping[str, Any]) -> list[str]:
+def environment_warnings(environment: Environment) -> list[str]:
     """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
     found = []
-    load, cpus = environment.get("load_at_start"), environment.get("cpus")
-    if isinstance(load, int | float) and isinstance(cpus, int) and 0 < cpus < load:
+    load, cpus = environment.load_at_start, environment.cpus
+    if load is not None and cpus is not None and 0 < cpus < load:
         found.append(
             f"The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are"
             " noisier for it and absolute figures too low; run it again on a quiet host."
         )
-    if environment.get("vhost_net") is False:
+    if environment.vhost_net is False:
         found.append(
             "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With"
             " the module vhost_net network figures differ; perf:vhost_placement had nothing to place."
         )
-    benchmarks = environment.get("benchmarks", {})
-    writing = [label for label, one in benchmarks.items() if "directory" in one.get("parameters", {})]
-    if writing and (filesystem := str(environment.get("scratch_filesystem", ""))) in _IN_MEMORY:
+    writing = [label for label, one in environment.benchmarks.items() if "directory" in one.parameters]
+    if writing and (filesystem := environment.scratch_filesystem) in _IN_MEMORY:
         found.append(
             f"{', '.join(writing)}: the files lay in memory ({filesystem}), so this is the speed of memory, not of"
             " a disk"

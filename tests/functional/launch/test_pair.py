@@ -10,6 +10,7 @@ from lxml import etree
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import base, libvirt
 from tests.functional import patience, rig
 
@@ -66,10 +67,10 @@ class PairTest(rig.GuestCase):
         return connection.lookupByName(machine.name)
 
     def test_guests_say_what_they_are(self) -> None:
-        arms = self.launcher.environment()["arms"]
+        arms = self.launcher.environment().arms
         for arm, queues in (("untuned", 1), ("tuned", 2)):
-            truth = arms[arm]["truth"]
-            self.assertEqual(("qemu", []), (arms[arm]["virtualization"], arms[arm]["findings"]), truth)
+            truth = arms[arm].shown["truth"]
+            self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), truth)
             self.assertIn("CPUID says TCG", truth["evidence"])
             nic = truth["nics"]["eth0"]
             self.assertEqual(queues, nic["queues"])
@@ -179,15 +180,15 @@ class PairTest(rig.GuestCase):
     def test_only_the_active_arm_runs_and_has_its_settings(self) -> None:
         self.launcher.activate("untuned")
         self.launcher.activate("tuned")
-        settings = self.launcher.environment()["arms"]["tuned"]["settings"]
-        workers = {int(one["target"].partition(":")[2]): one for one in settings}
+        settings = self.launcher.environment().arms["tuned"].settings
+        workers = {int(setting.target.partition(":")[2]): setting for setting in settings}
         self.assertNotEqual({}, workers)
-        for tid, one in workers.items():
-            self.assertEqual(cpulist.parse(one["value"]), os.sched_getaffinity(tid))
+        for tid, setting in workers.items():
+            self.assertEqual(cpulist.parse(setting.value), os.sched_getaffinity(tid))
         self.assertLess(self._spent(self.pairs["untuned"].client), TICK_S)
         self.launcher.activate(None)
-        for tid, one in workers.items():
-            self.assertEqual(cpulist.parse(one["previous"]), os.sched_getaffinity(tid))
+        for tid, setting in workers.items():
+            self.assertEqual(cpulist.parse(setting.previous or ""), os.sched_getaffinity(tid))
         self.assertLess(self._spent(self.pairs["tuned"].client), TICK_S)
         self.assertIsNone(self.pairs["tuned"].client.busy_s())
 
@@ -218,7 +219,7 @@ class PairTest(rig.GuestCase):
             pair.server.start(["iperf3", "--no-such-option"])
 
     def test_environment_is_json_and_names_what_was_not_applied(self) -> None:
-        environment = json.loads(json.dumps(self.launcher.environment()))
+        environment = json.loads(json.dumps(environments.to_dict(self.launcher.environment())))
         self.assertEqual("tcg", environment["accelerator"])
         self.assertIn("fio", environment["image"]["packages"])
         tuned = environment["arms"]["tuned"]

@@ -108,8 +108,8 @@ class AddedTest(rig.GuestCase):
         code, printed, complaints = self.nova_perf(*arguments)
         self.assertEqual((0, ""), (code, complaints), printed)
         results = store.load(str(self.output / "results.json"))
-        self.assertEqual([], results.environment["errors"])
-        self.assertRegex(results.environment["image"]["id"], r"\Aown-image-[0-9a-f]{16}\Z")
+        self.assertEqual([], results.environment.errors)
+        self.assertRegex(results.environment.shown["image"]["id"], r"\Aown-image-[0-9a-f]{16}\Z")
         self.assertEqual(
             {"host": 3.0, "untuned": 3.0, "tuned": 3.0}, {one.arm: one.value for one in results.trials}
         )

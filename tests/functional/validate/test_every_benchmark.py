@@ -87,8 +87,8 @@ class EveryBenchmarkTest(rig.GuestCase):
 
         results = store.load(os.path.join(self.output, "results.json"))
         environment = results.environment
-        self.assertEqual("complete", environment["ended"], printed)
-        self.assertEqual([], [one for one in environment["errors"] if one.get("benchmark") not in BROKEN])
+        self.assertEqual("complete", environment.ended, printed)
+        self.assertEqual([], [incident for incident in environment.errors if incident.benchmark not in BROKEN])
         for label in SHORT:
             self.assert_measured(results, label, ARMS)
         for label, told in BROKEN.items():

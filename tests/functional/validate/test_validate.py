@@ -32,7 +32,7 @@ class ValidateTest(rig.GuestCase):
 
     def assert_removed(self) -> None:
         """Nothing that has this run's id in its name is left; the id stands in the guests' names."""
-        xml = store.load(self.results).environment["arms"]["untuned"]["xml"]
+        xml = store.load(self.results).environment.arms["untuned"].xml
         found = re.search("<name>nova-perf-([0-9a-f]{8})-", xml)
         assert found, xml
         self.assertEqual([], rig.remains(found[1]))
@@ -75,7 +75,7 @@ class ValidateTest(rig.GuestCase):
         self.assertEqual(130, running.returncode, complaints)
         self.assertIn("interrupted", complaints)
         results = store.load(self.results)
-        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual({"host", "untuned", "tuned"}, {one.arm for one in results.trials})
         self.assertTrue(os.path.exists(os.path.join(self.output, "report.html")))
         self.assert_removed()

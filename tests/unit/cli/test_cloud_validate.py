@@ -24,10 +24,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_a_sound_fleet(self):
         self.assertEqual(0, self.validate("--hosts", "all"), self.err.getvalue())
         results = self.results()
-        fleet = results.environment["fleet"]
-        self.assertEqual(["PASS"] * 6, [one["verdict"] for one in fleet["hosts"]])
-        self.assertEqual("PASS", fleet["verdict"])
-        self.assertEqual(["done"] * 6, [one["state"] for one in fleet["pairs"]])
+        fleet = results.environment.fleet
+        self.assertEqual(["PASS"] * 6, [host.verdict for host in fleet.hosts])
+        self.assertEqual("PASS", fleet.verdict)
+        self.assertEqual(["done"] * 6, [pair.state for pair in fleet.pairs])
         boots = {kind: {one.boot for one in results.trials if one.benchmark == kind} for kind in ("iperf3", "cpu")}
         self.assertEqual({"iperf3": set(range(6)), "cpu": set(range(12))}, boots)
         shown = self.out.getvalue()
@@ -46,11 +46,11 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}, dead={"h006"}), count=8)
         asked = ("--hosts", "all", "--peers", "3", "--retries", "0", "--budget", budget)
         self.assertEqual(1, self.validate(*asked, cloud=cloud))
-        fleet = self.results().environment["fleet"]
-        hosts = {one["host"]: one for one in fleet["hosts"]}
-        verdicts = {name: one["verdict"] for name, one in hosts.items() if one["verdict"] != "PASS"}
+        fleet = self.results().environment.fleet
+        hosts = {host.host: host for host in fleet.hosts}
+        verdicts = {name: host.verdict for name, host in hosts.items() if host.verdict != "PASS"}
         self.assertEqual({"h002": "FAIL", "h006": "INVALID"}, verdicts)
-        self.assertRegex(hosts["h002"]["reasons"][0], r"iperf3 \(\w+\): slower than the other hosts by \d+%")
+        self.assertRegex(hosts["h002"].reasons[0], r"iperf3 \(\w+\): slower than the other hosts by \d+%")
         self.assertIn("slower than the other hosts by", self.report())
         command = evaluate.Evaluate(None, None)
         path = os.path.join(self.output, "results.json")
@@ -58,7 +58,8 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         with fixtures.MonkeyPatch("sys.stdout", out):
             self.assertEqual(1, command.run(args))
         again = json.loads(out.getvalue())
-        self.assertEqual((fleet["verdict"], fleet["hosts"]), (again["verdict"], again["hosts"]))
+        self.assertEqual(fleet.verdict, again["verdict"])
+        self.assertEqual([dataclasses.asdict(host) for host in fleet.hosts], again["hosts"])
 
     def test_a_host_on_which_nothing_runs(self):
         """Its guests boot, every run of the benchmark fails."""
@@ -77,10 +78,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
             self.assertEqual(3, self.validate("--hosts", "all"))
         results = self.results()
-        hosts = {one["host"]: one for one in results.environment["fleet"]["hosts"]}
-        self.assertEqual(["h002"], [name for name, one in hosts.items() if one["verdict"] != "PASS"])
-        self.assertEqual(("INVALID", 0), (hosts["h002"]["verdict"], hosts["h002"]["measured"]))
-        self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"]["reasons"][0])
+        hosts = {host.host: host for host in results.environment.fleet.hosts}
+        self.assertEqual(["h002"], [name for name, host in hosts.items() if host.verdict != "PASS"])
+        self.assertEqual(("INVALID", 0), (hosts["h002"].verdict, hosts["h002"].measured))
+        self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"].reasons[0])
         boots = set(re.findall(r"(boot|pair) (\d+)( \(its server alone\))?,? block", self.report()))
         self.assertEqual({"pair"}, {what for what, _, _ in boots})
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
@@ -116,11 +117,11 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(1, code, self.out.getvalue())
         self.assertEqual(url, self.cloud.guests.agent_metrics)
         environment = self.results().environment
-        verdicts = {one["host"]: one["verdict"] for one in environment["fleet"]["hosts"]}
+        verdicts = {host.host: host.verdict for host in environment.fleet.hosts}
         self.assertEqual({f"h00{n}": "FAIL" if n == 2 else "PASS" for n in range(6)}, verdicts)
-        self.assertIn("none in 2 pairs", environment["host_cpu_source"])
-        self.assertIn("agent metrics in 4 pairs", environment["host_cpu_source"])
-        self.assertIn(f"note: host CPU of guests: {environment['host_cpu_source']}", self.out.getvalue())
+        self.assertIn("none in 2 pairs", environment.host_cpu_source)
+        self.assertIn("agent metrics in 4 pairs", environment.host_cpu_source)
+        self.assertIn(f"note: host CPU of guests: {environment.host_cpu_source}", self.out.getvalue())
         self.assertIn("host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue())
         self.assertIn("<td>host_cpu_source", self.report())
         self.assertIn("no answer &lt;b&gt;", self.report())
@@ -130,10 +131,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         found = self.results()
-        fleet = found.environment["fleet"]
-        fleet["verdict"] = "PASS"
-        for host in fleet["hosts"]:
-            host |= {"verdict": "PASS", "reasons": []}
+        fleet = found.environment.fleet
+        fleet.verdict = "PASS"
+        for host in fleet.hosts:
+            host.verdict, host.reasons = "PASS", []
         path = os.path.join(self.output, "results.json")
         store.save(found, path)
         for budget, words in (
@@ -151,7 +152,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
         path = os.path.join(self.folder, f"{name}.json")
         measured = samples.results({"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name))
-        measured.environment.update(host=name, launcher="host", **values)
+        samples.tell(measured, host=name, launcher="host", **values)
         store.save(measured, path)
         return path
 
@@ -172,10 +173,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(8, len({one.value for one in alone}))
         guests = {one.order for one in results.trials if one.arm != "host"}
         self.assertFalse(guests & {one.order for one in alone})
-        self.assertEqual({"h000", "h001.example.org"}, set(results.environment["bare_hosts"]))
-        for host in results.environment["fleet"]["hosts"]:
-            self.assertEqual("FAIL", host["verdict"])
-            self.assertIn("is beyond a loss of 1.0%", host["reasons"][0])
+        self.assertEqual({"h000", "h001.example.org"}, set(results.environment.shown["bare_hosts"]))
+        for host in results.environment.fleet.hosts:
+            self.assertEqual("FAIL", host.verdict)
+            self.assertIn("is beyond a loss of 1.0%", host.reasons[0])
         self.assertIn("host", self.out.getvalue())
 
     def test_bare_hosts_that_are_of_no_use(self):
@@ -195,7 +196,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any"))
-        self.assertEqual(["any"], [one["host"] for one in self.results().environment["fleet"]["hosts"]])
+        self.assertEqual(["any"], [host.host for host in self.results().environment.fleet.hosts])
         self.assertIn(": 1 host, 1 pair\n", self.err.getvalue())
 
     def test_ctrl_c_ends_the_reader_of_both_streams_too(self):

@@ -26,8 +26,8 @@ class ResumeTest(fleet_case.SimulatedValidation):
         )
         run = self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual(0, self.validate("--resume", run))
-        self.assertEqual(6, self.results().environment["boots_run"])
-        self.assertEqual(run, self.results().environment["fleet"]["run"])
+        self.assertEqual(6, self.results().environment.boots_run)
+        self.assertEqual(run, self.results().environment.fleet.run)
 
     def unfinished(self, *arguments):
         """Begin a run that has no time for a pair; return its id."""
@@ -94,7 +94,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
             )
             [line, *_] = run_store.RunStore(self.url).lines()
             self.assertEqual(("complete", False), (line.state, line.leftovers))
-            self.assertEqual("complete", self.results().environment["ended"])
+            self.assertEqual("complete", self.results().environment.ended)
             self.assertNotIn("interrupted", self.err.getvalue())
 
     def test_a_resumed_run_keeps_what_is_measured(self):
@@ -141,9 +141,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(1, self.validate("--resume", run, cloud=none))
         self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
         written = self.results()
-        self.assertEqual(("complete", run), (written.environment["ended"], written.environment["fleet"]["run"]))
+        self.assertEqual(("complete", run), (written.environment.ended, written.environment.fleet.run))
         self.assertIn("slower than the other hosts", self.report())
         self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
         again = self.results()
         self.assertEqual(written.trials, again.trials)
-        self.assertEqual("PASS", again.environment["fleet"]["verdict"])
+        self.assertEqual("PASS", again.environment.fleet.verdict)

@@ -67,9 +67,8 @@ class EvaluateTest(testtools.TestCase):
             ({"clock_source": clock, "queues": queues}, "INVALID"),
         ):
             data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-            data.environment["arms"]["tuned"]["findings"] = [
-                {"code": code, "text": line} for code, line in found.items()
-            ]
+            findings = [{"code": code, "text": line} for code, line in found.items()]
+            samples.tell(data, arms={"untuned": {}, "tuned": {"findings": findings}})
             store.save(data, self.results)
             done = self.evaluate("arm: tuned, max_loss: 0.15")
             self.assertEqual(word, done.stdout.split()[-1])

@@ -1,5 +1,6 @@
 """nova-perf publish: what it writes is what nova-compute's side of the file reads."""
 
+import dataclasses
 import datetime
 import json
 import os
@@ -39,7 +40,7 @@ class PublishTest(testtools.TestCase):
     def measure(self, values=None, **environment):
         now = datetime.datetime.now(datetime.UTC).isoformat()
         measured = samples.results(values or {"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-        measured.environment.update({"created": now, "host": "cmp1", **environment})
+        samples.tell(measured, **{"created": now, "host": "cmp1", **environment})
         store.save(measured, self.results)
 
     def budget(self, max_loss, name="net-10g.yaml"):
@@ -100,8 +101,8 @@ class PublishTest(testtools.TestCase):
         self.measure_fleet(0, slow=0.5)
         self.assertEqual("FAIL", self.published_by(self.results)["result"]["verdict"], "PASS was recorded")
         data = store.load(self.results)
-        hosts = [one for one in data.environment["fleet"]["hosts"] if one["host"] != "cmp1"]
-        data.environment["fleet"]["hosts"] = hosts
+        fleet = data.environment.fleet
+        fleet.hosts = [host for host in fleet.hosts if host.host != "cmp1"]
         store.save(data, self.results)
         self.assertIn("there is no result of host 'cmp1' in it; there is c0, c2, c3", self.refused(self.results))
 
@@ -111,11 +112,11 @@ class PublishTest(testtools.TestCase):
         :param loss: of tuned guests; :param slow: of all of cmp1.
         """
         data = test_fleet.ring()
-        fleet = json.loads(json.dumps(data.environment["fleet"]).replace('"c1"', '"cmp1"'))
+        fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"c1"', '"cmp1"'))
         for one in data.trials:
             one.value *= (1 - loss * (one.arm == "tuned")) * (1 - slow * (one.boot in (0, 1)))
         now = datetime.datetime.now(datetime.UTC).isoformat()
-        data.environment |= {"created": now, "launcher": "heat", "fleet": fleet}
+        samples.tell(data, created=now, launcher="heat", fleet=fleet)
         store.save(data, self.results)
 
     def untuned_budget(self, max_loss, more=""):

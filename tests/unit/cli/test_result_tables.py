@@ -6,7 +6,6 @@ import io
 import testtools
 
 from nova_perf_tuning.cli import result_tables
-from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import summary
 from tests.unit.validation import samples
 
@@ -27,7 +26,7 @@ class SummaryTest(testtools.TestCase):
             for arm, value in (("untuned", untuned), ("tuned", tuned)):
                 error = None if value else "cut"
                 trials.append(samples.trial(arm=arm, block=block, value=value, error=error, order=len(trials)))
-        results = model.Results({"seed": 1, "arms": {"untuned": {}, "tuned": {}}}, trials)
+        results = samples.of(trials, seed=1, arms={"untuned": {}, "tuned": {}})
         [one] = summary.summarise(results)
         medians = {arm.arm: arm.median.value for arm in one.arms}
         self.assertTrue(medians["tuned"] < medians["untuned"])

@@ -113,7 +113,7 @@ class ValidateTest(testtools.TestCase):
         self.assertIn("fewer trials", shown)
         self.assertIn("interrupted; guests are removed, results so far are kept", complaints)
         results = self.results()
-        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertEqual("interrupted", results.environment.ended)
         self.assertTrue(len(results.trials) >= 3)
         self.check_clean()
 

@@ -10,6 +10,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import summary
 from tests.benchmarks import published
+from tests.unit.validation import samples
 from tests.unit.validation.report import test_every_figure
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -18,8 +19,8 @@ TOP = pathlib.Path(__file__).parents[3]
 class MeasuredTest(testtools.TestCase):
     def test_every_figure_of_a_run_is_written_with_its_interval(self):
         results = test_every_figure.measured()
-        results.environment["created"] = "2026-11-01T00:00:00+00:00"
-        results.environment["benchmarks"] = {"iperf3": {"parameters": {"streams": "1"}}}
+        benchmarks = {"iperf3": {"parameters": {"streams": "1"}}}
+        samples.tell(results, created="2026-11-01T00:00:00+00:00", benchmarks=benchmarks)
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         store.save(results, str(folder / "results.json"))
         published.main([str(folder / "results.json"), "--output", str(folder / "measured.yaml")])

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import random
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.measure import model
 
@@ -43,7 +44,18 @@ def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
                 trials.append(
                     trial(arm=arm, boot=boot, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
                 )
-    return model.Results({"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}, trials)
+    told = {"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}
+    return of(trials, **told)
+
+
+def of(trials, **environment):
+    """Return results with an environment as JSON has it."""
+    return model.Results(environments.from_dict(environment), trials)
+
+
+def tell(data, **environment):
+    """Change the environment of results; values are as JSON has them."""
+    data.environment = environments.from_dict({**environments.to_dict(data.environment), **environment})
 
 
 class Quick(base.Benchmark):

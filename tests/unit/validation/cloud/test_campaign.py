@@ -11,6 +11,7 @@ from unittest import mock
 import fixtures
 import testtools
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store, workers
 from tests import simulated_cloud as simulation
 
@@ -41,7 +42,8 @@ class CampaignCase(testtools.TestCase):
         self.run_id = run_store.new_id()
         plan = simulation.fleet_plan(self.run_id, ["iperf3", "cpu"], peers=peers, **changes)
         pairs = model.schedule(names(hosts), peers)
-        return self.campaign(self.store.create(plan, names(hosts), pairs, {"benchmarks": KINDS}), cloud)
+        environment = environments.from_dict({"benchmarks": KINDS})
+        return self.campaign(self.store.create(plan, names(hosts), pairs, environment), cloud)
 
     def campaign(self, run, cloud=None, **changes):
         """Go on with a run, with other settings if need be."""

@@ -9,6 +9,7 @@ import fixtures
 import openstack
 
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
+from nova_perf_tuning.validation.environment import Environment
 from tests import simulated_cloud as simulation
 from tests.unit.validation.cloud import openstack_program, test_heat_pair
 
@@ -32,7 +33,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
     def left(self, run_id, cloud, state="interrupted"):
         """Store a run that has left a stack on this cloud."""
         plan = dataclasses.replace(simulation.fleet_plan(run_id, ["cpu"]), cloud=cloud)
-        self.store.create(plan, ["a", "b"], [PAIR], {})
+        self.store.create(plan, ["a", "b"], [PAIR], Environment())
         self.store.end(run_id, state, leftovers=True)
         self.cloud.add_stack(f"nova-perf-{run_id}-a-b-tuned-123456")
 

@@ -8,7 +8,7 @@ import testtools
 
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.measure import reasons
 from tests.unit.validation import samples
 
 V, C = verdict.Verdict, reasons.ReasonCode
@@ -25,7 +25,8 @@ def ring(count=4):
     ]
     data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=count, blocks=6, noise=0.005)
     told = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
-    return model.Results({**data.environment, "boots": count, "fleet": told}, data.trials)
+    samples.tell(data, boots=count, fleet=told)
+    return data
 
 
 def run(value=lambda pair, arm, block: 1, peers=2, **changes):
@@ -48,13 +49,13 @@ def run(value=lambda pair, arm, block: 1, peers=2, **changes):
                 trials.append(samples.trial(**{**place, **told, **changes}))
     hosts = [{"host": f"h{one}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for one in range(6)]
     done = [
-        {"number": number, "client": client, "server": server, "state": "done", "attempts": 1}
+        {**samples.pairs(1)[0], "number": number, "client": client, "server": server}
         for number, (client, server) in enumerate(pairs)
     ]
     kind = changes.get("benchmark", "iperf3")
     environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
     told = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
-    return model.Results({**environment, "fleet": told}, trials)
+    return samples.of(trials, **environment, fleet=told)
 
 
 def judged(data, budgets=()):
@@ -104,11 +105,11 @@ class LostTrialsTest(testtools.TestCase):
     def test_what_was_left_out_is_not_measured(self):
         data, found = fleet.judge(run(of("h2")), [])
         self.assertEqual([1, 0, 1, 2], [one.measured for one in found.hosts[1:5]])
-        self.assertEqual("INVALID", data.environment["fleet"]["verdict"])
+        self.assertEqual("INVALID", data.environment.fleet.verdict)
 
     def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
         data = run(peers=4, work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4})
-        hosts = {pair["number"]: {pair["client"], pair["server"]} for pair in data.environment["fleet"]["pairs"]}
+        hosts = {pair.number: {pair.client, pair.server} for pair in data.environment.fleet.pairs}
         trials = [
             dataclasses.replace(one, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[one.boot] else one
             for one in data.trials
@@ -148,8 +149,8 @@ class BudgetTest(testtools.TestCase):
         """Hosts are compared with each other all the same; but that is not what was asked."""
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
         told, found = fleet.judge(ring(), gold)
-        self.assertEqual("INVALID", told.environment["fleet"]["verdict"])
+        self.assertEqual("INVALID", told.environment.fleet.verdict)
         self.assertEqual({C.NO_BUDGET_APPLIES}, {one.findings[0][1].code for one in found.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
             told, _ = fleet.judge(ring(), budgets)
-            self.assertEqual("PASS", told.environment["fleet"]["verdict"])
+            self.assertEqual("PASS", told.environment.fleet.verdict)

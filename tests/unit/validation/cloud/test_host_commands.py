@@ -6,6 +6,7 @@ import os
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.measure import store
+from tests.unit.validation import samples
 from tests.unit.validation.cloud import openstack_program, test_fleet
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
@@ -208,7 +209,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
             one.value *= 1 - 0.3 * (one.arm == "tuned")
         for name in ("c0", "c1", "c2", "c3"):
             self.hosts[name] = self.cloud.add_host(name)
-        data.environment |= {"created": datetime.datetime.now(datetime.UTC).isoformat(), "launcher": "heat"}
+        samples.tell(data, created=datetime.datetime.now(datetime.UTC).isoformat(), launcher="heat")
         store.save(data, self.path)
         rows = self.perf("publish", self.path)
         self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})

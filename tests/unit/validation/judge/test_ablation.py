@@ -10,7 +10,6 @@ import testtools
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.specs import parsing, profiles, request
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import model
 from tests.unit.validation import samples
 
 C = ablation.Call
@@ -48,7 +47,8 @@ class JudgeTest(testtools.TestCase):
             **{f"no-{name}": v for name, v in values.items()},
         }
         data = samples.results(arms, boots=8, blocks=5, noise=0.005)
-        data.environment["ablation"] = {f"no-{name}": {"spec": f"perf:{name}", "value": "4"} for name in values}
+        left_out = {f"no-{name}": {"spec": f"perf:{name}", "value": "4"} for name in values}
+        samples.tell(data, ablation=left_out)
         return data
 
     def test_calls(self):
@@ -72,8 +72,8 @@ class JudgeTest(testtools.TestCase):
         [knob] = ablation.judge(data, [budget])
         self.assertEqual((C.NEEDED, C.REMOVABLE), (knob.call, knob.findings["iperf3"].call))
         self.assertEqual([], ablation.removable([knob]))
-        data.environment["accelerator"] = "kvm"
-        data.environment["arms"]["no-iothreads"]["virtualization"] = "qemu"
+        data.environment.accelerator = "kvm"
+        data.environment.arms["no-iothreads"].virtualization = "qemu"
         [knob] = ablation.judge(data, [budget])
         self.assertEqual((C.UNDECIDED, verdict.Verdict.INVALID), (knob.call, knob.met_without))
 
@@ -111,7 +111,7 @@ class JudgeTest(testtools.TestCase):
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)
         once = ablation.judge(data)[0].findings["iperf3"].effect.confidence
-        data.environment["looks"] = [{"boots": 8}]
+        data.environment.looks = [8]
         looked = ablation.judge(data)[0].findings["iperf3"].effect.confidence
         self.assertEqual((0.975, 0.99), (round(once, 6), round(looked, 6)))
 
@@ -123,7 +123,7 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(verdict.judge_all(noisy, [budget])))
         self.assertTrue(run._undecided(noisy), "k1 is undecided")
         self.assertFalse(run._undecided(simulated([1.1, 1.0], boots=12, blocks=7, trial=0.005, between=0.002)))
-        del noisy.environment["ablation"]
+        noisy.environment.ablation = {}
         self.assertFalse(run._undecided(noisy))
 
     def test_no_ablation(self):
@@ -160,4 +160,4 @@ def simulated(effects, seed=1, *, boots, blocks, trial, between, benchmarks=3):
                     measured = 1000 * value * math.exp(boot_noise[arm] + rng.gauss(0, trial))
                     trials.append(samples.trial(benchmark=label, arm=arm, boot=boot, block=block, value=measured))
     left_out = {arm: {"spec": f"perf:{arm[3:]}", "value": "1"} for arm in arms if arm != "tuned"}
-    return model.Results({"ablation": left_out, "arms": {arm: {} for arm in arms}}, trials)
+    return samples.of(trials, ablation=left_out, arms={arm: {} for arm in arms})

@@ -6,8 +6,9 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model, schema
+from nova_perf_tuning.validation.measure import schema
 from tests.unit.validation import samples
 
 B = budget_file.Budget
@@ -127,7 +128,7 @@ class ShippedTest(testtools.TestCase):
 
     def test_they_judge_what_was_measured(self):
         data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, boots=4, blocks=4)
-        data.environment["accelerator"] = "kvm"
+        data.environment.accelerator = "kvm"
         found = verdict.judge_all(data, budget_file.load("default"))
         self.assertTrue({"host", "untuned"} == {one.budget.baseline for one in found}, found)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
@@ -142,7 +143,8 @@ class ShippedTest(testtools.TestCase):
             ({"accelerator": "KVM"}, verdict.Verdict.INVALID),
             ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
         ):
-            found = model.Results({**data.environment, **told}, data.trials)
+            found = samples.of(data.trials, **environments.to_dict(data.environment))
+            samples.tell(found, **told)
             self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), told)
             self.assertEqual([], verdict.left_out(found, budgets))
 
@@ -153,7 +155,7 @@ class ShippedTest(testtools.TestCase):
             ({"accelerator": "tcg"}, "since they are for kvm and guests ran on tcg"),
             ({"launcher": "heat"}, "since they are for kvm and guests ran on what a cloud does not tell"),
         ):
-            data.environment = {**told}
+            data = samples.of(data.trials, **told)
             expected = [f"budgets left out, {expected}: iperf3, tuned against host"]
             self.assertEqual(expected, verdict.left_out(data, budgets))
             self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])

@@ -8,6 +8,7 @@ from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import model, reasons
+from tests.unit.validation import samples
 
 C = reasons.ReasonCode
 
@@ -23,7 +24,7 @@ def trial(block=0, boot=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
 
 
 def results(*trials):
-    return model.Results({}, list(trials))
+    return samples.of(list(trials))
 
 
 def fitting(data, shared=8, busy=1.0, **options):
@@ -98,11 +99,11 @@ class CapacityTest(testtools.TestCase):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]
         for one in blocks:
             one.host_cpu_s = {name: value for name, value in one.host_cpu_s.items() if name != "softirq"}
-        fleet = model.Results({"fleet": {}}, blocks)
+        fleet = samples.of(blocks, fleet={})
         found = fitting(fleet)
         self.assertEqual(40, found.limits[0].guests)
         self.assertEqual([C.NO_SOFTIRQ], [note.code for note in found.notes])
-        pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
+        pair = samples.of([trial(vhost=4.0)], benchmarks={"iperf3": {"commands": [["a"], ["b"]]}})
         self.assertEqual(16, fitting(pair, 4, 0.8).limits[0].guests, "a pair shares the cost")
 
     @hypothesis.given(strategies.floats(0.01, 1000), strategies.floats(1e-6, 100))

@@ -30,9 +30,9 @@ CASES = (
 
 
 class GuardTest(testtools.TestCase):
-    def found(self, trials, limits=None, **environment):
+    def found(self, trials, limits=None, accelerator=None):
         limits = guards.Limits(**(limits or {}))
-        return {run[2]: fault for run, fault in guards.faults(trials, environment, limits).items()}
+        return {run[2]: fault for run, fault in guards.faults(trials, accelerator, limits).items()}
 
     def trials(self, usual, changed=None):
         some = [samples.trial(arm=("host", "tuned")[at % 2], order=at, conditions=dict(usual)) for at in range(8)]

@@ -38,17 +38,12 @@ class InterimTest(testtools.TestCase):
             self.assertEqual(looks, [boots for boots in range(1, planned + 5) if interim.due(boots, planned)])
 
     def test_both_looks_share_the_error(self):
-        looks = {"looks": [{"boots": 6}]}
-        for environment, boots, expected in (
-            ({}, 12, 0.95),
-            (looks, 6, 1 - 0.05 * interim.SHARE),
-            (looks, 12, 1 - 0.05 * (1 - interim.SHARE)),
-            (looks, 7, 1 - 0.05 * (1 - interim.SHARE)),
-            # A file's own shares and further looks buy no narrower interval.
-            (
-                {"looks": [{"boots": 3, "share": 1.0}, {"boots": 6, "share": 1.0}]},
-                6,
-                1 - 0.05 * interim.SHARE / 2,
-            ),
+        for looks, boots, expected in (
+            ([], 12, 0.95),
+            ([6], 6, 1 - 0.05 * interim.SHARE),
+            ([6], 12, 1 - 0.05 * (1 - interim.SHARE)),
+            ([6], 7, 1 - 0.05 * (1 - interim.SHARE)),
+            # Further looks of a file buy no narrower interval.
+            ([3, 6], 6, 1 - 0.05 * interim.SHARE / 2),
         ):
-            self.assertAlmostEqual(expected, interim.confidence(0.95, environment, boots))
+            self.assertAlmostEqual(expected, interim.confidence(0.95, looks, boots))

@@ -18,8 +18,8 @@ V = verdict.Verdict
 def aa_run(**changes):
     fields = {"boots": 4, "blocks": 3, "noise": 0.02, "host": "compute1", "kernel": "6.1", **changes}
     data = samples.results({"untuned": 1000.0, "again": 1000.0}, **fields)
-    data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
-    data.environment["created"] = "2026-11-21T20:00:00+00:00"
+    job = {"kind": "iperf3", "parameters": {"seconds": "4"}}
+    samples.tell(data, benchmarks={"iperf3": job}, created="2026-11-21T20:00:00+00:00")
     return data
 
 
@@ -55,16 +55,16 @@ class NoiseTest(testtools.TestCase):
         noise.save(aa_run(host="compute2"), self.path)
         noise.save(aa_run(seed=9), self.path)
         self.assertEqual(2, len(noise.load(self.path)))
-        told = noise.holding(aa_run(seed=3).environment, noise.load(self.path))["noise_floor"]
-        self.assertNotEqual(first, told["losses"])
-        self.assertEqual({}, noise.holding(aa_run(kernel="6.12").environment, noise.load(self.path)))
-        self.assertEqual({}, noise.holding(aa_run().environment, noise.load(self.path + ".missing")))
+        told = noise.holding(aa_run(seed=3).environment, noise.load(self.path))
+        self.assertNotEqual(first, told.losses)
+        self.assertIsNone(noise.holding(aa_run(kernel="6.12").environment, noise.load(self.path)))
+        self.assertIsNone(noise.holding(aa_run().environment, noise.load(self.path + ".missing")))
 
     def test_a_tighter_budget_is_refused_with_the_figure(self):
         noise.save(aa_run(noise=0.05), self.path)
         data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=4, blocks=3, noise=0.001)
-        data.environment |= {**aa_run().environment, **noise.holding(aa_run().environment, noise.load(self.path))}
-        floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
+        data.environment.noise_floor = noise.holding(aa_run().environment, noise.load(self.path))
+        floor = data.environment.noise_floor.losses["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
             budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
             [found] = verdict.judge_all(data, [budget])
@@ -84,8 +84,8 @@ class NoiseTest(testtools.TestCase):
         noise.save(aa_run(), self.path)
         for host, seconds, known in (("compute1", "4", True), ("compute3", "4", False), ("compute1", "9", False)):
             job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": seconds}}}
-            found = noise.holding({"host": host, "benchmarks": job}, noise.load(self.path))
-            self.assertEqual(known, "noise_floor" in found)
+            found = noise.holding(samples.of([], host=host, benchmarks=job).environment, noise.load(self.path))
+            self.assertEqual(known, found is not None)
 
     def entry(self, loss, **fingerprint):
         benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
@@ -93,7 +93,8 @@ class NoiseTest(testtools.TestCase):
         return {**whole, "created": str(loss), "losses": {"throughput": loss}}
 
     def losses(self, data, *entries):
-        return noise.holding(data.environment, entries).get("noise_floor", {}).get("losses", {}).get("iperf3")
+        found = noise.holding(data.environment, entries)
+        return found and found.losses.get("iperf3")
 
     def test_a_floor_is_of_the_host_that_it_names(self):
         data, mine = aa_run(), self.entry(0.2, host="compute1", kernel="6.1")
@@ -101,7 +102,7 @@ class NoiseTest(testtools.TestCase):
         self.assertEqual({"throughput": 0.2}, self.losses(aa_run(host="compute1.example.org"), mine))
         self.assertIsNone(self.losses(aa_run(host="compute2"), mine))
         self.assertIsNone(self.losses(data, self.entry(0.2, kernel="6.1")))
-        del data.environment["host"]
+        data.environment.host = ""
         self.assertIsNone(self.losses(data, mine))
 
     def test_a_foreign_file(self):

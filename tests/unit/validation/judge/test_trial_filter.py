@@ -2,6 +2,7 @@
 
 import testtools
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import guards, trial_filter
 from nova_perf_tuning.validation.measure import reasons
 from tests.unit.validation import samples
@@ -73,31 +74,32 @@ class LostTest(testtools.TestCase):
         self.remove(lambda one: one.boot == 0 or one.block == 1)
         self.assertEqual(6, self.missing())
         self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, set(
-            trial_filter.lost(self.data.trials, {}, "tuned").blocks))  # fmt: skip
+            trial_filter.lost(self.data.trials, environments.Environment(), "tuned").blocks))  # fmt: skip
 
     def test_the_last_block_that_the_time_limit_cut(self):
         """In the last boot, and where the session noted it."""
         self.remove(lambda one: one.block == 2)
         self.assertEqual(3, self.missing())
-        self.data.environment["errors"] = [{"boot": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}]
+        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}])
         self.assertEqual(2, self.missing())
         self.remove(lambda one: one.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
 
     def test_boots_that_failed(self):
         """They leave no trial of any arm; what failed in a boot that worked is none of them."""
-        self.data.environment["errors"] = [
+        errors = [
             {"boot": 4, "arm": "tuned", "error": "no boot"},
             {"boot": 1, "arm": "tuned", "error": "booted after all"},
             {"boot": 5, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up"},
             {"boot": 6, "error": "something"},
         ]
+        samples.tell(self.data, errors=errors)
         self.assertEqual(3, self.missing())
-        self.data.environment["fleet"] = {}
+        samples.tell(self.data, fleet={})
         self.assertEqual(0, self.missing(), "there a pair was tried again")
 
     def test_the_host_of_a_fleet_is_not_booted(self):
         self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.boot]
         self.assertEqual(3, self.missing("host"))
-        self.data.environment["fleet"] = {}
+        samples.tell(self.data, fleet={})
         self.assertEqual(0, self.missing("host"))

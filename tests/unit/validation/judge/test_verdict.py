@@ -6,7 +6,7 @@ import math
 import testtools
 
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import text
 from tests.unit.validation import samples
 
@@ -68,7 +68,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_service_cpu_alone_needs_no_baseline(self):
         """Whatever the loss, and with no noise floor in the way: that is one of losses."""
-        self.data.environment["noise_floor"] = {"created": "x", "losses": {"iperf3": {"throughput": 0.9}}}
+        samples.tell(self.data, noise_floor={"created": "x", "losses": {"iperf3": {"throughput": 0.9}}})
         self.data.trials = self.mine
         for limit, word in ((0.3, V.PASS), (0.1, V.FAIL)):
             found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
@@ -86,7 +86,7 @@ class JudgeTest(testtools.TestCase):
             (counted(18, host_cpu_s={"vcpu": 0.0, "total": 0.0}, wait_s=None), C.NO_SERVICE_CPU),
             (counted(1, host_cpu_s={"vcpu": 9.0, "total": 1.0}), C.COUNTERS_VCPU),
         ):
-            data = model.Results({}, trials)
+            data = samples.of(trials)
             found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
             self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
             self.assertTrue(code is None or code in codes(found), codes(found))
@@ -108,8 +108,7 @@ class JudgeTest(testtools.TestCase):
             self.check(V.INVALID, code, **changes)
 
     def test_guests_are_what_was_asked_for_and_declared(self):
-        arm = self.data.environment["arms"]["tuned"]
-        self.data.environment["accelerator"] = "kvm"
+        self.data.environment.accelerator = "kvm"
         for told, wanted, code in (
             ({"virtualization": "kvm"}, {"accelerator": "kvm"}, None),
             ({"virtualization": "qemu"}, {}, C.ACCELERATOR_CONTRADICTED),
@@ -117,8 +116,7 @@ class JudgeTest(testtools.TestCase):
             ({"virtualization": "unknown"}, {"accelerator": "kvm"}, C.VIRTUALIZATION_UNREAD),
             ({"findings": [{"code": "queues", "text": "1 queue, 4 asked for"}]}, {}, C.OTHER_GUESTS),
         ):
-            arm.clear()
-            arm.update(told)
+            samples.tell(self.data, arms={"untuned": {}, "tuned": told})
             self.check(V.PASS if code is None else V.INVALID, code or C.WITHIN, **wanted)
 
     def test_the_benchmark_says_by_what_it_is_judged(self):
@@ -158,7 +156,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_the_look_has_its_part_of_the_error(self):
         self.assertNotIn(C.INTERIM, judged(self.data).reasons[0].codes)
-        self.data.environment["looks"] = [{"boots": 3}]
+        self.data.environment.looks = [3]
         found = judged(self.data)
         self.assertAlmostEqual(0.98, found.loss.confidence)
         self.assertIn(C.INTERIM, found.reasons[0].codes)
@@ -200,7 +198,7 @@ class ManyTest(testtools.TestCase):
     def test_optional_budgets_of_what_was_planned(self):
         """Left out is what nobody asked for; a benchmark that never worked was asked for."""
         budgets = [B(kind, "tuned", 0.3, baseline="untuned", optional=True) for kind in ("iperf3", "fio", "cpu")]
-        self.data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3"}, "fio:bs=4k": {"kind": "fio"}}
+        samples.tell(self.data, benchmarks={"iperf3": {"kind": "iperf3"}, "fio:bs=4k": {"kind": "fio"}})
         found = verdict.judge_all(self.data, budgets)
         self.assertEqual(["iperf3", "fio:bs=4k"], [one.budget.benchmark for one in found])
         self.assertEqual([V.PASS, V.INVALID], [one.verdict for one in found])
@@ -208,11 +206,12 @@ class ManyTest(testtools.TestCase):
     def test_an_arm_that_never_booted_was_not_left_out(self):
         """Neither as the judged arm nor as the baseline."""
         shipped = budget_file.load("default")
-        self.data.environment.update(accelerator="kvm", arms={"untuned": {}, "tuned": {}})
+        samples.tell(self.data, accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
             left = [one for one in self.data.trials if one.arm != arm]
             for told in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
-                data = model.Results({**self.data.environment, **told}, left)
+                data = dataclasses.replace(self.data, trials=left)
+                samples.tell(data, **told)
                 self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, told))
 
     def test_overall(self):

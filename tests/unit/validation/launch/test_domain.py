@@ -79,5 +79,5 @@ class FindingsTest(unittest.TestCase):
         guests = (types.SimpleNamespace(xml=xml),) * 2
         arm = libvirt.BootedArm(base.Arm("tuned", asked), guests, (), truths)
         [finding] = libvirt.findings(arm, "kvm", 2)
-        self.assertEqual("queues", finding["code"])
-        self.assertTrue(finding["text"].startswith("client: eth0: 1 of 2 queues"), finding)
+        self.assertEqual("queues", finding.code)
+        self.assertTrue(finding.text.startswith("client: eth0: 1 of 2 queues"), finding)

@@ -69,7 +69,7 @@ class BrokenToolsTest(testtools.TestCase):
         )
         with local.LocalLauncher(folder) as launcher:
             results = session.Session(launcher, plan, lambda _results: None).run()
-        self.assertEqual("complete", results.environment["ended"])
+        self.assertEqual("complete", results.environment.ended)
         for label, (_job, told) in BROKEN.items():
             errors = [one.error for one in results.trials if one.benchmark == label]
             self.assertEqual(4, len(errors), label)  # two blocks, guest and host
@@ -78,5 +78,5 @@ class BrokenToolsTest(testtools.TestCase):
         for label, value in (("good", 40.0), ("last", 20.0)):
             values = [one.value for one in results.trials if one.benchmark == label and one.primary]
             self.assertEqual([value] * 4, values)
-        noted = {one["benchmark"] for one in results.environment["errors"]}  # of the warm-ups
+        noted = {incident.benchmark for incident in results.environment.errors}  # of the warm-ups
         self.assertEqual(set(BROKEN), noted)

@@ -89,9 +89,9 @@ class SessionTest(testtools.TestCase):
         beside = [one for one in results.trials if not one.primary]
         self.assertEqual({"twice"}, {one.metric for one in beside})
         self.assertEqual([one.order for one in primary], [one.order for one in beside])
-        self.assertEqual("complete", results.environment["ended"])
-        self.assertEqual((5, 2), (results.environment["seed"], results.environment["boots_run"]))
-        self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
+        self.assertEqual("complete", results.environment.ended)
+        self.assertEqual((5, 2), (results.environment.seed, results.environment.boots_run))
+        self.assertEqual({"untuned", "tuned"}, set(results.environment.arms))
 
     def test_guests_are_warmed_up_in_every_boot_and_the_host_once(self):
         said = []
@@ -102,15 +102,15 @@ class SessionTest(testtools.TestCase):
     def test_one_arm_that_does_not_boot(self):
         results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
         self.assertEqual({"host", "untuned"}, {one.arm for one in results.trials})
-        noted = results.environment["errors"]
-        self.assertEqual([(0, "tuned"), (1, "tuned")], [(one["boot"], one["arm"]) for one in noted])
-        self.assertEqual("guest tuned: ?[31mpanic", noted[0]["error"])
+        noted = results.environment.errors
+        self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
+        self.assertEqual("guest tuned: ?[31mpanic", noted[0].error)
 
     def test_no_arm_boots(self):
         one = self.make(launcher=RefusingLauncher(self.folder, {"tuned", "untuned"}))
         with self.launcher:
             self.assertRaises(launch.LaunchError, one.run)
-        self.assertEqual("error", one.results.environment["ended"])
+        self.assertEqual("error", one.results.environment.ended)
         self.assertEqual([], os.listdir(self.folder), "results without a trial")
 
     def test_time_limit_keeps_every_boot(self):
@@ -121,9 +121,9 @@ class SessionTest(testtools.TestCase):
         )
         # All blocks would take minutes.
         self.assertTrue(time.monotonic() - begun < 60)
-        self.assertEqual(2, results.environment["boots_run"])
-        self.assertEqual("time limit", results.environment["ended"])
-        self.assertEqual("time_limit", results.environment["errors"][0]["code"])
+        self.assertEqual(2, results.environment.boots_run)
+        self.assertEqual("time limit", results.environment.ended)
+        self.assertEqual("time_limit", results.environment.errors[0].code)
         places = [place for place, now in enumerate(told) if now.important]
         self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each boot")
 
@@ -136,7 +136,7 @@ class SessionTest(testtools.TestCase):
         with self.launcher:
             self.assertRaises(KeyboardInterrupt, one.run)
         results = store.load(self.path)
-        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
@@ -152,9 +152,9 @@ class SessionTest(testtools.TestCase):
             with self.launcher:
                 one.run(more)
             self.assertEqual([3], asked)
-            self.assertEqual(run, one.results.environment["boots_run"])
-            self.assertEqual([{"boots": 3}], one.results.environment["looks"])
-            self.assertEqual("complete", one.results.environment["ended"])
+            self.assertEqual(run, one.results.environment.boots_run)
+            self.assertEqual([3], one.results.environment.looks)
+            self.assertEqual("complete", one.results.environment.ended)
 
     def test_progress_counts_up_to_its_total(self):
         told = []

@@ -4,7 +4,6 @@ import testtools
 
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file
-from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import diagnosis, report, summary
 from tests.unit.validation import samples
 from tests.unit.validation.cloud import test_fleet
@@ -19,11 +18,13 @@ def told(*hosts):
             "host": f"c{place}",
             "verdict": word,
             "reasons": [f"why {place}"],
+            "peers": 1,
+            "measured": 1,
             "details": [{"verdict": word, "codes": codes, "benchmark": "", "figure": ""}],
         }
         for place, (word, *codes) in enumerate(hosts)
     ]
-    return diagnosis.diagnose(model.Results({"fleet": {"hosts": rows}}, []), [])
+    return diagnosis.diagnose(samples.of([], fleet={"hosts": rows}), [])
 
 
 class FleetDiagnosisTest(testtools.TestCase):
@@ -46,5 +47,5 @@ class FleetDiagnosisTest(testtools.TestCase):
         summaries = summary.summarise(data)
         self.assertIn("PASS: 4 of 4 hosts are as good", report.as_json(data, summaries, [])["headline"])
         self.assertIn("As recorded: PASS: 4 of 4", report.render(data, summaries, [], recorded=True))
-        alone = model.Results({}, samples.results({"untuned": 1.0, "tuned": 1.0}).trials)
+        alone = samples.of(samples.results({"untuned": 1.0, "tuned": 1.0}).trials)
         self.assertNotIn("hosts are as good", report.render(alone, summary.summarise(alone), []))

@@ -22,7 +22,7 @@ class HistoryTest(testtools.TestCase):
         told = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
         data = samples.results({"untuned": value}, seed=day, noise=0.002, **told)
         if request is not None:
-            data.environment["arms"]["untuned"]["request"] = request
+            data.environment.arms["untuned"].request = request
         return self.kept.add(data)
 
     def test_the_same_results_are_kept_once(self):

@@ -46,11 +46,12 @@ class JunitTest(testtools.TestCase):
 
     def test_findings_of_guests(self):
         told = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
-        self.data.environment["arms"] = {
+        arms = {
             "tuned": {"findings": [{"code": "disk_queues", "text": line} for line in told]},
             "untuned": {"virtualization": "kvm"},
             "x": {},
         }
+        samples.tell(self.data, arms=arms)
         for case in ElementTree.fromstring(junit.junit(self.data, judged(self.data))):
             self.assertIn(f"warning: guests of tuned: {told[0]}\n", case.find("system-out").text)
             self.assertIn(f"warning: guests of tuned: {told[1]}", case.find("system-out").text)
@@ -61,7 +62,7 @@ class JunitTest(testtools.TestCase):
             {"host": "two", "verdict": "FAIL", "reasons": ["loses with all peers"], "peers": 2, "measured": 2},
             {"host": "three", "verdict": None, "reasons": [], "peers": 2, "measured": 0},
         ]
-        self.data.environment["fleet"] = {"run": "r", "verdict": "FAIL", "hosts": hosts, "pairs": []}
+        samples.tell(self.data, fleet={"run": "r", "verdict": "FAIL", "hosts": hosts, "pairs": []})
         suite = ElementTree.fromstring(junit.junit(self.data, []))
         self.assertEqual(("2", "1"), (suite.get("tests"), suite.get("failures")))
         self.assertEqual(["one", "two"], [case.get("name") for case in suite])

@@ -75,9 +75,8 @@ class ReportTest(testtools.TestCase):
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
         spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
         data = samples.results({"untuned": 500.0, "tuned": 400.0}, boots=5, **spoilt)
-        data.environment["arms"]["tuned"] = {
-            "findings": [{"code": "clock_source", "text": "client: its clock source is hpet"}]
-        }
+        finding = {"code": "clock_source", "text": "client: its clock source is hpet"}
+        samples.tell(data, arms={"untuned": {}, "tuned": {"findings": [finding]}})
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
         headline = seen.text.index("FAIL: tuned against untuned in iperf3: loss 20.")
         self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
@@ -166,22 +165,15 @@ class ReportTest(testtools.TestCase):
             "native_specs_not_applied": {HOSTILE: HOSTILE},
             "settings": [setting],
         }
-        data.environment.clear()
-        data.environment.update(
-            {
-                "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
-                "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
-                "errors": [{"boot": 0, "arm": HOSTILE, "error": HOSTILE}],
-                **dict.fromkeys(
-                    ("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE
-                ),
-                "guest": {"vcpus": HOSTILE, "memory_mib": {HOSTILE: [HOSTILE]}},
-                "boots_run": HOSTILE,
-                "blocks": [HOSTILE],
-                HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
-            }
-        )
-        return data
+        told = {
+            "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
+            "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
+            "errors": [{"boot": 0, "arm": HOSTILE, "error": HOSTILE}],
+            **dict.fromkeys(("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE),
+            "guest": {"vcpus": 2, HOSTILE: 320},
+            HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
+        }
+        return samples.of(data.trials, **told)
 
     def test_hostile_text_stays_text(self):
         data = self.hostile()

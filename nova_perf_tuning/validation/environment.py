@@ -1,0 +1,287 @@
+"""What results rest on: the host, its guests, what was run, and what went wrong (``environment`` of results).
+
+JSON keys are the names of the fields. What nobody knows has its default here and no key there; what is only shown
+beside the rest is in :attr:`Environment.shown`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+#: Loss against other hosts from which a host is slow, where results do not say it.
+MAX_LOSS: Final = 0.15
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(slots=True)
+class Finding:
+    """What guests are other than asked for; :ivar code: of :class:`nova_perf_tuning.guest.probe.FindingCode`."""
+
+    code: str
+    text: str
+
+
+@dataclasses.dataclass(slots=True)
+class Setting:
+    """A host setting that was in force, and what became of it."""
+
+    kind: str
+    target: str
+    value: str
+    previous: str | None = None
+    result: str | None = None
+    reason: str = ""
+
+
+@dataclasses.dataclass(slots=True)
+class Arm:
+    """What guests of one arm asked for and what they got.
+
+    :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has its value.
+    :ivar virtualization: what a guest says that it runs on; empty: not read.
+    :ivar shown: what is only shown.
+    """
+
+    request: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    native_specs_not_applied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: list[Setting] = dataclasses.field(default_factory=list)
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+    virtualization: str = ""
+    xml: str = ""
+    shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class Benchmark:
+    """How a benchmark was run."""
+
+    kind: str = ""
+    summary: str = ""
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    commands: list[list[str]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class Incident:
+    """What went wrong beside trials.
+
+    :ivar code: ``time_limit`` or empty; :ivar kind: of a pair's error, in lower case; empty: of no pair.
+    """
+
+    error: str
+    boot: int | None = None
+    arm: str = ""
+    benchmark: str = ""
+    block: int | None = None
+    code: str = ""
+    kind: str = ""
+
+
+@dataclasses.dataclass(slots=True)
+class LeftOut:
+    """The extra spec that guests of an arm of an ablation lack."""
+
+    spec: str
+    value: str
+
+
+@dataclasses.dataclass(slots=True)
+class NoiseFloor:
+    """Of the host; :ivar losses: benchmark -> metric -> smallest loss that its noise does not explain."""
+
+    created: str
+    losses: dict[str, dict[str, float]]
+
+
+@dataclasses.dataclass(slots=True)
+class HostDetail:
+    """A reason of a verdict on a host, as codes."""
+
+    verdict: str | None
+    codes: list[str]
+    benchmark: str
+    figure: str
+
+
+@dataclasses.dataclass(slots=True)
+class FleetHost:
+    """The verdict on one host; :ivar reasons: in English, :ivar details: the same as codes."""
+
+    host: str
+    verdict: str | None
+    reasons: list[str]
+    peers: int
+    measured: int
+    details: list[HostDetail] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class PairFigure:
+    """The median of a pair; :ivar against_median: its share of that of the median host."""
+
+    benchmark: str
+    arm: str
+    unit: str
+    median: float
+    host: str = ""
+    against_median: float | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class FleetPair:
+    """A pair of hosts that were measured with each other."""
+
+    number: int
+    client: str
+    server: str
+    state: str
+    attempts: int
+    seconds: float | None
+    errors: list[str]
+    figures: list[PairFigure]
+
+
+@dataclasses.dataclass(slots=True)
+class Fleet:
+    """A run over many hosts."""
+
+    run: str = ""
+    verdict: str | None = None
+    hosts: list[FleetHost] = dataclasses.field(default_factory=list)
+    pairs: list[FleetPair] = dataclasses.field(default_factory=list)
+    max_loss: float = MAX_LOSS
+
+
+@dataclasses.dataclass(slots=True)
+class Environment:
+    """What results rest on.
+
+    :ivar accelerator: what guests ran on: ``kvm``, ``tcg`` …; None: not known.
+    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial.
+    :ivar ended: ``complete`` or why it ended before; empty: not known.
+    :ivar looks: boots that there were at each interim look.
+    :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
+    """
+
+    created: str = ""
+    host: str = ""
+    cpu_model: str = ""
+    cpus: int | None = None
+    memory_mib: int | None = None
+    kernel: str = ""
+    load_at_start: float | None = None
+    python: str = ""
+    nova_perf_tuning: str = ""
+    host_group: str = ""
+    flavor: str = ""
+    seed: int | None = None
+    boots: int | None = None
+    blocks: int | None = None
+    time_limit_s: float | None = None
+    launcher: str = ""
+    accelerator: str | None = None
+    libvirt: str = ""
+    qemu: str = ""
+    guest: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    vhost_net: bool | None = None
+    scratch_filesystem: str = ""
+    ended: str = ""
+    boots_run: int | None = None
+    elapsed_s: float | None = None
+    looks: list[int] = dataclasses.field(default_factory=list)
+    noise_floor: NoiseFloor | None = None
+    host_cpu_source: str = ""
+    host_cpu_faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    arms: dict[str, Arm] = dataclasses.field(default_factory=dict)
+    ablation: Mapping[str, LeftOut] = dataclasses.field(default_factory=dict)
+    benchmarks: Mapping[str, Benchmark] = dataclasses.field(default_factory=dict)
+    errors: list[Incident] = dataclasses.field(default_factory=list)
+    fleet: Fleet | None = None
+    shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Return what budgets are chosen by."""
+        return {"host_group": self.host_group, "flavor": self.flavor}
+
+    def updated(self, other: Environment) -> Environment:
+        """Return it with all that the other one knows in place of its own."""
+        known = {name: value for name, value in _values(other).items() if name != "shown"}
+        return dataclasses.replace(self, **known, shown={**self.shown, **other.shown})
+
+
+def to_dict(environment: Environment) -> dict[str, Any]:
+    """Return an environment as the JSON contract has it."""
+    found = _plain(environment)
+    if environment.looks:
+        found["looks"] = [{"boots": boots} for boots in environment.looks]
+    found["arms"] = {name: {"request": dict(arm.request), **_plain(arm)} for name, arm in environment.arms.items()}
+    found["benchmarks"] = {label: _plain(one) for label, one in environment.benchmarks.items()}
+    found["errors"] = [_plain(incident) for incident in environment.errors]
+    return found
+
+
+def from_dict(data: Mapping[str, Any]) -> Environment:
+    """Return an environment from the JSON contract, as its schema has it."""
+    found = _build(Environment, data)
+    found.looks = [look["boots"] for look in data.get("looks", ())]
+    found.arms = {name: _arm(arm) for name, arm in data.get("arms", {}).items()}
+    found.benchmarks = {label: _build(Benchmark, one) for label, one in data.get("benchmarks", {}).items()}
+    found.errors = [_build(Incident, one) for one in data.get("errors", ())]
+    found.ablation = {arm: _build(LeftOut, one) for arm, one in data.get("ablation", {}).items()}
+    if (floor := data.get("noise_floor")) is not None:
+        found.noise_floor = _build(NoiseFloor, floor)
+    if (fleet := data.get("fleet")) is not None:
+        found.fleet = _build(Fleet, fleet)
+        found.fleet.hosts = [_host(one) for one in fleet.get("hosts", ())]
+        found.fleet.pairs = [_pair(one) for one in fleet.get("pairs", ())]
+    names = _names(Environment)
+    found.shown = {key: value for key, value in data.items() if key not in names}
+    return found
+
+
+def _arm(data: Mapping[str, Any]) -> Arm:
+    found = _build(Arm, data)
+    found.findings = [_build(Finding, one) for one in data.get("findings", ())]
+    found.settings = [_build(Setting, one) for one in data.get("settings", ())]
+    found.shown = {key: value for key, value in data.items() if key not in _names(Arm)}
+    return found
+
+
+def _host(data: Mapping[str, Any]) -> FleetHost:
+    found = _build(FleetHost, data)
+    found.details = [_build(HostDetail, one) for one in data.get("details", ())]
+    return found
+
+
+def _pair(data: Mapping[str, Any]) -> FleetPair:
+    found = _build(FleetPair, data)
+    found.figures = [_build(PairFigure, one) for one in data["figures"]]
+    return found
+
+
+def _names(kind: type) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(kind)) - {"shown"}
+
+
+def _build(kind: type[_T], data: Mapping[str, Any]) -> _T:
+    """Return an object of what it has fields for."""
+    return kind(**{key: data[key] for key in _names(kind) & data.keys()})
+
+
+def _values(data: Any) -> dict[str, Any]:
+    """Return the fields that somebody knows."""
+    values = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def _plain(data: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON: what somebody knows, and what is only shown as keys beside it."""
+    whole: dict[str, Any] = dataclasses.asdict(data)
+    shown: dict[str, Any] = whole.get("shown", {})
+    return {name: whole[name] for name in _values(data) if name != "shown"} | shown
