@@ -22,16 +22,16 @@ _PLAIN: Final = ("unchanged", "written", "pending")
 
 
 class Apply(command.PerfCommand):
-    """Bring the plan into force, so that it can be undone.
+    """Write the plan to the host, so that it can be undone.
 
-    Reads the host, computes the plan (or takes one from a file, or what rules of the audit propose) and writes
-    what does not hold yet. Every
-    original is on disk before the first write; 'nova-perf restore' puts it back, also after a crash. A second
-    apply writes nothing. A setting that the kernel refuses does not stop the others. Beside a running
-    nova-perf-agent, what such an agent places is refused ("owned"). Exit
-    code 0 all is as planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says
-    that settings were written and only the output failed); 129, 130 or 143 ended by SIGHUP, Ctrl-C or SIGTERM,
-    after undoing what it had written (unless, again, the message says that only the output is missing).
+    Reads the host, computes the plan and writes what does not hold yet. Option --from takes the plan from a file;
+    --rule and --all-safe take what the audit proposes. Every original is on disk before the first write.
+    'nova-perf restore' puts it back, also after a crash. A second apply writes nothing. A setting that the kernel
+    refuses does not stop the others. What a running nova-perf-agent places is refused ("owned").
+
+    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is changed, unless the
+    message says that settings were written. After SIGHUP, Ctrl-C or SIGTERM the writes are undone; exit code 129, 130
+    or 143.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

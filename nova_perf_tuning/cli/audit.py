@@ -19,11 +19,11 @@ _LEVELS = [level.value for level in rules.Level]
 
 
 class Audit(command.PerfCommand):
-    """Judge this host, or a recorded one, by every published recommendation that has a rule; changes nothing.
+    """Check this host, or a recorded one, against every published recommendation that has a rule.
 
-    A finding has the file and value that were read, why it matters on this host, the remedy, its source, and
-    whether 'nova-perf apply --rule' can do it. A rule that cannot judge the host says what it lacks. Exit code 0
-    clean, 1 findings of the level of --fail-on or more severe, 3 error.
+    It changes nothing. A finding shows what was read, why it matters on this host, the remedy and its source. It
+    says whether 'nova-perf apply --rule' can do it. A rule that cannot judge the host says what it lacks. Exit
+    code: 0 clean, 1 findings of the level of --fail-on or more severe, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

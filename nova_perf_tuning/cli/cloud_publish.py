@@ -16,8 +16,8 @@ from nova_perf_tuning.validation.cloud import host_results, hosts
 class Publish(cloud_command.CloudLister):
     """Give hosts the traits that their validation has earned, or take them away.
 
-    RESULT is the result file of one host, or what a validation wrote: of one of many hosts every host in it is
-    published, or the one of --host. With --budget its trials are judged now, else the recorded verdicts are
+    RESULT is the result file of one host, or what a validation wrote. Of a run over many hosts every host in it
+    is published, or the one of --host. With --budget its trials are judged now, else the recorded verdicts are
     published; the column Judged tells which.
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them

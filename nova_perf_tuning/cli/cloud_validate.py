@@ -66,8 +66,8 @@ _OPTIONS: Final[Sequence[tuple[str, str, Callable[[str], object], str]]] = (
         "--peers",
         "K",
         _COUNT,
-        "how many different peers each host is measured with; 2 tell a bad host from a bad peer, 3 do so where"
-        f" several hosts are bad (default: {_RUN.peers})",
+        "number of different peers for each host; 2 tell a bad host from a bad peer, 3 where several are bad"
+        f" (default: {_RUN.peers})",
     ),
     (
         "--max-parallel",
@@ -141,8 +141,8 @@ _REPEATED: Final = (
     (
         "--bare-host",
         "RESULTS.json",
-        "what 'nova-perf validate --launcher host' with the same --benchmark wrote on one of the hosts: shown"
-        " beside its guests, and what budgets against 'host' are judged by; may be repeated, once for a host",
+        "results of 'nova-perf validate --launcher host' on one of the hosts, with the same --benchmark; budgets"
+        " against 'host' are judged by them; may be repeated, once for a host",
     ),
     (
         "--flavor",

@@ -16,10 +16,10 @@ _WHAT = {
 
 
 class Generate(command.PerfCommand):
-    """Print configuration that fits this host or a recorded one, with comments; writes nothing anywhere.
+    """Print configuration that fits this host or a recorded one, with comments; writes nothing.
 
-    nova-conf and grub-args take the CPU sets of nova.conf, or propose some: of each NUMA node the first cores for
-    the host, by the speed of its NICs, the rest for guests.
+    It takes the CPU sets of nova.conf. Without any it proposes some. On each NUMA node the host gets the first
+    cores, as many as the speed of its NICs needs; guests get the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

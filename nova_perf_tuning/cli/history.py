@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class History(command.PerfCommand):
-    """Show what hosts gave from run to run: and where they changed.
+    """Show what hosts measured from run to run, and where they changed.
 
-    A history has figures of the same benchmark with the same parameters, in the same arm with the same profile and
-    extra specs, with the same CPU, memory, accelerator and guest size. Runs get into the database
-    with 'nova-perf validate --history', with --add from results at hand, and by validations of a cloud.
+    Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory, accelerator and guest
+    size are the same. Runs get into the database by 'nova-perf validate --history', by --add, and by validations
+    of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -10,13 +10,12 @@ from nova_perf_tuning.host import recording
 
 
 class Record(command.PerfCommand):
-    """Record what this host's facts are made of into FILE, for --sysroot of other commands on any machine.
+    """Record this host into FILE, for --sysroot of other commands on any machine.
 
-    In it: CPUs, NUMA nodes, PCI and network devices, queues, interrupts and their CPUs, a few kernel
-    parameters, of nova.conf its CPU sets and NUMA nodes, of the kernel's command line what isolates CPUs, and of
-    guests their name, pins, kinds of devices, perf: request and the CPUs of their threads.
-    Not in it: command lines, environments, MAC and IP addresses, UUIDs, serial numbers, the host's name, disks,
-    titles and owners of guests. Names of network devices and libvirt's names of guests are kept.
+    It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. Of nova.conf it holds the CPU sets,
+    of the kernel's command line what isolates CPUs, of guests their name, pins, devices, perf: request and threads.
+    It does not hold command lines, environments, MAC and IP addresses, UUIDs, serial numbers, disks, or titles and
+    owners of guests. Names of network devices and libvirt's names of guests are kept.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

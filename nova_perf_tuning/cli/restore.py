@@ -18,13 +18,13 @@ from nova_perf_tuning.host.transaction.restore import RestoreResult
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
-    Goes through the journal from the last write to the first. A value that somebody else has changed since
-    is left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays, since it would
-    write it again: one line says so, and the rest is put back; stop it first to undo everything. After a reboot
-    there is nothing to put back: that is said, and the journal cleared. Works after a crash in the middle of
-    apply or of restore; a second restore does nothing. Exit code 0 all is as it was (but for what the agent
-    keeps), 1 something was left alone or failed, 3 error; 129, 130 or 143 ended by SIGHUP,
-    Ctrl-C or SIGTERM: the next restore puts back the rest.
+    Goes through the journal from the last write to the first. A value that somebody else has changed since is left
+    alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays; stop it first to undo
+    everything. After a reboot there is nothing to put back, and the journal is cleared. It works after a crash in
+    the middle of apply or of restore. A second restore does nothing.
+
+    Exit code: 0 all is as it was, but for what the agent keeps; 1 something was left alone or failed; 3 error. After
+    SIGHUP, Ctrl-C or SIGTERM it is 129, 130 or 143, and the next restore puts back the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

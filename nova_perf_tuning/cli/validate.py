@@ -46,10 +46,9 @@ NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
-    Boots two pairs of guests, runs the benchmarks in all arms in turn (order random and mirrored, seed
-    recorded), boots anew several times, counts the host's CPU while they measured, and writes results.json
-    and report.html. Everything it made or changed is removed or restored at the end, also on Ctrl-C and when
-    terminated; neither file is written when nothing was measured.
+    Boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It boots anew several
+    times and counts the host's CPU while they measure. It writes results.json and report.html. Everything that it
+    made or changed is removed or restored at the end, also after Ctrl-C and SIGTERM.
 
     Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3. Interrupted
     by Ctrl-C: 130; terminated by SIGTERM: 143.

@@ -15,9 +15,9 @@ from nova_perf_tuning.host.transaction import verify as verify_module
 class Verify(command.PerfCommand):
     """Read back whether what was applied still holds.
 
-    Reads every object of the journal and says what it holds: "holds"; "drifted" (somebody else has changed it);
-    "gone" (the object does not exist any more; a guest's thread may); "pending" (an interrupt that moves when it
-    fires next); "unreadable". Exit code 0 all hold, 1 drift, 3 error.
+    States of a setting: holds; drifted (somebody else has changed it); gone (the object does not exist any more,
+    perhaps a guest's thread); pending (an interrupt that moves when it fires next); unreadable. Exit code: 0 all
+    hold, 1 drift, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
