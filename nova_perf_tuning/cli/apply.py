@@ -30,8 +30,8 @@ class Apply(command.PerfCommand):
     refuses does not stop the others. What a running nova-perf-agent places is refused ("owned").
 
     Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is changed, unless the
-    message says that settings were written. After SIGHUP, Ctrl-C or SIGTERM the writes are undone; exit code 129, 130
-    or 143.
+    message says that settings were written. After SIGHUP, Ctrl-C or SIGTERM the writes are undone; the exit code
+    is 129, 130 or 143.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

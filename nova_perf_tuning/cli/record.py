@@ -13,7 +13,7 @@ class Record(command.PerfCommand):
     """Record this host into FILE, for --sysroot of other commands on any machine.
 
     It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. Of nova.conf it holds the CPU sets,
-    of the kernel's command line what isolates CPUs, of guests their name, pins, devices, perf: request and threads.
+    of the kernel's command line what isolates CPUs, of guests name, pins, devices, perf: request and threads.
     It does not hold command lines, environments, MAC and IP addresses, UUIDs, serial numbers, disks, or titles and
     owners of guests. Names of network devices and libvirt's names of guests are kept.
     """

@@ -23,8 +23,8 @@ class Restore(command.PerfCommand):
     everything. After a reboot there is nothing to put back, and the journal is cleared. It works after a crash in
     the middle of apply or of restore. A second restore does nothing.
 
-    Exit code: 0 all is as it was, but for what the agent keeps; 1 something was left alone or failed; 3 error. After
-    SIGHUP, Ctrl-C or SIGTERM it is 129, 130 or 143, and the next restore puts back the rest.
+    Exit code: 0 all is as it was, but for what the agent keeps; 1 something was left alone or failed; 3 error.
+    After SIGHUP, Ctrl-C or SIGTERM it is 129, 130 or 143, and the next restore puts back the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
