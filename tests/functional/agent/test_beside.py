@@ -174,7 +174,7 @@ class BothWriteTest(BesideCase):
         chance = random.Random(7)
         end = time.monotonic() + _LOOP_S
         kills = written = 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or kills < 4:
             agent = self.start(f"{agent_case.QUICK}rewrite_limit = 1000\n")
             commands = subprocess.Popen(
                 [sys.executable, "-c", _COMMANDS, self.root, "numa-balancing-with-pinned-guests", turns],
@@ -200,7 +200,6 @@ class BothWriteTest(BesideCase):
             kills += 2
             written += sum(state.read(f"{self.root}/run/nova-perf-tuning").written.values())
             self._check_journal()
-        self.assertGreater(kills, 2)
         self.assertGreater(written, 8 * kills / 2)
         self.assertGreaterEqual(len(turns.read_text()), kills / 2)
         self.command("restore", "--force")
