@@ -135,13 +135,16 @@ def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
 
 def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
-    classes = [_classify(comm, tid == pid) for tid, comm, _, _ in tasks]
-    order = _worker_order(task for task, (kind, _) in zip(tasks, classes, strict=True) if kind == "vhost")
-    return tuple(
-        model.Thread(tid, kind, order.get(tid, index), affinity, start)
-        for (tid, _, start, affinity), (kind, index) in zip(tasks, classes, strict=True)
-        if kind is not None
-    )
+    order = _worker_order(task for task in tasks if _VHOST.fullmatch(task[1]))
+    threads = []
+    for tid, comm, start, affinity in tasks:
+        if tid in order:
+            threads.append(model.Thread(tid, "vhost", order[tid], affinity, start))
+            continue
+        kind, index = ("emulator", None) if tid == pid else _classify(comm)
+        if kind is not None:
+            threads.append(model.Thread(tid, kind, index, affinity, start))
+    return tuple(threads)
 
 
 def _worker_order(tasks: Iterable[_Task]) -> dict[int, int]:
@@ -185,15 +188,11 @@ def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
     return root.cpu_list(status[start:end], place or "")
 
 
-def _classify(comm: bytes, main: bool) -> tuple[str | None, int | None]:
+def _classify(comm: bytes) -> tuple[str | None, int | None]:
     """Return class and number of a thread of QEMU by its name; class None for one that is not QEMU's own.
 
     Names: QEMU's ``-name debug-threads=on``, which libvirt always gives.
     """
-    if comm.startswith(b"vhost-") and _VHOST.fullmatch(comm):
-        return "vhost", None
-    if main:
-        return "emulator", None
     if comm.startswith(b"CPU "):
         match = _VCPU.match(comm)
         if match:
