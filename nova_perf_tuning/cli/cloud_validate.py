@@ -20,7 +20,6 @@ from nova_perf_tuning.cli import (
     command,
     judge_options,
     option_types,
-    progress,
     result_tables,
     spec_options,
     validate_options,
@@ -220,7 +219,9 @@ class Run:
     def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
         broken: errors.PerfTuningError | None = None
         ended = "error"
-        going = campaign.Campaign(self._store, launcher, run, progress.shower(self._args.format == "json"))
+        going = campaign.Campaign(
+            self._store, launcher, run, validate_options.progress(self._args.format == "json")
+        )
         try:
             ended = going.run()
         except errors.PerfTuningError as error:

@@ -16,7 +16,6 @@ from nova_perf_tuning.cli import (
     command,
     judge_options,
     option_types,
-    progress,
     result_tables,
     spec_options,
     validate_options,
@@ -124,7 +123,7 @@ class _Run:
                     self.launcher,
                     self.plan,
                     lambda measured: store.save(measured, results_file),
-                    progress.shower(self.args.format == "json"),
+                    validate_options.progress(self.args.format == "json"),
                     lambda environment: noise.holding(environment, self.floors),
                 )
                 results = running.results

@@ -1,19 +1,24 @@
-"""Options that ``nova-perf validate`` and ``openstack perf validate`` share, and what they are if not given."""
+"""What ``nova-perf validate`` and ``openstack perf validate`` share: options, files and a line of progress."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import judge_options, option_types, spec_options
 from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.measure import session
 
 DEFAULT_PROFILE: Final = "balanced"
 _BENCHMARKS: Final = ("iperf3", "fio", "cpu")
 _SECONDS: Final = 10
+#: Seconds between two lines, but for important ones.
+_INTERVAL_S = 5
 
 
 def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
@@ -82,3 +87,25 @@ def make_output_directory(path: str) -> None:
         raise option_types.OptionError(f"--output {path}: {error.strerror}") from None
     for file in output_files(path):
         atomic_write.check(file)
+
+
+def progress(to_stderr: bool) -> Callable[[session.Progress], None]:
+    """Return what prints progress on stdout, or on stderr where stdout has the JSON."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    last = float("-inf")
+
+    def show(now: session.Progress) -> None:
+        nonlocal last
+        at = time.monotonic()
+        if at - last < _INTERVAL_S and not now.important:
+            return
+        last = at
+        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=stream, flush=True)
+
+    return show
+
+
+def _left(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"about {hours}:{minutes:02d}:{rest:02d}" if hours else f"about {minutes}:{rest:02d}"

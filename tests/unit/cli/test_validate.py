@@ -1,5 +1,6 @@
 """nova-perf validate on this host alone (an A/A run): files, exit codes, Ctrl-C, mistakes."""
 
+import io
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from unittest import mock
 import fixtures
 import testtools
 
-from nova_perf_tuning.cli import validate
+from nova_perf_tuning.cli import validate, validate_options
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, session, store, timetable
 from tests.unit.cli import program
@@ -138,7 +139,7 @@ class ValidateTest(testtools.TestCase):
         for options in (("--flavor", "m1", "--host-group", "gen3"), ("--budget", "default")):
             args = validate.Validate(None, None).get_parser("validate").parse_args(options)
             plan = validate.session_plan(args, 2)
-            self.assertEqual({} if args.budget else {"flavor": "m1", "host_group": "gen3"}, plan.about)
+            self.assertEqual(("", "") if args.budget else ("m1", "gen3"), (plan.flavor, plan.host_group))
             one = session.Session(local.LocalLauncher(self.directory), plan, lambda _: None)
             measured_s = (
                 one._times.expected_s() * plan.blocks / (plan.blocks + 1)
@@ -226,3 +227,19 @@ class ValidateTest(testtools.TestCase):
             (("--benchmark", "cpu", "--budget", budget), "benchmark 'fio' is not in this run, which has cpu"),
         ):
             self.refused(told, *arguments)
+
+
+class ProgressTest(testtools.TestCase):
+    def test_few_lines_and_what_is_important(self):
+        clock = iter(range(1000, 1009))
+        out = io.StringIO()
+        with (
+            fixtures.MonkeyPatch("nova_perf_tuning.cli.validate_options.time.monotonic", lambda: next(clock)),
+            fixtures.MonkeyPatch("sys.stdout", out),
+        ):
+            show = validate_options.progress(to_stderr=False)
+            for done in range(9):
+                show(session.Progress(done, 90, 356.0, f"trial {done}", done == 3))
+        lines = out.getvalue().splitlines()
+        self.assertEqual(["trial 0", "trial 3", "trial 8"], [line[-7:] for line in lines])
+        self.assertEqual("[0/90] about 5:56 left  trial 0", lines[0])
