@@ -68,7 +68,7 @@ class PublishTest(testtools.TestCase):
         conf([], default_config_files=[self.config], default_config_dirs=[])
         return traits.HostTraits(conf).result("cmp1")
 
-    def test_directorys_of_nova_compute(self):
+    def test_directories_of_nova_compute(self):
         """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
         for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
             os.makedirs(self.path(".nova", name))
