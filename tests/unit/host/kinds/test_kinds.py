@@ -45,6 +45,21 @@ class RegistryTest(testtools.TestCase):
         self.assertLess(ordered.index("thread_affinity"), ordered.index("xps"))
 
 
+class TargetsTest(testtools.TestCase):
+    def test_text_and_identity_name_the_target(self):
+        irq, thread = IrqTarget(47, "0000:41:00.0", "eth0-TxRx-0"), ThreadTarget(123, 100, 777)
+        for target, text, identity in (
+            (irq, "irq:47", "0000:41:00.0|eth0-TxRx-0"),
+            (IrqTarget(0), "irq:0", "|"),
+            (thread, "tid:123", "100:777"),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual((text, identity), (str(target), target.identity))
+                self.assertEqual(target, type(target).parse(text, identity))
+        for kind, text, identity in ((IrqTarget, "irq:47", "9:9"), (ThreadTarget, "tid:1", "x|y")):
+            self.assertRaises(base.TargetError, kind.parse, text, identity)
+
+
 class ReadTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
