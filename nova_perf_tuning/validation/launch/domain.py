@@ -150,7 +150,7 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
         )
     programs.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
     programs.call(["fallocate", "--posix", "--length", f"{size.scratch_mib}MiB", scratch])
-    programs.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", scratch])
+    programs.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "nodiscard", scratch])
     return GuestFiles(image.kernel, image.initrd, root, scratch, run.file(f"{name}.console"))
 
 
