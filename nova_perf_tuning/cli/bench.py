@@ -13,7 +13,7 @@ from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import local, programs
 from nova_perf_tuning.validation.measure import host_environment, trial
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import summary, text
 
 
 class BenchList(command.PerfCommand):
@@ -99,7 +99,7 @@ def _show(
     readings: list[base.Reading],
     environment: environments.Environment | None = None,
 ) -> None:
-    warnings = text.environment_warnings(environment) if environment else []
+    warnings = [text.of(why) for why in summary.warnings(environment)] if environment else []
     if args.format == "json":
         shown: dict[str, object] = {
             "benchmark": benchmark.kind,

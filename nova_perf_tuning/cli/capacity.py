@@ -8,7 +8,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, option_types
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import data, text
 
 
 class Capacity(command.PerfCommand):
@@ -53,7 +53,7 @@ class Capacity(command.PerfCommand):
         except capacity.CapacityError as error:
             raise errors.PerfTuningError(text.of(error.reason)) from None
         if args.format == "json":
-            command.print_json({"capacity": text.host_capacity(found), "busy": args.busy})
+            command.print_json({"capacity": data.capacity(found), "busy": args.busy})
         else:
             _show(found, args.busy)
         return int(errors.ExitCode.PASS)

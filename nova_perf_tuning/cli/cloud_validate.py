@@ -32,7 +32,7 @@ from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, measure_plan, trial_filter, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.report import report, summary, text
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
@@ -359,7 +359,7 @@ class Run:
         print()
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
-        command.say(*verdict.left_out(results, self._budgets), prefix="note: ")
+        command.say(*map(text.of, verdict.left_out(results, self._budgets)), prefix="note: ")
         print(f"\n{judged.whole.value}" if judged.whole else "")
         result_tables.print_paths(self._results_file, self._report_file)
 

@@ -10,7 +10,7 @@ from nova_perf_tuning.cli import command, judge_options, result_tables
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import diagnosis, text
+from nova_perf_tuning.validation.report import data, diagnosis, text
 
 
 class Evaluate(command.PerfCommand):
@@ -47,20 +47,21 @@ class Evaluate(command.PerfCommand):
         else:
             judged = verdict.judge_all(results, budgets)
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
-            why = "" if judged else budget_file.why_none(results)
+            why = "" if judged else text.of(budget_file.why_none(results))
         judge_options.write_junit(args.junit, results, judged, args.budget, why)
         if args.format == "json":
             advice = diagnosis.diagnose(results, judged)
-            data = {
+            shown = {
                 "verdict": whole.value,
                 "culprit": advice.culprit if advice else "",
-                "judgements": list(map(text.judgement, judged)),
-                "left_out": left_out,
-                "findings": diagnosis.spoilt(results),
+                "judgements": list(map(data.judgement, judged)),
+                "left_out": [text.of(why) for why in left_out],
+                "left_out_details": [data.of(why) for why in left_out],
+                **data.findings(results),
             }
-            data |= {"knobs": list(map(text.knob_data, knobs))} if knobs else {}
-            data |= {"hosts": [dataclasses.asdict(host.as_data()) for host in many.hosts]} if many else {}
-            command.print_json(data)
+            shown |= {"knobs": list(map(data.knob, knobs))} if knobs else {}
+            shown |= {"hosts": [dataclasses.asdict(host.as_data()) for host in many.hosts]} if many else {}
+            command.print_json(shown)
             return int(whole.exit_code)
         result_tables.print_findings(results)
         if many is not None:
@@ -70,7 +71,7 @@ class Evaluate(command.PerfCommand):
         result_tables.print_ablation(knobs)
         if why:
             command.say(why)
-        command.say(*left_out, prefix="note: ")
+        command.say(*map(text.of, left_out), prefix="note: ")
         result_tables.print_diagnosis(results, judged)
         print(f"\n{whole.value}")
         return int(whole.exit_code)

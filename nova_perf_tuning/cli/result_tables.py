@@ -48,7 +48,8 @@ def print_headline(results: model.Results, summaries: Sequence[summary.Benchmark
     """Print what the figures say in one sentence, and what to beware of."""
     print()
     command.say(text.headline(summaries))
-    command.say(*(text.headline_notes(results, summaries) + text.cautions(summaries)), prefix="note: ")
+    notes = map(text.of, summary.notes(results, summaries))
+    command.say(*notes, *text.cautions(summaries), prefix="note: ")
 
 
 def print_paths(results: str, report: str) -> None:

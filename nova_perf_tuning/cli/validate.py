@@ -148,7 +148,7 @@ class _Run:
         summaries = summary.summarise(results, limits=trial_filter.limits(self.budgets))
         judged = verdict.judge_all(results, self.budgets)
         knobs = ablation.judge(results, self.budgets)
-        unjudged = "" if judged else budget_file.why_none(results)
+        unjudged = "" if judged else text.of(budget_file.why_none(results))
         results_file, report_file = validate_options.output_files(self.args.output)
         store.write_atomically(report_file, report_module.render(results, summaries, judged, knobs))
         if self.args.format == "json":
@@ -157,9 +157,9 @@ class _Run:
             print()
             result_tables.print_summary(summaries)
             result_tables.print_headline(results, summaries)
-            command.say(*text.environment_warnings(results.environment), prefix="warning: ")
+            command.say(*map(text.of, summary.warnings(results.environment)), prefix="warning: ")
             result_tables.print_findings(results)
-            command.say(*verdict.left_out(results, self.budgets), prefix="note: ")
+            command.say(*map(text.of, verdict.left_out(results, self.budgets)), prefix="note: ")
             if self.args.budget:
                 print()
                 result_tables.print_verdicts(judged)

@@ -172,7 +172,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         findings[host] += words
     if not judgements and not all(budget.optional for budget in budgets):
         for mine in findings.values():
-            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(measured))))
+            mine.insert(0, (_V.INVALID, budget_file.why_none(measured)))
     hosts = [
         _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
         for host, mine in findings.items()

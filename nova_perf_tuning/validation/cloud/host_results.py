@@ -12,7 +12,7 @@ from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import schema, store
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import summary, text
 
 _V = verdict.Verdict
 
@@ -55,14 +55,14 @@ def read(
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
         return HostResults([result], recorded=True)
     results = store.from_dict(data, path)
-    if text.is_aa(results.environment):
+    if summary.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
     many = results.environment.fleet
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = placed(results) if budgets and placed is not None else results
-    left_out = verdict.left_out(results, budgets) if budgets else []
+    left_out = [text.of(why) for why in verdict.left_out(results, budgets)] if budgets else []
     words: list[tuple[str, verdict.Verdict, float | None]]
     if many:
         _, judged = fleet.judge(results, budgets or [])
@@ -76,7 +76,9 @@ def read(
                 for host, word in recorded.items()
             ]
         elif not judgements:
-            left_out.insert(0, f"{budget_file.why_none(results)}; hosts were only compared with each other")
+            left_out.insert(
+                0, f"{text.of(budget_file.why_none(results))}; hosts were only compared with each other"
+            )
     else:
         host = results.environment.host
         if not host:

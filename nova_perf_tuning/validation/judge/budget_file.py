@@ -13,6 +13,7 @@ from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import model, schema
+from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
 
 _MAX_BYTES: Final = 256 * 1024
 
@@ -120,16 +121,15 @@ def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Ma
     return [one for one in matching if one.specificity == best[one.figure(primary)]]
 
 
-def why_none(results: model.Results) -> str:
+def why_none(results: model.Results) -> Reason:
     """Return that no budget applies to results, and what they have."""
     environment = results.environment
-    arms = dict.fromkeys(one.arm for one in results.trials)
-    labels = dict.fromkeys(one.benchmark for one in results.trials)
-    known = {"accelerator": environment.accelerator or "", **environment.places}
-    places = [f"{name} '{value}'" for name, value in known.items()]
-    return (
-        f"no budget applies: the results have the arms {', '.join(arms)}, the benchmarks {', '.join(labels)},"
-        f" {', '.join(places)}"
+    return reason(
+        ReasonCode.NO_BUDGET_APPLIES,
+        arms=list(dict.fromkeys(trial.arm for trial in results.trials)),
+        benchmarks=list(dict.fromkeys(trial.benchmark for trial in results.trials)),
+        accelerator=environment.accelerator or "",
+        **environment.places,
     )
 
 
@@ -147,7 +147,7 @@ def for_measured(
     for one in budgets:
         if not one.optional:
             found.append(one)
-        elif not _lacking(one, arms, accelerator):
+        elif _lacking(one, arms, accelerator) is None:
             labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
             found += [dataclasses.replace(one, benchmark=label) for label in labels]
     return found
@@ -155,43 +155,40 @@ def for_measured(
 
 def left_out(
     budgets: Sequence[Budget], environment: Environment, kinds: Mapping[str, str], arms: Sequence[str]
-) -> list[str]:
-    """Return which budgets for what was measured do not apply, a line for each cause.
+) -> list[Reason]:
+    """Return which budgets for what was measured do not apply, a reason for each cause.
 
     Not those for another host group or flavor than is told.
 
     :param kinds, arms: as for :func:`for_measured`.
     """
-    causes: dict[str, dict[str, None]] = {}
-    for one in (one for one in budgets if one.benchmark in {*kinds, *kinds.values()}):
-        cause = _unplaced(one, environment.places)
-        if not cause and one.optional and one.is_for(environment.places):
-            cause = _lacking(one, arms, accelerator(environment))
-        if cause:
-            causes.setdefault(cause, {})[f"{one.benchmark}, {one.arm} against {one.baseline}"] = None
-    return [f"budgets left out, {cause}: {'; '.join(names)}" for cause, names in causes.items()]
+    causes: dict[Reason, dict[str, None]] = {}
+    for budget in (budget for budget in budgets if budget.benchmark in {*kinds, *kinds.values()}):
+        cause = _unplaced(budget, environment.places)
+        if cause is None and budget.optional and budget.is_for(environment.places):
+            cause = _lacking(budget, arms, accelerator(environment))
+        if cause is not None:
+            name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
+            causes.setdefault(cause, {})[name] = None
+    return [Reason(cause.code, {**cause.params, "budgets": list(names)}) for cause, names in causes.items()]
 
 
-def _unplaced(budget: Budget, places: Mapping[str, str]) -> str:
-    """Return that a budget does not apply only since nobody told the host group or flavor; empty: it is not so."""
-    untold = [name for name in _PLACES if getattr(budget, name) is not None and not places.get(name)]
-    if not untold or not budget.is_for(places, [name for name in _PLACES if name not in untold]):
-        return ""
-    names = " and no ".join(name.replace("_", " ") for name in untold)
-    options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
-    return f"since the results name no {names} (give {options})"
+def _unplaced(budget: Budget, places: Mapping[str, str]) -> Reason | None:
+    """Return that a budget does not apply only since nobody told the host group or flavor; None: it is not so."""
+    unknown = [name for name in _PLACES if getattr(budget, name) is not None and not places.get(name)]
+    if not unknown or not budget.is_for(places, [name for name in _PLACES if name not in unknown]):
+        return None
+    return reason(ReasonCode.PLACE_UNKNOWN, unknown=unknown)
 
 
-def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:
-    """Return why nothing was measured for an optional budget; empty: something may have been."""
+def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> Reason | None:
+    """Return why nothing was measured for an optional budget; None: something may have been."""
     compared = (budget.arm,) if budget.max_loss is None else (budget.arm, budget.baseline)
     if absent := [arm for arm in compared if arm not in arms]:
-        return f"since arm '{absent[0]}' was not measured"
+        return reason(ReasonCode.ARM_NOT_MEASURED, arm=absent[0])
     if accelerator is None or budget.accelerator in (None, accelerator):
-        return ""
-    return (
-        f"since they are for {budget.accelerator} and guests ran on {accelerator or 'what a cloud does not tell'}"
-    )
+        return None
+    return reason(ReasonCode.NOT_FOR_ACCELERATOR, wanted=budget.accelerator, accelerator=accelerator)
 
 
 def accelerator(environment: Environment) -> str | None:

@@ -101,8 +101,8 @@ def _applicable(results: model.Results, budgets: Sequence[Budget]) -> dict[Budge
     return dict.fromkeys(budget_file.applicable(chosen, environment.places, _primary(results)))
 
 
-def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
-    """Return which budgets were left out although their benchmark was measured, a line for each cause."""
+def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
+    """Return which budgets were left out although their benchmark was measured, a reason for each cause."""
     return budget_file.left_out(budgets, results.environment, *_asked(results))
 
 

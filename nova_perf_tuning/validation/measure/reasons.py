@@ -44,6 +44,12 @@ class ReasonCode(enum.StrEnum):
     NO_SERVICE_CPU = "no_service_cpu"  # arm
     LITTLE_SERVICE_CPU = "little_service_cpu"  # arm, count, of, limit
 
+    # -- why budgets were left out, or none is left
+    NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor
+    PLACE_UNKNOWN = "place_unknown"  # unknown (host_group, flavor), budgets
+    ARM_NOT_MEASURED = "arm_not_measured"  # arm, budgets
+    NOT_FOR_ACCELERATOR = "not_for_accelerator"  # wanted, accelerator, budgets
+
     # -- CPU counters of a trial
     COUNTERS_STILL = "counters_still"
     COUNTERS_VCPU = "counters_vcpu"  # vcpu, total
@@ -51,6 +57,24 @@ class ReasonCode(enum.StrEnum):
     GUEST_BUSY_UNKNOWN = "guest_busy_unknown"
     WAIT_UNKNOWN = "wait_unknown"
     VCPUS_WAITED = "vcpus_waited"  # share, limit
+
+    # -- CPU counters of an arm
+    CONTRADICTED = "contradicted"  # why, count, of
+    FEW_COUNTERS = "few_counters"  # count, of, limit
+    OFTEN_WAITED = "often_waited"  # count, of, most
+
+    # -- what to know before reading the figures
+    EMULATED = "emulated"
+    HOST_ALONE = "host_alone"
+    SAME_GUESTS = "same_guests"
+    ENDED_EARLY = "ended_early"  # ended
+    TRIALS_FAILED = "trials_failed"  # count, of
+    INCIDENTS = "incidents"  # count
+    WIDE_WINDOWS = "wide_windows"  # count
+    NO_RATIO = "no_ratio"  # benchmark, arm, baseline, why
+    OTHER_WORK = "other_work"  # load, cpus
+    NO_VHOST_NET = "no_vhost_net"
+    FILES_IN_MEMORY = "files_in_memory"  # benchmarks, filesystem
 
     # -- guards: why a trial does not count
     STEAL = "steal"  # share, limit
@@ -85,7 +109,6 @@ class ReasonCode(enum.StrEnum):
     HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget
     HOST_MAYBE_BEYOND = "host_maybe_beyond"  # the same
     BUDGET = "budget"  # figure, why: of a budget over all pairs, without arm
-    NO_BUDGET_APPLIES = "no_budget_applies"  # text, alone
 
 
 #: CPU counters that cannot all be true.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ except ImportError:
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
 from nova_perf_tuning.validation.measure import model, overhead
-from nova_perf_tuning.validation.report import charts, diagnosis, summary, text
+from nova_perf_tuning.validation.report import charts, data, diagnosis, summary, text
 
 _SHOWN_TRIALS = 5000
 _SHOWN_CHARACTERS = 4000
@@ -37,17 +36,20 @@ def as_json(
 ) -> dict[str, Any]:
     """Return the report as plain data."""
     told = diagnosis.diagnose(results, judged)
+    notes, warnings = summary.notes(results, summaries), summary.warnings(results.environment)
     return {
         "headline": told.sentence if told else text.headline(summaries),
         "culprit": told.culprit if told else "",
         "actions": list(told.actions) if told else [],
-        "findings": diagnosis.spoilt(results),
-        "knobs": [text.knob_data(one) for one in knobs],
-        "notes": text.headline_notes(results, summaries),
-        "warnings": text.environment_warnings(results.environment),
+        **data.findings(results),
+        "knobs": [data.knob(knob) for knob in knobs],
+        "notes": [text.of(note) for note in notes],
+        "note_details": [data.of(note) for note in notes],
+        "warnings": [text.of(warning) for warning in warnings],
+        "warning_details": [data.of(warning) for warning in warnings],
         "verdict": verdict.overall(judged).value if judged else None,
-        "judgements": [text.judgement(one) for one in judged],
-        "benchmarks": [dataclasses.asdict(one) for one in summaries],
+        "judgements": [data.judgement(one) for one in judged],
+        "benchmarks": [data.benchmark(one) for one in summaries],
         "environment": environments.to_dict(results.environment),
     }
 
@@ -86,9 +88,9 @@ def render(
         knob_head=text.KNOB_HEAD,
         knob_summary=text.knob_summary(knobs),
         knob_chart=_knobs(knobs),
-        aa=text.is_aa(results.environment),
-        notes=text.headline_notes(results, summaries),
-        warnings=text.environment_warnings(results.environment),
+        aa=summary.is_aa(results.environment),
+        notes=[text.of(note) for note in summary.notes(results, summaries)],
+        warnings=[text.of(warning) for warning in summary.warnings(results.environment)],
         verdict=verdict.overall(judged) if judged else None,
         judged=judged,
         gains=_gains(results, summaries),
@@ -105,7 +107,7 @@ def render(
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
-        left_out=summary.left_out(summaries),
+        left_out={run: text.of(why) for run, why in summary.left_out(summaries).items()},
         trial_count=sum(one.primary for one in trials),
     )
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import guards, statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure.reasons import reason
+
+_C = reasons.ReasonCode
+_IN_MEMORY: Final = ("tmpfs", "ramfs")
 
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
 _Per = Callable[[float | None, model.Trial], float | None]
@@ -27,7 +31,7 @@ class ArmSummary:
         ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
     :ivar full_invalid: why full overhead is not shown.
-    :ivar left_out: number of the run and why, for each trial that does not count.
+    :ivar left_out: number of the run -> why, for each trial that does not count.
     :ivar uncounted: trials without CPU counters, where others have them.
     :ivar cpu_invalid: why no CPU of it is shown.
     """
@@ -45,10 +49,10 @@ class ArmSummary:
     cpus: dict[str, float]
     guest_busy: float | None
     wait_share: float | None
-    full_invalid: str
-    left_out: tuple[tuple[int, str], ...] = ()
+    full_invalid: reasons.Reason | None
+    left_out: tuple[tuple[int, reasons.Reason], ...] = ()
     uncounted: int = 0
-    cpu_invalid: str = ""
+    cpu_invalid: reasons.Reason | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Comparison:
     """``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
 
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
-    :ivar left_out: the same in words, with the reason, and how many trials failed.
+    :ivar notes: the same with the reason, and how many trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
     :ivar values: boot and ratio of each pair that counts.
     """
@@ -65,8 +69,8 @@ class Comparison:
     baseline: str
     ratio: statistics.Estimate | None
     pairs_left_out: int = 0
-    left_out: str = ""
-    invalid: str = ""
+    notes: tuple[reasons.Reason, ...] = ()
+    invalid: reasons.Reason | None = None
     values: tuple[tuple[int, float], ...] = ()
 
 
@@ -136,7 +140,7 @@ def arm_order(results: model.Results) -> list[str]:
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
-def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, str]:
+def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, reasons.Reason]:
     """Return run -> why it does not count."""
     return {
         (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
@@ -164,11 +168,10 @@ def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], 
 
 def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Chosen) -> Comparison:
     picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
-    invalid = "" if picked.invalid is None else text.of(picked.invalid)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((boot, math.exp(log)) for boot, some in logs.items() for log in some)
     ratio = statistics.ratio_of(logs)
-    return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
+    return Comparison(arm, baseline, ratio, picked.pairs_excluded, picked.notes, picked.invalid, values)
 
 
 def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
@@ -191,11 +194,10 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
     # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
     fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
     waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
-    full_invalid = cpu_invalid or ("" if fault is None else text.of(fault))
+    full_invalid = cpu_invalid or fault
     if not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED:
         over = sum(wait > overhead.MAX_WAIT for wait in waits)
-        full_invalid = f"vCPUs waited in {over} of {len(waits)} trials, up to {max(waits):.0%} of the time they"
-        full_invalid += " wanted to run"
+        full_invalid = reason(_C.OFTEN_WAITED, count=over, of=len(waits), most=max(waits))
 
     def cpu(name: str, per: _Per) -> statistics.Estimate | None:
         if full_invalid if name == "full_s" else cpu_invalid:
@@ -218,25 +220,23 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
         guest_busy=_rate(good, lambda one: one.guest_cpu_s),
         wait_share=statistics.median(waits),
         full_invalid=full_invalid,
-        left_out=tuple(
-            (one.order, text.of(left_out[guards.run(one)])) for one in measured if guards.run(one) in left_out
-        ),
+        left_out=tuple((one.order, left_out[guards.run(one)]) for one in measured if guards.run(one) in left_out),
         uncounted=uncounted,
         cpu_invalid=cpu_invalid,
     )
 
 
-def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> str:
-    """Return why no CPU can be told of an arm; empty if it can.
+def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason | None:
+    """Return why no CPU can be told of an arm; None if it can.
 
     :param uncounted: trials without counters.
     """
     contradictions = [one.contradiction for one in costs if one.contradiction]
     if contradictions:
-        return f"{text.of(contradictions[0])} ({len(contradictions)} of {len(costs)} trials)"
+        return reason(_C.CONTRADICTED, why=(contradictions[0],), count=len(contradictions), of=len(costs))
     if uncounted > trial_filter.MAX_LOST * len(costs):
-        return f"{uncounted} of {len(costs)} trials have no CPU counters (limit {trial_filter.MAX_LOST:.0%})"
-    return ""
+        return reason(_C.FEW_COUNTERS, count=uncounted, of=len(costs), limit=trial_filter.MAX_LOST)
+    return None
 
 
 def _rate(trials: Iterable[model.Trial], seconds: Callable[[model.Trial], float | None]) -> float | None:
@@ -266,3 +266,47 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
         known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
         found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
     return tuple(found)
+
+
+def is_aa(environment: Environment) -> bool:
+    """Whether the arms of guests are all the same, so that every difference between them is noise."""
+    return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
+
+
+def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list[reasons.Reason]:
+    """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
+    environment = results.environment
+    orders = {trial.order for trial in results.trials}
+    failed = {trial.order for trial in results.trials if trial.value is None}
+    wide = {trial.order for trial in results.trials if trial.window == "execution"}
+    found = [reason(_C.EMULATED)] if environment.accelerator == "tcg" else []
+    if is_aa(environment):
+        found.append(reason(_C.HOST_ALONE if environment.launcher == "host" else _C.SAME_GUESTS))
+    if environment.ended not in ("", "complete"):
+        found.append(reason(_C.ENDED_EARLY, ended=environment.ended))
+    if failed:
+        found.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
+    if environment.errors:
+        found.append(reason(_C.INCIDENTS, count=len(environment.errors)))
+    if wide:
+        found.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
+    return found + [
+        reason(_C.NO_RATIO, benchmark=one.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
+        for one in summaries
+        for pair in one.comparisons
+        if pair.invalid
+    ]
+
+
+def warnings(environment: Environment) -> list[reasons.Reason]:
+    """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
+    found = []
+    load, cpus = environment.load_at_start, environment.cpus
+    if load is not None and cpus is not None and 0 < cpus < load:
+        found.append(reason(_C.OTHER_WORK, load=load, cpus=cpus))
+    if environment.vhost_net is False:
+        found.append(reason(_C.NO_VHOST_NET))
+    writing = [label for label, run in environment.benchmarks.items() if "directory" in run.parameters]
+    if writing and environment.scratch_filesystem in _IN_MEMORY:
+        found.append(reason(_C.FILES_IN_MEMORY, benchmarks=writing, filesystem=environment.scratch_filesystem))
+    return found

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.guest import probe
-from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import ablation, capacity, statistics, verdict
+from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
 
 if TYPE_CHECKING:
@@ -17,13 +15,8 @@ if TYPE_CHECKING:
 #: Names that a message lists.
 _NAMES = 20
 
-_IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
-_TCG = (
-    "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
-    "the host is the emulator's, not KVM's."
-)
 #: What a comparison found, in the order of the headline.
 _KINDS: Final = (
     *("a gain", "a loss", "noise alone makes a difference", "no difference shown", "too few trials to tell"),
@@ -44,43 +37,6 @@ def of(reason: reasons.Reason) -> str:
 def lines(some: Iterable[reasons.Reason]) -> str:
     """Return several reasons as one line, equal ones once."""
     return "; ".join(dict.fromkeys(map(of, some)))
-
-
-def as_data(reason: reasons.Reason) -> dict[str, Any]:
-    """Return a reason for JSON, but for its English: its code, its parameters, and its notes."""
-    params = {
-        key: [as_data(one) for one in value] if key == "why" else value for key, value in reason.params.items()
-    }
-    found: dict[str, Any] = {"code": reason.code.value, "params": params}
-    return found | ({"notes": [as_data(one) for one in reason.notes]} if reason.notes else {})
-
-
-def judgement(one: verdict.Judgement) -> dict[str, Any]:
-    """Return the verdict on a budget for JSON: each of its ``reasons`` in English, and as data in ``details``."""
-    found = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
-    found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
-    found["reasons"] = [of(why) for why in one.reasons]
-    return found | {"details": [as_data(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
-
-
-def knob_data(one: ablation.Knob) -> dict[str, Any]:
-    """Return what an ablation says of an extra spec, for JSON."""
-    found = dataclasses.asdict(one)
-    for label, finding in one.findings.items():
-        found["findings"][label]["notes"] = [of(why) for why in finding.notes]
-        found["findings"][label]["details"] = [as_data(why) for why in finding.notes]
-    return found
-
-
-def host_capacity(found: capacity.Capacity) -> dict[str, Any]:
-    """Return what a host carries, for JSON."""
-    data = dataclasses.asdict(found)
-    del data["notes"]
-    data |= {"note": lines(found.notes), "details": [as_data(note) for note in found.notes]}
-    for row, limit in zip(data["limits"], found.limits, strict=True):
-        row["note"] = of(limit.note) if limit.note else ""
-        row["details"] = [as_data(limit.note)] if limit.note else []
-    return data
 
 
 # -- figures
@@ -187,6 +143,16 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
 
 
+def _unplaced(told: _Params) -> str:
+    names = " and no ".join(name.replace("_", " ") for name in told["unknown"])
+    options = " and ".join(f"--{name.replace('_', '-')}" for name in told["unknown"])
+    return _left_out(told, f"the results name no {names} (give {options})")
+
+
+def _left_out(told: _Params, cause: str) -> str:
+    return f"budgets left out, since {cause}: {'; '.join(told['budgets'])}"
+
+
 # -- guards
 
 
@@ -271,6 +237,48 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
+    _C.NO_BUDGET_APPLIES: lambda told: (
+        f"no budget applies: the results have the arms {', '.join(told['arms'])}, the benchmarks"
+        f" {', '.join(told['benchmarks'])}, accelerator '{told['accelerator']}', host_group"
+        f" '{told['host_group']}', flavor '{told['flavor']}'"
+    ),
+    _C.PLACE_UNKNOWN: _unplaced,
+    _C.ARM_NOT_MEASURED: lambda told: _left_out(told, f"arm '{told['arm']}' was not measured"),
+    _C.NOT_FOR_ACCELERATOR: lambda told: _left_out(
+        told,
+        f"they are for {told['wanted']} and guests ran on {told['accelerator'] or 'what a cloud does not tell'}",
+    ),
+    _C.CONTRADICTED: lambda told: f"{lines(told['why'])} ({told['count']} of {told['of']} trials)",
+    _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",
+    _C.OFTEN_WAITED: ("vCPUs waited in {count} of {of} trials, up to {most:.0%} of the time they wanted to run"),
+    _C.EMULATED: (
+        "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance"
+        " to the host is the emulator's, not KVM's."
+    ),
+    _C.HOST_ALONE: "All arms are this host itself (an A/A run): differences between them are noise.",
+    _C.SAME_GUESTS: "Both pairs of guests are untuned (an A/A run): differences between them are noise.",
+    _C.ENDED_EARLY: "The run ended early ({ended}); the figures are of the trials up to then.",
+    _C.TRIALS_FAILED: "{count} of {of} trials failed; see the errors.",
+    _C.INCIDENTS: "Other incidents listed with the errors: {count}.",
+    _C.WIDE_WINDOWS: (
+        "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
+        " program."
+    ),
+    _C.NO_RATIO: lambda told: (
+        f"{told['benchmark']}: no ratio {told['arm']}/{told['baseline']}: {lines(told['why'])}."
+    ),
+    _C.OTHER_WORK: (
+        "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are noisier"
+        " for it and absolute figures too low; run it again on a quiet host."
+    ),
+    _C.NO_VHOST_NET: (
+        "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With the"
+        " module vhost_net network figures differ; perf:vhost_placement had nothing to place."
+    ),
+    _C.FILES_IN_MEMORY: lambda told: (
+        f"{', '.join(told['benchmarks'])}: the files lay in memory ({told['filesystem']}), so this is the speed of"
+        " memory, not of a disk"
+    ),
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
     _C.WAITING_VCPUS: "vCPUs waited {share:.2%} of the time they wanted to run (limit {limit:.2%})",
@@ -306,7 +314,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.HOST_BEYOND: _host_beyond,
     _C.HOST_MAYBE_BEYOND: lambda told: f"{_host_beyond(told)}{_perhaps(told)}",
     _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
-    _C.NO_BUDGET_APPLIES: "{text}",
 }
 
 
@@ -396,71 +403,13 @@ def change(series: history.Series, found: history.Change) -> str:
     return f"{text}; {', '.join(new)}" if new else text
 
 
-def is_aa(environment: Environment) -> bool:
-    """Whether the arms of guests are all the same, so that every difference between them is noise."""
-    return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
-
-
-def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
-    """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
-    environment = results.environment
-    found = []
-    if environment.accelerator == "tcg":
-        found.append(_TCG)
-    if environment.launcher == "host":
-        found.append("All arms are this host itself (an A/A run): differences between them are noise.")
-    elif is_aa(environment):
-        found.append("Both pairs of guests are untuned (an A/A run): differences between them are noise.")
-    if environment.ended not in ("", "complete"):
-        found.append(f"The run ended early ({environment.ended}); the figures are of the trials up to then.")
-    failed = len({one.order for one in results.trials if one.value is None})
-    if failed:
-        found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
-    if environment.errors:
-        found.append(f"Other incidents listed with the errors: {len(environment.errors)}.")
-    if wide := {one.order for one in results.trials if one.window == "execution"}:
-        found.append(
-            f"In {len(wide)} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
-            " the program."
-        )
-    return found + [
-        f"{one.label}: no ratio {pair.arm}/{pair.baseline}: {pair.invalid}."
-        for one in summaries
-        for pair in one.comparisons
-        if pair.invalid
-    ]
-
-
-def environment_warnings(environment: Environment) -> list[str]:
-    """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
-    found = []
-    load, cpus = environment.load_at_start, environment.cpus
-    if load is not None and cpus is not None and 0 < cpus < load:
-        found.append(
-            f"The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are"
-            " noisier for it and absolute figures too low; run it again on a quiet host."
-        )
-    if environment.vhost_net is False:
-        found.append(
-            "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With"
-            " the module vhost_net network figures differ; perf:vhost_placement had nothing to place."
-        )
-    writing = [label for label, one in environment.benchmarks.items() if "directory" in one.parameters]
-    if writing and (filesystem := environment.scratch_filesystem) in _IN_MEMORY:
-        found.append(
-            f"{', '.join(writing)}: the files lay in memory ({filesystem}), so this is the speed of memory, not of"
-            " a disk"
-        )
-    return found
-
-
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     """Return what is not valid or must be read with care, and why; what holds for several is said once."""
     found: dict[str, list[str]] = {}
     for one in summaries:
         for pair in one.comparisons:
             one_boot = "" if pair.ratio is None or pair.ratio.low is not None else of(reasons.reason(_C.ONE_BOOT))
-            for note in filter(None, (one_boot, pair.left_out)):
+            for note in filter(None, (one_boot, lines(pair.notes))):
                 found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
         for arm in one.arms:
             for note in _arm_notes(arm):
@@ -471,15 +420,15 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
 def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
     """Yield which trials do not count, and what CPU is not shown."""
     if arm.left_out:
-        why = "; ".join(dict.fromkeys(text for _, text in arm.left_out))
+        why = "; ".join(dict.fromkeys(of(reason) for _, reason in arm.left_out))
         yield f"{len(arm.left_out)} of {arm.n + len(arm.left_out)} trials left out: {why}"
     if arm.cpu_invalid:
-        yield f"no CPU is shown: {arm.cpu_invalid}"
+        yield f"no CPU is shown: {of(arm.cpu_invalid)}"
         return
     if arm.uncounted:
         yield f"{arm.uncounted} of {arm.n} trials have no CPU counters"
     if arm.full_invalid:
-        yield f"no full overhead is shown, but service CPU: {arm.full_invalid}"
+        yield f"no full overhead is shown, but service CPU: {of(arm.full_invalid)}"
 
 
 # -- ablation

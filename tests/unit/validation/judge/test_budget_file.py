@@ -8,9 +8,10 @@ import testtools
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import schema
+from nova_perf_tuning.validation.measure import reasons, schema
 from tests.unit.validation import samples
 
+C = reasons.ReasonCode
 B = budget_file.Budget
 
 
@@ -47,7 +48,9 @@ class ApplicableTest(testtools.TestCase):
     def test_why_none_applies(self):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
         told = budget_file.why_none(data)
-        self.assertIn("arms untuned, again, the benchmarks iperf3, accelerator 'tcg', host_group 'gen1'", told)
+        self.assertIs(C.NO_BUDGET_APPLIES, told.code)
+        known = {"arms": ["untuned", "again"], "benchmarks": ["iperf3"], "accelerator": "tcg", "flavor": ""}
+        self.assertEqual({**known, "host_group": "gen1"}, told.params)
 
     def test_optional_ones_stand_for_every_label_of_their_kind(self):
         kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
@@ -65,18 +68,20 @@ class ApplicableTest(testtools.TestCase):
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
         group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
         both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
-        begin, end = "budgets left out, since the results name no ", ": iperf3, tuned against host"
         for known, told, expected in (
-            ([group], {}, [f"{begin}host group (give --host-group){end}"]),
-            ([flavor], {"host_group": "gen3"}, [f"{begin}flavor (give --flavor){end}"]),
-            ([both], {}, [f"{begin}host group and no flavor (give --host-group and --flavor){end}"]),
-            ([both], {"flavor": "big"}, [f"{begin}host group (give --host-group){end}"]),
+            ([group], {}, ["host_group"]),
+            ([flavor], {"host_group": "gen3"}, ["flavor"]),
+            ([both], {}, ["host_group", "flavor"]),
+            ([both], {"flavor": "big"}, ["host_group"]),
             ([both], {"flavor": "small"}, []),
             ([group], {"host_group": "gen4"}, []),
             ([group], {"host_group": "gen3"}, []),
         ):
             data = samples.results({"host": 1000.0, "tuned": 900.0}, **told)
-            self.assertEqual(expected, verdict.left_out(data, known), (known, told))
+            found = verdict.left_out(data, known)
+            unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
+            wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
+            self.assertEqual(wanted, unknown, (known, told))
 
 
 class LoadTest(testtools.TestCase):
@@ -152,13 +157,14 @@ class ShippedTest(testtools.TestCase):
         data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
         for told, expected in (
-            ({"accelerator": "tcg"}, "since they are for kvm and guests ran on tcg"),
-            ({"launcher": "heat"}, "since they are for kvm and guests ran on what a cloud does not tell"),
+            ({"accelerator": "tcg"}, "tcg"),
+            ({"launcher": "heat"}, ""),
         ):
             data = samples.of(data.trials, **told)
-            expected = [f"budgets left out, {expected}: iperf3, tuned against host"]
-            self.assertEqual(expected, verdict.left_out(data, budgets))
+            [why] = verdict.left_out(data, budgets)
+            params = {"wanted": "kvm", "accelerator": expected, "budgets": ["iperf3, tuned against host"]}
+            self.assertEqual((C.NOT_FOR_ACCELERATOR, params), (why.code, why.params))
             self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])
         data.trials = [one for one in data.trials if one.arm != "host"]
-        [told] = verdict.left_out(data, budgets)
-        self.assertEqual("budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told)
+        [why] = verdict.left_out(data, budgets)
+        self.assertEqual((C.ARM_NOT_MEASURED, "host"), (why.code, why.params["arm"]))

@@ -7,7 +7,7 @@ import testtools
 
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import data, text
 from tests.unit.validation import samples
 
 C = reasons.ReasonCode
@@ -162,7 +162,7 @@ class JudgeTest(testtools.TestCase):
         self.assertIn(C.INTERIM, found.reasons[0].codes)
 
     def test_json_has_the_code_beside_the_text(self):
-        found = text.judgement(judged(self.data, max_host_cpu_per_unit=0.1))
+        found = data.judgement(judged(self.data, max_host_cpu_per_unit=0.1))
         self.assertEqual("FAIL", found["verdict"])
         self.assertEqual(["within", "beyond"], [one["code"] for one in found["details"]])
         self.assertEqual([str, str], list(map(type, found["reasons"])))

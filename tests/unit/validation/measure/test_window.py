@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
-from nova_perf_tuning.validation.measure import sampling, trial
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure import reasons, sampling, trial
+from nova_perf_tuning.validation.report import summary
 from tests.unit.validation import samples
 
 BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
@@ -113,7 +113,7 @@ class TrialTest(testtools.TestCase):
 class NoteTest(testtools.TestCase):
     def test_what_includes_start_and_end_is_told(self):
         data = samples.results({"host": 1.0, "untuned": 0.9}, boots=1, blocks=1)
-        self.assertEqual([], text.headline_notes(data, []))
+        self.assertEqual([], summary.notes(data, []))
         data.trials[0].window = "execution"
-        [told] = text.headline_notes(data, [])
-        self.assertIn("In 1 trials", told)
+        [told] = summary.notes(data, [])
+        self.assertEqual((reasons.ReasonCode.WIDE_WINDOWS, 1), (told.code, told.params["count"]))

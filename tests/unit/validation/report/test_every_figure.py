@@ -9,9 +9,11 @@ import re
 import testtools
 
 from nova_perf_tuning.validation.judge import guards
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import report, summary
 from tests.unit.validation import samples
+
+C = reasons.ReasonCode
 
 #: Metric -> better way, true value in each arm. The geometric mean of guests is that of the host.
 TESTS = {
@@ -68,10 +70,11 @@ class EveryFigureTest(testtools.TestCase):
                 changed = dataclasses.replace(one, value=value, conditions={"steal_share": 0.5})
                 data.trials[place] = changed
         pair = ratios(data, "syscall")["tuned", "untuned"]
-        self.assertIn("2 of 20 pairs excluded: the host's CPUs were taken away", pair.left_out)
+        [note] = pair.notes
+        self.assertEqual(({C.EXCLUDED, C.STEAL}, 2, 20), (note.codes, note.params["count"], note.params["of"]))
         self.assertTrue(3.9 < pair.ratio.low < pair.ratio.high < 4.1)
         lenient = ratios(data, "syscall", limits=guards.Limits(max_steal=0.6))["tuned", "untuned"]
-        self.assertEqual("", lenient.left_out)
+        self.assertEqual((), lenient.notes)
 
         orders = {one.order for one in data.trials if one.arm == "tuned" and one.boot < 2}
         kept = [one for one in data.trials if one.order not in orders or one.primary]
@@ -80,7 +83,7 @@ class EveryFigureTest(testtools.TestCase):
         ]
         pair = ratios(model.Results(data.environment, failed), "syscall")["tuned", "untuned"]
         self.assertIsNone(pair.ratio)
-        self.assertIn("trials of 'tuned' failed", pair.invalid)
+        self.assertIs(C.TOO_MANY_LOST, pair.invalid.code)
         self.assertEqual(1.0, round(ratios(data, "syscall")["untuned", "host"].ratio.value * 8, 1))
 
     def test_a_figure_of_one_arm_or_of_nought_has_no_ratio(self):

@@ -4,7 +4,7 @@ import testtools
 
 from nova_perf_tuning.validation.judge import statistics
 from nova_perf_tuning.validation.measure import reasons
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import data, text
 
 C = reasons.ReasonCode
 reason = reasons.reason
@@ -80,7 +80,36 @@ CASES = (
     (reason(C.HOST_BEYOND, **_OVER), "fio (tuned): loss 20.0% to loss 30.0% against 'host' in all its pairs is"),
     (reason(C.HOST_MAYBE_BEYOND, **{**_OVER, "figure": "cpu"}), "fio (tuned): service CPU per unit 0.2 s to 0.3"),
     (reason(C.BUDGET, benchmark="fio", figure="", why=(reason(C.NO_RESULT),)), "fio: no pair of it gave a result"),
-    (reason(C.NO_BUDGET_APPLIES, text="none is for gold"), "none is for gold"),
+    (
+        reason(C.NO_BUDGET_APPLIES, arms=["x"], benchmarks=["cpu"], accelerator="", host_group="", flavor="gold"),
+        "no budget applies: the results have the arms x, the benchmarks cpu, accelerator '', host_group",
+    ),
+    (
+        reason(C.PLACE_UNKNOWN, unknown=["host_group", "flavor"], budgets=["a", "b"]),
+        "budgets left out, since the results name no host group and no flavor (give --host-group and",
+    ),
+    (reason(C.ARM_NOT_MEASURED, arm="x", budgets=["a"]), "budgets left out, since arm 'x' was not measured: a"),
+    (
+        reason(C.NOT_FOR_ACCELERATOR, wanted="kvm", accelerator="", budgets=["a"]),
+        "budgets left out, since they are for kvm and guests ran on what a cloud does not tell: a",
+    ),
+    (reason(C.CONTRADICTED, why=(reason(C.COUNTERS_STILL),), count=1, of=2), "no counter moved"),
+    (reason(C.FEW_COUNTERS, count=5, of=9, limit=0.2), "5 of 9 trials have no CPU counters (limit 20%)"),
+    (reason(C.OFTEN_WAITED, count=5, of=9, most=0.2), "vCPUs waited in 5 of 9 trials, up to 20% of the time"),
+    (reason(C.EMULATED), "Guests ran under TCG"),
+    (reason(C.HOST_ALONE), "All arms are this host itself (an A/A run)"),
+    (reason(C.SAME_GUESTS), "Both pairs of guests are untuned (an A/A run)"),
+    (reason(C.ENDED_EARLY, ended="time limit"), "The run ended early (time limit)"),
+    (reason(C.TRIALS_FAILED, count=2, of=9), "2 of 9 trials failed; see the errors."),
+    (reason(C.INCIDENTS, count=2), "Other incidents listed with the errors: 2."),
+    (reason(C.WIDE_WINDOWS, count=2), "In 2 trials the guest's clock was not known to 0.1 s"),
+    (
+        reason(C.NO_RATIO, **_AT, baseline="untuned", why=(reason(C.NO_RESULT),)),
+        "fio: no ratio tuned/untuned: no pair of it gave a result.",
+    ),
+    (reason(C.OTHER_WORK, load=5.5, cpus=2), "The host had other work when the trials began: load average 5.5 on"),
+    (reason(C.NO_VHOST_NET), "The host had no /dev/vhost-net"),
+    (reason(C.FILES_IN_MEMORY, benchmarks=["fio"], filesystem="tmpfs"), "fio: the files lay in memory (tmpfs)"),
 )
 
 
@@ -95,7 +124,7 @@ class TextTest(testtools.TestCase):
         one = reason(C.NO_PAIRS, figure="loss").noting(excluded, None)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, one.codes)
         self.assertIn("; 1 of 9 pairs excluded: no pair", text.of(one))
-        self.assertEqual("no_result", text.as_data(one)["notes"][0]["params"]["why"][0]["code"])
+        self.assertEqual("no_result", data.of(one)["notes"][0]["params"]["why"][0]["code"])
 
     def test_distinct(self):
         some = [reason(C.THROTTLING, count=1.0), reason(C.NO_RESULT), reason(C.THROTTLING, count=2.0)]

@@ -1,0 +1,82 @@
+"""Verdicts and figures as JSON: each text with its code and parameters beside it, in ``details``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from nova_perf_tuning.validation.judge import ablation, verdict
+from nova_perf_tuning.validation.judge import capacity as capacity_module
+from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.report import diagnosis, summary, text
+
+
+def of(reason: reasons.Reason) -> dict[str, Any]:
+    """Return a reason but for its English: its code, its parameters, and its notes."""
+    params = {key: [of(why) for why in value] if key == "why" else value for key, value in reason.params.items()}
+    found: dict[str, Any] = {"code": reason.code.value, "params": params}
+    return found | ({"notes": [of(note) for note in reason.notes]} if reason.notes else {})
+
+
+def _said(some: Iterable[reasons.Reason | None], name: str) -> dict[str, Any]:
+    """Return reasons as one line under ``name``, and as data beside it."""
+    known = [reason for reason in some if reason is not None]
+    return {name: text.lines(known), f"{name}_details": [of(reason) for reason in known]}
+
+
+def judgement(one: verdict.Judgement) -> dict[str, Any]:
+    """Return the verdict on a budget: each of its ``reasons`` in English, and as data in ``details``."""
+    found = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
+    found["reasons"] = [text.of(why) for why in one.reasons]
+    return found | {"details": [of(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
+
+
+def knob(one: ablation.Knob) -> dict[str, Any]:
+    """Return what an ablation says of an extra spec."""
+    found = dataclasses.asdict(one)
+    for label, finding in one.findings.items():
+        found["findings"][label]["notes"] = [text.of(why) for why in finding.notes]
+        found["findings"][label]["details"] = [of(why) for why in finding.notes]
+    return found
+
+
+def capacity(found: capacity_module.Capacity) -> dict[str, Any]:
+    """Return what a host carries."""
+    whole = dataclasses.asdict(found)
+    del whole["notes"]
+    whole |= {"note": text.lines(found.notes), "details": [of(note) for note in found.notes]}
+    for row, limit in zip(whole["limits"], found.limits, strict=True):
+        row["note"] = text.of(limit.note) if limit.note else ""
+        row["details"] = [of(limit.note)] if limit.note else []
+    return whole
+
+
+def benchmark(one: summary.BenchmarkSummary) -> dict[str, Any]:
+    """Return the figures of a benchmark."""
+    found = dataclasses.asdict(one)
+    for row, arm in zip(found["arms"], one.arms, strict=True):
+        row |= _said([arm.full_invalid], "full_invalid") | _said([arm.cpu_invalid], "cpu_invalid")
+        row["left_out"] = [[order, text.of(why)] for order, why in arm.left_out]
+        row["left_out_details"] = [[order, of(why)] for order, why in arm.left_out]
+    found["comparisons"] = [_comparison(pair) for pair in one.comparisons]
+    for row, figure in zip(found["secondary"], one.secondary, strict=True):
+        row["comparisons"] = [_comparison(pair) for pair in figure.comparisons]
+    return found
+
+
+def _comparison(pair: summary.Comparison) -> dict[str, Any]:
+    found = dataclasses.asdict(pair)
+    del found["notes"]
+    return found | _said(pair.notes, "left_out") | _said([pair.invalid], "invalid")
+
+
+def findings(results: model.Results) -> dict[str, Any]:
+    """Return where guests are not what was asked for: a line each, and with code and arm."""
+    details = [
+        {"arm": name, **dataclasses.asdict(finding)}
+        for name, arm in results.environment.arms.items()
+        for finding in arm.findings
+    ]
+    return {"findings": diagnosis.spoilt(results), "finding_details": details}
