@@ -120,7 +120,8 @@ class Api:
             return retrying(question)
         except Exception as error:
             if is_transient(error):
-                raise ApiError(f"the API failed for {patience_s:.0f} s: {text_of(error)}") from error
+                waited = f"the API failed for {patience_s:.0f} s: " if patience_s else ""
+                raise ApiError(f"{waited}{text_of(error)}") from error
             raise
 
     def patient(self) -> Api:

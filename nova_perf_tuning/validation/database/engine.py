@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.printing import one_line
 
 logging.getLogger("alembic").setLevel(logging.WARNING)  # it even logs that it is imported
 try:
@@ -117,11 +118,11 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
             _make_file(path)
         engine = sa.create_engine(parsed, pool_pre_ping=True)
     except (exc.ArgumentError, ImportError, OSError) as error:
-        raise DatabaseError(f"database {without_password(url)}: {_line(error)}") from None
+        raise DatabaseError(f"database {without_password(url)}: {one_line(error, 300)}") from None
     if parsed.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
-    with _one_line(without_password(url)):
+    with _translated(without_password(url)):
         _migrate(engine, without_password(url))
     return engine
 
@@ -152,7 +153,7 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
     :raises DatabaseError: instead of any error of the database.
     """
-    with _one_line(), engine.connect() as connection:
+    with _translated(), engine.connect() as connection:
         yield connection
 
 
@@ -172,7 +173,7 @@ def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
         stop=tenacity.stop_after_attempt(_ATTEMPTS),
         reraise=True,
     )
-    with _one_line():
+    with _translated():
         return retrying(once)
 
 
@@ -191,16 +192,12 @@ def _parse(url: str | None) -> sa.URL:
 
 
 @contextlib.contextmanager
-def _one_line(shown: str = "") -> Iterator[None]:
+def _translated(shown: str = "") -> Iterator[None]:
     try:
         yield
     except exc.SQLAlchemyError as error:
         reason = getattr(error, "orig", None) or error
-        raise DatabaseError(f"database {shown}".rstrip() + f": {_line(reason)}") from error
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+        raise DatabaseError(f"database {shown}".rstrip() + f": {one_line(reason, 300)}") from error
 
 
 def _make_file(path: str) -> None:
