@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
@@ -107,7 +107,7 @@ class Truth:
     nics: Mapping[str, Nic]
     disks: Mapping[str, int]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """Return it as results' environment has it."""
         return dataclasses.asdict(self)
 
@@ -133,14 +133,20 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
     An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
     means for every disk: a queue for each vCPU.
     """
-    numbers: dict[str, Any] = {}
-    if request_module.AUTO in (request.vif_queues, request.disk_queues):
-        root = parsing.parse_xml(xml)
-        for field, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
-            if getattr(request, field) == request_module.AUTO:
-                written = map(int, root.xpath(f"devices/{device}/driver/@queues"))
-                numbers[field] = max(written, default=fallback)
-    return dataclasses.replace(request, **numbers)
+    if request_module.AUTO not in (request.vif_queues, request.disk_queues):
+        return request
+    root = parsing.parse_xml(xml)
+
+    def number(queues: request_module.Queues | None, device: str, fallback: int) -> request_module.Queues | None:
+        if queues != request_module.AUTO:
+            return queues
+        return max(map(int, root.xpath(f"devices/{device}/driver/@queues")), default=fallback)
+
+    return dataclasses.replace(
+        request,
+        vif_queues=number(request.vif_queues, "interface", 1),
+        disk_queues=number(request.disk_queues, "disk", vcpus),
+    )
 
 
 def findings(truth: Truth, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:

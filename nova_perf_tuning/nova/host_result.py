@@ -11,7 +11,7 @@ import datetime
 import enum
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nova_perf_tuning import bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
@@ -24,7 +24,7 @@ MAX_SKEW: Final = datetime.timedelta(minutes=5)
 VERDICTS: Final = ("PASS", "FAIL", "INCONCLUSIVE", "INVALID")
 
 #: JSON schema of the file. Keys that it does not know are left alone, so that a newer writer may add some.
-SCHEMA: Final[Mapping[str, Any]] = {
+SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "required": ["schema", "host", "created_at", "verdict", "budgets"],
     "properties": {

@@ -21,7 +21,7 @@ _MAX_BYTES: Final = 64 << 10
 _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
-SCHEMA: Final[Mapping[str, Any]] = {
+SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "required": ["name", "description", "specs"],
     "additionalProperties": False,
@@ -95,8 +95,8 @@ def parse(text: str, source: str) -> Profile:
 class _Loader(yaml.SafeLoader):
     """YAML in which no key stands twice: the last would win."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+        mapping: dict[object, object] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key stands here twice", node.start_mark)
         return mapping
