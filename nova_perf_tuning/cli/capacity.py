@@ -65,14 +65,16 @@ def _show(found: capacity.Capacity, busy: float) -> None:
     print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
     rows = [
         (
-            one.resource,
-            text.number(one.per_unit_s * 1e3) if one.per_unit_s else "-",
-            text.number(one.per_guest),
-            _count(one.guests),
-            "-" if one.fewest is None and one.most is None else f"{_count(one.fewest)} to {_count(one.most)}",
-            text.of(one.note) if one.note else "",
+            limit.resource,
+            text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-",
+            text.number(limit.per_guest),
+            _count(limit.guests),
+            "-"
+            if limit.fewest is None and limit.most is None
+            else f"{_count(limit.fewest)} to {_count(limit.most)}",
+            text.of(limit.note) if limit.note else "",
         )
-        for one in found.limits
+        for limit in found.limits
     ]
     head = ("resource", f"CPU ms/{found.work_unit}", "CPUs per guest", "guests", "interval", "note")
     command.print_table(head, rows, limit=80)

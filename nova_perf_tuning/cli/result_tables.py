@@ -19,28 +19,28 @@ _RATIO = (
 def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
     """Print a row per benchmark and arm, and what a ratio is that does not look like that of the medians."""
     rows: list[list[str]] = []
-    for one in summaries:
-        for arm in one.arms:
-            ratios = {pair.baseline: pair.ratio for pair in one.comparisons if pair.arm == arm.arm}
+    for benchmark in summaries:
+        for arm in benchmark.arms:
+            ratios = {pair.baseline: pair.ratio for pair in benchmark.comparisons if pair.arm == arm.arm}
             first = next((baseline for baseline in ratios if baseline != model.HOST), None)
             rows.append(
                 [
-                    one.label,
+                    benchmark.label,
                     arm.arm,
-                    f"{text.number(arm.median.value)} {one.unit}" if arm.median else "-",
+                    f"{text.number(arm.median.value)} {benchmark.unit}" if arm.median else "-",
                     str(arm.n)
                     + (f" ({arm.failed} failed)" if arm.failed else "")
                     + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
                     f"{first}: {text.ratio(ratios[first])}" if first else "-",
                     text.ratio(ratios.get(model.HOST)),
-                    f"{text.number(arm.service_per_unit.value * 1e3)} ms/{one.work_unit}"
+                    f"{text.number(arm.service_per_unit.value * 1e3)} ms/{benchmark.work_unit}"
                     if arm.service_per_unit
                     else "-",
                 ]
             )
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     command.print_table(head, rows)
-    if any(pair.ratio is not None for one in summaries for pair in one.comparisons):
+    if any(pair.ratio is not None for benchmark in summaries for pair in benchmark.comparisons):
         print(_RATIO)
 
 
@@ -67,9 +67,14 @@ def print_findings(results: model.Results) -> None:
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     """Print a row per figure that was judged, with the verdict on it alone."""
     rows = [
-        [word.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", text.of(why)]
-        for one in judgements
-        for word, why in one.told
+        [
+            word.value,
+            judgement.budget.benchmark,
+            f"{judgement.budget.arm} against {judgement.budget.baseline}",
+            text.of(why),
+        ]
+        for judgement in judgements
+        for word, why in judgement.told
     ]
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
@@ -78,12 +83,12 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
     """Print a row per host of a fleet."""
     rows = [
         [
-            one.verdict.value if one.verdict else "-",
-            one.host,
-            f"{one.measured} of {one.peers}",
-            one.reasons[0] if one.reasons else "",
+            host.verdict.value if host.verdict else "-",
+            host.host,
+            f"{host.measured} of {host.peers}",
+            host.reasons[0] if host.reasons else "",
         ]
-        for one in hosts
+        for host in hosts
     ]
     command.print_table(("verdict", "host", "peers", "why"), rows)
 

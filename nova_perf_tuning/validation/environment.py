@@ -232,14 +232,14 @@ def from_dict(data: Mapping[str, Any]) -> Environment:
     found.looks = [look["boots"] for look in data.get("looks", ())]
     found.arms = {name: _arm(arm) for name, arm in data.get("arms", {}).items()}
     found.benchmarks = {label: _build(Benchmark, one) for label, one in data.get("benchmarks", {}).items()}
-    found.errors = [_build(Incident, one) for one in data.get("errors", ())]
+    found.errors = [_build(Incident, incident) for incident in data.get("errors", ())]
     found.ablation = {arm: _build(LeftOut, one) for arm, one in data.get("ablation", {}).items()}
     if (floor := data.get("noise_floor")) is not None:
         found.noise_floor = _build(NoiseFloor, floor)
     if (fleet := data.get("fleet")) is not None:
         found.fleet = _build(Fleet, fleet)
-        found.fleet.hosts = [_host(one) for one in fleet.get("hosts", ())]
-        found.fleet.pairs = [_pair(one) for one in fleet.get("pairs", ())]
+        found.fleet.hosts = [_host(host) for host in fleet.get("hosts", ())]
+        found.fleet.pairs = [_pair(pair) for pair in fleet.get("pairs", ())]
     names = _names(Environment)
     found.shown = {key: value for key, value in data.items() if key not in names}
     return found
@@ -247,21 +247,21 @@ def from_dict(data: Mapping[str, Any]) -> Environment:
 
 def _arm(data: Mapping[str, Any]) -> Arm:
     found = _build(Arm, data)
-    found.findings = [_build(Finding, one) for one in data.get("findings", ())]
-    found.settings = [_build(Setting, one) for one in data.get("settings", ())]
+    found.findings = [_build(Finding, finding) for finding in data.get("findings", ())]
+    found.settings = [_build(Setting, setting) for setting in data.get("settings", ())]
     found.shown = {key: value for key, value in data.items() if key not in _names(Arm)}
     return found
 
 
 def _host(data: Mapping[str, Any]) -> FleetHost:
     found = _build(FleetHost, data)
-    found.details = [_build(HostDetail, one) for one in data.get("details", ())]
+    found.details = [_build(HostDetail, detail) for detail in data.get("details", ())]
     return found
 
 
 def _pair(data: Mapping[str, Any]) -> FleetPair:
     found = _build(FleetPair, data)
-    found.figures = [_build(PairFigure, one) for one in data["figures"]]
+    found.figures = [_build(PairFigure, figure) for figure in data["figures"]]
     return found
 
 

@@ -69,13 +69,13 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
     """
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         results = store.from_dict(json.load(file), str(path))
-    found = {label: noise(results, label) for label in dict.fromkeys(one.benchmark for one in results.trials)}
+    found = {label: noise(results, label) for label in dict.fromkeys(trial.benchmark for trial in results.trials)}
     return found, environments.to_dict(results.environment)
 
 
 def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned", "again")) -> Noise:
     """Return the noise of one benchmark in an A/A run; boots with fewer than two whole blocks are left out."""
-    trials = [one for one in results.trials if one.benchmark == label and one.primary]
+    trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]
     boots = product.log_ratios(trials, arms[1], arms[0])
     return Noise(label, tuple(np.array(logs) for logs in boots.values() if len(logs) > 1))
 
@@ -214,7 +214,7 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
     for boots in range(1, plan.boots + 1):
         if interim.due(boots, plan.boots):
             whole.environment.looks = [boots]
-            seen = [one for one in whole.trials if one.boot < boots]
+            seen = [trial for trial in whole.trials if trial.boot < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
             if not any(one.open for one in judged):
                 return verdict.overall(judged), boots

@@ -127,26 +127,26 @@ def page_data(results: Sequence[model.Results]) -> dict[str, Any]:
 
 def _run(results: model.Results) -> dict[str, Any]:
     found = []
-    for one in summary.summarise(results):
-        told = results.environment.benchmarks.get(one.label, environments.Benchmark())
+    for benchmark in summary.summarise(results):
+        told = results.environment.benchmarks.get(benchmark.label, environments.Benchmark())
         found += [
             {
-                "label": one.label,
+                "label": benchmark.label,
                 "guests": guest.arm,
                 "parameters": dict(told.parameters),
                 "host_cpu": _cpu(guest),
                 "guest_busy": _rounded(guest.guest_busy),
-                "figures": [_figure(figure, guest.arm) for figure in one.figures],
+                "figures": [_figure(figure, guest.arm) for figure in benchmark.figures],
             }
-            for guest in one.arms
+            for guest in benchmark.arms
             if guest.arm != model.HOST
         ]
     known = environments.to_dict(results.environment)
     return {
         "run": {
             **{name: known[name] for name in _TOLD if name in known},
-            "boots": len({one.boot for one in results.trials}),
-            "blocks": len({(one.boot, one.block) for one in results.trials}),
+            "boots": len({trial.boot for trial in results.trials}),
+            "blocks": len({(trial.boot, trial.block) for trial in results.trials}),
         },
         "benchmarks": found,
     }

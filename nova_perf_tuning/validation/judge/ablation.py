@@ -145,7 +145,7 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     Student's t over boots is safe up to an error of 5 % on both sides.
     """
     error = 1 - interim.confidence(
-        confidence, results.environment.looks, len({one.boot for one in results.trials})
+        confidence, results.environment.looks, len({trial.boot for trial in results.trials})
     )
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
@@ -186,4 +186,4 @@ def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.
 
 def removable(judged: Sequence[Knob]) -> list[str]:
     """Return the extra specs that can be left out, each by itself."""
-    return [one.spec for one in judged if one.call is Call.REMOVABLE]
+    return [knob.spec for knob in judged if knob.call is Call.REMOVABLE]

@@ -56,10 +56,10 @@ class Measured:
     def __init__(self, results: model.Results) -> None:
         self._results = results
         self.environment = results.environment
-        self.boots = len({one.boot for one in results.trials})
+        self.boots = len({trial.boot for trial in results.trials})
         self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
-        for one in results.trials:
-            self._trials[one.benchmark].append(one)
+        for trial in results.trials:
+            self._trials[trial.benchmark].append(trial)
 
     def figures(self, budget: budget_file.Budget) -> Figures:
         """Return what a budget limits, or why it cannot be judged."""
@@ -68,10 +68,10 @@ class Measured:
         baseline = budget.arm if budget.max_loss is None else budget.baseline
         # A run that failed has none of its figures, and stands there under the judged one alone.
         mine = self._trials.get(budget.benchmark, [])
-        trials = [one for one in mine if one.metric == metric or one.value is None]
+        trials = [trial for trial in mine if trial.metric == metric or trial.value is None]
         fault = self._other_guests(budget) or self._absent(budget, metric)
-        if fault is None and (lacking := {budget.arm, baseline} - {one.arm for one in trials}):
-            known = sorted({one.arm for one in mine})
+        if fault is None and (lacking := {budget.arm, baseline} - {trial.arm for trial in trials}):
+            known = sorted({trial.arm for trial in mine})
             fault = reason(_C.NO_ARM, arm=budget.arm if budget.arm in lacking else baseline, known=known)
         if fault is not None:
             return Figures(fault=fault)
@@ -96,7 +96,7 @@ class Measured:
         benchmark = budget.benchmark
         if benchmark not in self._trials:
             return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
-        known = sorted({one.metric for one in self._trials[benchmark]})
+        known = sorted({trial.metric for trial in self._trials[benchmark]})
         if metric in known:
             return None
         named = budget.metric is not None
@@ -106,7 +106,7 @@ class Measured:
         """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
         if known := metrics.of_label(benchmark, self.environment.benchmarks):
             return known.metric
-        return next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), "")
+        return next((trial.metric for trial in self._trials.get(benchmark, ()) if trial.primary), "")
 
     def _other_guests(self, budget: budget_file.Budget) -> reasons.Reason | None:
         """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""
@@ -133,14 +133,16 @@ class Measured:
         if arm == baseline:
             return [boot for boot, _ in failed]
         others = {
-            (one.boot, one.block) for one in picked.trials if one.arm == baseline and not trial_filter.failed(one)
+            (trial.boot, trial.block)
+            for trial in picked.trials
+            if trial.arm == baseline and not trial_filter.failed(trial)
         }
         return [boot for boot, _ in sorted(failed & others)]
 
     def _with_cpu(self, found: Figures, arm: str, picked: trial_filter.Selection, worst: Sequence[int]) -> Figures:
-        mine = [one for one in picked.trials if one.arm == arm]
-        samples = statistics.by_boot(mine, lambda one: overhead.per_unit(overhead.cost(one).service_s, one))
-        units = {one.work_unit for one in mine if one.work is not None}
+        mine = [trial for trial in picked.trials if trial.arm == arm]
+        samples = statistics.by_boot(mine, lambda trial: overhead.per_unit(overhead.cost(trial).service_s, trial))
+        units = {trial.work_unit for trial in mine if trial.work is not None}
         fault = _uncounted(mine, arm, sum(map(len, samples.values())))
         unit = min(units, default="")
         if fault is not None:
@@ -166,10 +168,10 @@ def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> reasons.R
 
     :param known: how many of the arm have it.
     """
-    fault = next(filter(None, (overhead.cost(one).contradiction for one in trials)), None)
+    fault = next(filter(None, (overhead.cost(trial).contradiction for trial in trials)), None)
     if fault is not None:
         return fault
-    measured = sum(not trial_filter.failed(one) for one in trials)
+    measured = sum(not trial_filter.failed(trial) for trial in trials)
     if not known:
         return reason(_C.NO_SERVICE_CPU, arm=arm)
     if measured - known <= trial_filter.MAX_LOST * measured:

@@ -96,7 +96,7 @@ def load(path: str) -> list[Budget]:
         if wrong := [name for name, value in part.items() if isinstance(value, float) and math.isnan(value)]:
             raise schema.InputError(f"{path}: {wrong[0]} is not a number")
     limits = guards.Limits(**data.get("guards", {}))
-    budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
+    budgets = [Budget(**budget, guards=limits) for budget in data["budgets"]]
     for index, budget in enumerate(budgets):
         place = f"{path}: budgets[{index}] ({budget.benchmark})"
         if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
@@ -114,11 +114,11 @@ def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Ma
 
     :param primary: as for :meth:`Budget.figure`.
     """
-    matching = [one for one in budgets if one.is_for(places)]
+    matching = [budget for budget in budgets if budget.is_for(places)]
     best: dict[tuple[str | None, ...], int] = {}
-    for one in matching:
-        best[one.figure(primary)] = max(best.get(one.figure(primary), 0), one.specificity)
-    return [one for one in matching if one.specificity == best[one.figure(primary)]]
+    for budget in matching:
+        best[budget.figure(primary)] = max(best.get(budget.figure(primary), 0), budget.specificity)
+    return [budget for budget in matching if budget.specificity == best[budget.figure(primary)]]
 
 
 def why_none(results: model.Results) -> Reason:
@@ -144,12 +144,12 @@ def for_measured(
     :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
     found = []
-    for one in budgets:
-        if not one.optional:
-            found.append(one)
-        elif _lacking(one, arms, accelerator) is None:
-            labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
-            found += [dataclasses.replace(one, benchmark=label) for label in labels]
+    for budget in budgets:
+        if not budget.optional:
+            found.append(budget)
+        elif _lacking(budget, arms, accelerator) is None:
+            labels = [label for label, kind in kinds.items() if budget.benchmark in (label, kind)]
+            found += [dataclasses.replace(budget, benchmark=label) for label in labels]
     return found
 
 

@@ -91,11 +91,14 @@ def capacity(
         sample, or counters contradict each other.
     """
     trials, notes = _counting(results, benchmark, arm)
-    classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
+    classes = [name for name in CLASSES if any(trial.host_cpu_s.get(name) for trial in trials)]
     if not classes:
         raise CapacityError(reason(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm))
     unit = trials[0].work_unit
-    own = statistics.median([one.work / one.window_s for one in trials if one.work and one.window_s > 0]) or 0.0
+    own = (
+        statistics.median([trial.work / trial.window_s for trial in trials if trial.work and trial.window_s > 0])
+        or 0.0
+    )
     rate = own if rate is None else rate
     guests = _guests(results.environment, benchmark)
     limits = [
@@ -103,11 +106,11 @@ def capacity(
         for name, some in ((ALL, classes), *((name, [name]) for name in classes))
     ]
     limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
-    if not any("softirq" in one.host_cpu_s for one in trials):
+    if not any("softirq" in trial.host_cpu_s for trial in trials):
         notes.append(reason(_C.NO_SOFTIRQ))
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
         notes.append(reason(_C.OTHER_RATE, measured=own, rate=rate, unit=unit))
-    waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
+    waits = [share for trial in trials if (share := overhead.wait_share(trial)) is not None]
     if over := sum(share > overhead.MAX_WAIT for share in waits):
         notes.append(reason(_C.SOME_WAITED, count=over, of=len(waits)))
     return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), tuple(notes))
@@ -119,22 +122,26 @@ def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[mo
     :raises CapacityError: as for :func:`capacity`.
     """
     where = {"benchmark": benchmark, "arm": arm}
-    figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
+    figure = [
+        trial
+        for trial in results.trials
+        if trial.benchmark == benchmark and (trial.primary or trial.value is None)
+    ]
     picked = trial_filter.select(results, figure, arm, arm)
-    if picked.invalid is not None and any(one.arm == arm for one in figure):
+    if picked.invalid is not None and any(trial.arm == arm for trial in figure):
         raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(picked.invalid,)))
-    working = [one for one in picked.trials if one.value is not None and one.work]
+    working = [trial for trial in picked.trials if trial.value is not None and trial.work]
     if not working:
-        known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
+        known = sorted({trial.benchmark for trial in results.trials if trial.work and trial.arm == arm})
         raise CapacityError(reason(_C.NO_WORK, **where, known=known))
-    if not any("vcpu" in one.host_cpu_s for one in working):
+    if not any("vcpu" in trial.host_cpu_s for trial in working):
         raise CapacityError(reason(_C.NO_GUEST, **where))
-    trials = [one for one in working if {"vcpu", "total"} <= one.host_cpu_s.keys()]
+    trials = [trial for trial in working if {"vcpu", "total"} <= trial.host_cpu_s.keys()]
     lacking = len(working) - len(trials)
     count = {"count": lacking, "of": len(working)}
     if lacking > trial_filter.MAX_LOST * len(working):
         raise CapacityError(reason(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST))
-    if faults := list(filter(None, (overhead.cost(one).contradiction for one in trials))):
+    if faults := list(filter(None, (overhead.cost(trial).contradiction for trial in trials))):
         raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(faults[0],)))
     return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
 

@@ -50,7 +50,7 @@ def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limit
     :param trials: those of the judged arms and benchmark; :param accelerator: what guests ran on.
     """
     trials = sorted(trials, key=lambda trial: trial.order)
-    usual = next((one.conditions["max_mhz"] for one in trials if "max_mhz" in one.conditions), 0.0)
+    usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
     speeds: dict[str, list[float]] = {}
     for trial in trials:
         if "busy_mhz" in trial.conditions:

@@ -75,12 +75,12 @@ def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | 
     losses: dict[str, dict[str, float]] = {}
     created = ""
     wanted = {label: fingerprint(environment, label) for label in environment.benchmarks}
-    for one in (one for one in entries if _same(one["fingerprint"].get("host"), environment.host or None)):
+    for entry in (entry for entry in entries if _same(entry["fingerprint"].get("host"), environment.host or None)):
         for label, known in wanted.items():
-            if all(one["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
-                created = max(created, str(one["created"]))
+            if all(entry["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
+                created = max(created, str(entry["created"]))
                 mine = losses.setdefault(label, {})
-                mine |= {metric: min(loss, mine.get(metric, loss)) for metric, loss in one["losses"].items()}
+                mine |= {metric: min(loss, mine.get(metric, loss)) for metric, loss in entry["losses"].items()}
     return NoiseFloor(created, losses) if losses else None
 
 
@@ -107,7 +107,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     ]
     os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
     with atomic_write.changing(path):
-        kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
+        kept = [entry for entry in load(path) if entry["fingerprint"] not in known.values()]
         store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
     return found
 

@@ -80,9 +80,9 @@ def by_boot(
 ) -> dict[int, list[float]]:
     """Return boot -> figure of each of its trials that has one."""
     samples: dict[int, list[float]] = {}
-    for one in trials:
-        if (value := figure(one)) is not None:
-            samples.setdefault(one.boot, []).append(value)
+    for trial in trials:
+        if (value := figure(trial)) is not None:
+            samples.setdefault(trial.boot, []).append(value)
     return samples
 
 

@@ -84,7 +84,7 @@ class Selection:
             return failed
         count, of, what = self.pairs_excluded, self.pairs, "pairs"
         if not count:
-            count, of, what = len(self.excluded), len({guards.run(one) for one in self.trials}), "trials"
+            count, of, what = len(self.excluded), len({guards.run(trial) for trial in self.trials}), "trials"
             of += count
         why = reasons.distinct(self.excluded.values())
         return (*failed, reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
@@ -105,15 +105,17 @@ def lost(trials: Collection[model.Trial], environment: Environment, arm: str) ->
 
     :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
     """
-    mine = [one for one in trials if one.arm == arm]
+    mine = [trial for trial in trials if trial.arm == arm]
     absent, unbooted = _missing(trials, environment, arm)
-    without = sum(one.value is None for one in mine)
-    zeros = sum(one.value == 0 for one in mine)
+    without = sum(trial.value is None for trial in mine)
+    zeros = sum(trial.value == 0 for trial in mine)
     # A 0 may be the best, so that its block has not failed.
     blocks = {
-        (one.boot, one.block) for one in mine if one.value is None or (not one.value and one.better != "lower")
+        (trial.boot, trial.block)
+        for trial in mine
+        if trial.value is None or (not trial.value and trial.better != "lower")
     }
-    blocks -= {(one.boot, one.block) for one in mine if not failed(one)}
+    blocks -= {(trial.boot, trial.block) for trial in mine if not failed(trial)}
     missing = len(absent) + unbooted
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
 
@@ -126,8 +128,8 @@ def _missing(trials: Collection[model.Trial], environment: Environment, arm: str
     many = of_many_hosts(environment)
     if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
         return set(), 0
-    blocks = {(one.boot, one.block) for one in trials}
-    absent = blocks - {(one.boot, one.block) for one in trials if one.arm == arm}
+    blocks = {(trial.boot, trial.block) for trial in trials}
+    absent = blocks - {(trial.boot, trial.block) for trial in trials if trial.arm == arm}
     last: dict[int, int] = {}
     for boot, block in blocks:
         last[boot] = max(block, last.get(boot, block))
@@ -166,10 +168,10 @@ def select(
     :param trials: of one benchmark and one figure, failed ones included.
     """
     arms = tuple(dict.fromkeys((arm, baseline)))
-    judged = [one for one in trials if one.arm in arms]
+    judged = [trial for trial in trials if trial.arm in arms]
     excluded = guards.faults(judged, results.environment.accelerator, limits)
-    gone = tuple(lost(trials, results.environment, one) for one in arms)
-    counting = [one for one in judged if guards.run(one) not in excluded]
+    gone = tuple(lost(trials, results.environment, arm) for arm in arms)
+    counting = [trial for trial in judged if guards.run(trial) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
     invalid = next((found for one in gone if (found := _too_many(judged, one, excluded)) is not None), None)
     return Selection(counting, excluded, before, before - after, invalid, gone)
@@ -179,8 +181,8 @@ def _too_many(
     trials: Sequence[model.Trial], lost: Lost, excluded: Mapping[guards.Run, reasons.Reason]
 ) -> reasons.Reason | None:
     """Return that what is left of an arm is a selection; None: it is a sample."""
-    mine = [one for one in trials if one.arm == lost.arm and not failed(one)]
-    why = [excluded[guards.run(one)] for one in mine if guards.run(one) in excluded]
+    mine = [trial for trial in trials if trial.arm == lost.arm and not failed(trial)]
+    why = [excluded[guards.run(trial)] for trial in mine if guards.run(trial) in excluded]
     count = lost.count + len(why)
     if count <= MAX_LOST * lost.of:
         return None
@@ -191,8 +193,8 @@ def _too_many(
 def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, reasons.Reason]:
     """Return run -> why, for each run that does not count among those of its own arm."""
     series: dict[tuple[str, str], list[model.Trial]] = {}
-    for one in results.trials:
-        series.setdefault((one.benchmark, one.arm), []).append(one)
+    for trial in results.trials:
+        series.setdefault((trial.benchmark, trial.arm), []).append(trial)
     found: dict[guards.Run, reasons.Reason] = {}
     for some in series.values():
         found |= guards.faults(some, results.environment.accelerator, limits)
@@ -200,5 +202,7 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
 
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:
-    blocks = [{(one.boot, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms]
+    blocks = [
+        {(trial.boot, trial.block) for trial in trials if trial.arm == arm and not failed(trial)} for arm in arms
+    ]
     return len(set.intersection(*blocks))

@@ -78,7 +78,7 @@ class Judgement:
     @property
     def open(self) -> bool:
         """Return whether more boots may bring another verdict."""
-        lost = any(one.code is _C.TOO_MANY_LOST for one in self.reasons)
+        lost = any(why.code is _C.TOO_MANY_LOST for why in self.reasons)
         return self.verdict is Verdict.INCONCLUSIVE or (self.verdict is Verdict.INVALID and lost)
 
 
@@ -90,7 +90,7 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     whole needs every figure to pass, so that it needs no correction (intersection-union test, Berger 1982).
     """
     data = budget_data.Measured(results)
-    cases = [_Case(data, one) for one in _applicable(results, budgets)]
+    cases = [_Case(data, budget) for budget in _applicable(results, budgets)]
     _correct([gate for case in cases for gate in case.gates])
     return [case.judgement() for case in cases]
 
@@ -108,7 +108,7 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
 
 def _primary(results: model.Results) -> dict[str, str]:
     """Return benchmark -> the metric that it is judged by."""
-    return {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
+    return {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}
 
 
 def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
@@ -118,15 +118,15 @@ def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
     """
     environment = results.environment
     planned = {label: one.kind for label, one in environment.benchmarks.items()}
-    kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
+    kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
     kinds |= planned
     failed = [incident.arm for incident in environment.errors if incident.arm]
-    return kinds, list({one.arm for one in results.trials} | set(environment.arms) | set(failed))
+    return kinds, list({trial.arm for trial in results.trials} | set(environment.arms) | set(failed))
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
     """Return the one verdict: a budget that is broken for certain counts first, then what could not be judged."""
-    return worst(one.verdict for one in judgements)
+    return worst(judgement.verdict for judgement in judgements)
 
 
 class _Gate:
@@ -199,19 +199,19 @@ def _correct(gates: Sequence[_Gate]) -> None:
     A figure is out of the count once all its limits are broken: one that is not may hold.
     """
     limits: dict[tuple[str, ...], set[_Gate]] = {}
-    for one in gates:
-        limits.setdefault(one.figure, set()).add(one)
-    failing = [one for one in gates if one.verdict is Verdict.FAIL]
+    for gate in gates:
+        limits.setdefault(gate.figure, set()).add(gate)
+    failing = [gate for gate in gates if gate.verdict is Verdict.FAIL]
     broken: set[_Gate] = set()
     while True:
         left = sum(not some <= broken for some in limits.values())
-        held = {one for one in failing if one not in broken and one.fails_at(1 - (1 - one.level) / left)}
+        held = {gate for gate in failing if gate not in broken and gate.fails_at(1 - (1 - gate.level) / left)}
         if not held:
             break
         broken |= held
-    for one in failing:
-        if one not in broken:
-            one.withdraw(len(limits))
+    for gate in failing:
+        if gate not in broken:
+            gate.withdraw(len(limits))
 
 
 class _Case:
@@ -243,7 +243,7 @@ class _Case:
         return [one for one in (self._loss, self._cpu) if one is not None]
 
     def judgement(self) -> Judgement:
-        told = [(one.verdict, one.reason) for one in self.gates]
+        told = [(gate.verdict, gate.reason) for gate in self.gates]
         if (fault := self._figures.fault or self._figures.cpu_fault) is not None:
             told.append((Verdict.INVALID, fault))
         verdicts, why = zip(*told, strict=True)

@@ -135,8 +135,8 @@ class Reason:
     def __iter__(self) -> Iterator[Reason]:
         """Yield this reason, what it rests on (``why``) and its notes."""
         yield self
-        for one in (*self.params.get("why", ()), *self.notes):
-            yield from one
+        for why in (*self.params.get("why", ()), *self.notes):
+            yield from why
 
     @property
     def codes(self) -> frozenset[ReasonCode]:
@@ -145,7 +145,7 @@ class Reason:
 
     def noting(self, *notes: Reason | None) -> Reason:
         """Return it with further notes; None is left out."""
-        return dataclasses.replace(self, notes=(*self.notes, *(one for one in notes if one is not None)))
+        return dataclasses.replace(self, notes=(*self.notes, *(why for why in notes if why is not None)))
 
 
 class ReasonError(errors.PerfTuningError):
@@ -164,6 +164,6 @@ def reason(code: ReasonCode, **params: Any) -> Reason:
 def distinct(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     """Return the first reason of each code."""
     first: dict[ReasonCode, Reason] = {}
-    for one in reasons:
-        first.setdefault(one.code, one)
+    for why in reasons:
+        first.setdefault(why.code, why)
     return tuple(first.values())

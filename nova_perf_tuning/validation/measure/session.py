@@ -151,7 +151,7 @@ class Session:
         finally:
             environment = self.results.environment
             environment.ended = ended
-            environment.boots_run = len({one.boot for one in self.results.trials})
+            environment.boots_run = len({trial.boot for trial in self.results.trials})
             environment.elapsed_s = round(self._times.elapsed_s(), 1)
             if self.results.trials:
                 self._save(self.results)
@@ -165,7 +165,7 @@ class Session:
             self._run_boot(boot)
             if more is not None and not self._cut and interim.due(boot + 1, self._plan.boots):
                 # Whoever judges these results later has to know it.
-                self.results.environment.looks = [len({one.boot for one in self.results.trials})]
+                self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
                 if not more(self.results):
                     return True
         return True
@@ -189,7 +189,7 @@ class Session:
                 self._read_environment()
                 self._save(self.results)
         finally:
-            for arm in [one for one in self._pairs if one != model.HOST]:
+            for arm in [name for name in self._pairs if name != model.HOST]:
                 self._launcher.destroy(arm)
             self._pairs.clear()
             self._lost.clear()
@@ -276,7 +276,7 @@ class Session:
             exec_s=outcome.exec_s if window else None,
         )
         self.results.trials += [
-            dataclasses.replace(failed, **dataclasses.asdict(one), error=None) for one in figures
+            dataclasses.replace(failed, **dataclasses.asdict(figure), error=None) for figure in figures
         ] or [failed]
         self._order += 1
 

@@ -43,8 +43,8 @@ def from_dict(data: Any, where: str) -> model.Results:
     trials = [model.Trial(**row) for row in data["trials"]]
     if not any("order" in row for row in data["trials"]):  # a file need not number its runs
         runs: dict[tuple[object, ...], int] = {}
-        for one in trials:
-            one.order = runs.setdefault((one.benchmark, one.arm, one.boot, one.block), len(runs))
+        for trial in trials:
+            trial.order = runs.setdefault((trial.benchmark, trial.arm, trial.boot, trial.block), len(runs))
     _correct(environment.benchmarks, trials)
     if fault := _contradiction(environment.benchmarks, trials):
         raise schema.InputError(f"{where}: {fault}")
@@ -57,7 +57,7 @@ def _correct(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = {label: metrics.of_label(label, benchmarks) for label in {one.benchmark for one in trials}}
+    known = {label: metrics.of_label(label, benchmarks) for label in {trial.benchmark for trial in trials}}
     judged = {label: figure.metric for label, figure in known.items() if figure is not None}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
     for trial in trials:
@@ -74,7 +74,7 @@ def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Seq
     said: dict[
         tuple[str, str, str], str
     ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
-    for label in {one.benchmark for one in trials}:
+    for label in {trial.benchmark for trial in trials}:
         if (known := metrics.of_label(label, benchmarks)) is not None:
             said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
             said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}

@@ -142,7 +142,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if not judged:
         return None
     whole = verdict.overall(judged)
-    deciding = [one for one in judged if one.verdict is whole]
+    deciding = [judgement for judgement in judged if judgement.verdict is whole]
     if whole is verdict.Verdict.FAIL:
         return _failed(results, deciding, len(judged))
     first, sentence = deciding[0], _sentence(deciding[0], deciding, len(judged))
@@ -183,8 +183,8 @@ def _told(one: verdict.Judgement) -> str:
 
 def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
-    lossy = [one for one in failed if not one.by_cpu]
-    kinds = [metrics.kind(one.budget.benchmark, results.environment.benchmarks) for one in lossy]
+    lossy = [judgement for judgement in failed if not judgement.by_cpu]
+    kinds = [metrics.kind(judgement.budget.benchmark, results.environment.benchmarks) for judgement in lossy]
     named = {_RESOURCES.get(kind, ""): one for kind, one in reversed([*zip(kinds, lossy, strict=True)])}
     culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
     first = named.get(culprit, failed[0])

@@ -149,7 +149,7 @@ class History:
         environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
         host = (results.environment.host or "unknown")[:200]
         left_out = trial_filter.alone(results)
-        trials = [dataclasses.asdict(one) for one in results.trials if guards.run(one) not in left_out]
+        trials = [dataclasses.asdict(trial) for trial in results.trials if guards.run(trial) not in left_out]
         run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
         run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
         pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
@@ -184,10 +184,10 @@ class History:
                     done = done.where(pairs.client == host)
                 values: dict[_Key, list[float]] = collections.defaultdict(list)
                 for client, trials in connection.execute(done.execution_options(yield_per=20)):
-                    for one in (model.Trial(**row) for row in trials):
-                        wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
-                        if wanted and one.primary and one.value is not None and one.value > 0:
-                            values[_key(client, environment, one)].append(one.value)
+                    for trial in (model.Trial(**row) for row in trials):
+                        wanted = benchmark in (None, trial.benchmark) and arm in (None, trial.arm)
+                        if wanted and trial.primary and trial.value is not None and trial.value > 0:
+                            values[_key(client, environment, trial)].append(trial.value)
                 for key, some in values.items():
                     points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
         return [

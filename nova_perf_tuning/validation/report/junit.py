@@ -34,12 +34,16 @@ class _Case(NamedTuple):
 def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
     """Return a case for each budget that was judged, and for each host of a fleet."""
     found = []
-    for one in judged:
-        limits = {name: limit for name in _LIMITS if (limit := getattr(one.budget, name)) is not None}
-        metric = f" {one.budget.metric}" if one.budget.metric else ""
-        name = f"{one.budget.arm} against {one.budget.baseline}{metric}"
+    for judgement in judged:
+        limits = {name: limit for name in _LIMITS if (limit := getattr(judgement.budget, name)) is not None}
+        metric = f" {judgement.budget.metric}" if judgement.budget.metric else ""
+        name = f"{judgement.budget.arm} against {judgement.budget.baseline}{metric}"
         name += "".join(f", {key} {limit!r}" for key, limit in limits.items())
-        found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, text.lines(one.reasons)))
+        found.append(
+            _Case(
+                f"nova_perf.{judgement.budget.benchmark}", name, judgement.verdict, text.lines(judgement.reasons)
+            )
+        )
     for host in results.environment.fleet.hosts if results.environment.fleet else ():
         if host.verdict is not None:
             word = verdict.Verdict(host.verdict)
@@ -68,7 +72,7 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
         failures=str(counts.count("failure")),
         errors=str(counts.count("error")),
         skipped=str(counts.count("skipped")),
-        time=f"{sum({one.order: one.window_s for one in results.trials}.values()):.3f}",
+        time=f"{sum({trial.order: trial.window_s for trial in results.trials}.values()):.3f}",
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
     for one, outcome in zip(cases, counts, strict=True):

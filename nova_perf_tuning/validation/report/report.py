@@ -48,8 +48,8 @@ def as_json(
         "warnings": [text.of(warning) for warning in warnings],
         "warning_details": [data.of(warning) for warning in warnings],
         "verdict": verdict.overall(judged).value if judged else None,
-        "judgements": [data.judgement(one) for one in judged],
-        "benchmarks": [data.benchmark(one) for one in summaries],
+        "judgements": [data.judgement(judgement) for judgement in judged],
+        "benchmarks": [data.benchmark(benchmark) for benchmark in summaries],
         "environment": environments.to_dict(results.environment),
     }
 
@@ -95,26 +95,28 @@ def render(
         judged=judged,
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[(one, _dots(one, colours, _fleet(results)), _full(one)) for one in summaries],
+        benchmarks=[
+            (benchmark, _dots(benchmark, colours, _fleet(results)), _full(benchmark)) for benchmark in summaries
+        ],
         stacked=_stacked,
         classes=_CLASSES,
         arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in arms if arm != model.HOST],
         reasons=text.lines,
         colours=colours,
         facts=_facts(results.environment),
-        failed=[one for one in results.trials if one.value is None][:_SHOWN_TRIALS],
+        failed=[trial for trial in results.trials if trial.value is None][:_SHOWN_TRIALS],
         boot=functools.partial(_boot, pairs=_fleet(results)),
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
-        trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
+        trials=[(trial, overhead.cost(trial)) for trial in trials if trial.primary][:_SHOWN_TRIALS],
         left_out={run: text.of(why) for run, why in summary.left_out(summaries).items()},
-        trial_count=sum(one.primary for one in trials),
+        trial_count=sum(trial.primary for trial in trials),
     )
 
 
 def _colours(arms: Sequence[str]) -> dict[str, str]:
     """Return arm -> its CSS class: the host's own, then one of four by position."""
-    guests = [one for one in arms if one != model.HOST]
+    guests = [arm for arm in arms if arm != model.HOST]
     return {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
@@ -125,13 +127,13 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
         [
             charts.Line(
                 _colour(pair.ratio),
-                one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
+                benchmark.label if len(pairs) == 1 else f"{benchmark.label}: {pair.arm}",
                 text.gain(pair.ratio),
                 [(ratio, f"{_boot(boot, fleet)}: {ratio:.3f}") for boot, ratio in pair.values],
                 pair.ratio,
             )
-            for one in summaries
-            for pair in one.comparisons
+            for benchmark in summaries
+            for pair in benchmark.comparisons
             if (pair.arm, pair.baseline) in pairs and pair.ratio is not None
         ],
         [1.0],
@@ -144,7 +146,7 @@ def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSumma
     Those of an ablation have a chart of their own, against the tuned ones.
     """
     left_out = results.environment.ablation
-    pairs = [(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons]
+    pairs = [(pair.arm, pair.baseline) for benchmark in summaries for pair in benchmark.comparisons]
     known = [pair for pair in pairs if pair[1] != model.HOST and pair[0] not in left_out]
     return list(dict.fromkeys(known))
 
@@ -155,13 +157,13 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
     lines = [
         charts.Line(
             colours.get(finding.call, "same"),
-            f"{one.spec.removeprefix('perf:')}: {label}",
+            f"{knob.spec.removeprefix('perf:')}: {label}",
             f"{finding.call.value} ({text.percent(effect.value)})",
             [],
             effect,
         )
-        for one in knobs
-        for label, finding in one.findings.items()
+        for knob in knobs
+        for label, finding in knob.findings.items()
         if (effect := finding.effect) is not None
     ]
     return charts.chart(lines, [1.0])

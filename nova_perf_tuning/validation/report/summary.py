@@ -113,7 +113,7 @@ def summarise(results: model.Results, limits: guards.Limits | None = None) -> li
     """
     limits = limits or guards.Limits()
     chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
-    trials, order = _by(results.trials, lambda one: one.benchmark), arm_order(results)
+    trials, order = _by(results.trials, lambda trial: trial.benchmark), arm_order(results)
     return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
 
 
@@ -128,14 +128,14 @@ class _Chosen(NamedTuple):
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
     """Return trials by a text of theirs, in the order in which each came first."""
     found: dict[str, list[model.Trial]] = {}
-    for one in trials:
-        found.setdefault(key(one), []).append(one)
+    for trial in trials:
+        found.setdefault(key(trial), []).append(trial)
     return found
 
 
 def arm_order(results: model.Results) -> list[str]:
     """Return the arms: the host, then guests as the plan names them, then any other."""
-    seen = {one.arm for one in results.trials}
+    seen = {trial.arm for trial in results.trials}
     planned = dict.fromkeys([model.HOST, *results.environment.arms])
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
@@ -143,23 +143,26 @@ def arm_order(results: model.Results) -> list[str]:
 def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, reasons.Reason]:
     """Return run -> why it does not count."""
     return {
-        (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
+        (benchmark.label, arm.arm, order): why
+        for benchmark in summaries
+        for arm in benchmark.arms
+        for order, why in arm.left_out
     }
 
 
 def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], by: _Chosen) -> BenchmarkSummary:
     """:param order: of all arms."""
-    primary = [one for one in trials if one.primary]
+    primary = [trial for trial in trials if trial.primary]
     first = primary[0] if primary else trials[0]
-    chosen = [one for one in primary if one.metric == first.metric]
-    of_arm = _by(chosen, lambda one: one.arm)
+    chosen = [trial for trial in primary if trial.metric == first.metric]
+    of_arm = _by(chosen, lambda trial: trial.arm)
     here = [arm for arm in order if arm in of_arm]
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
         unit=first.unit,
         better=first.better,
-        work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
+        work_unit=next((trial.work_unit for trial in chosen if trial.work_unit), ""),
         arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
         comparisons=_comparisons(chosen, here, by),
         secondary=_secondary(trials, here, by),
@@ -176,7 +179,7 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
 
 def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
     """Return the guests over the first guest, then every guest over the host."""
-    here = [arm for arm in arms if any(one.arm == arm for one in trials)]
+    here = [arm for arm in arms if any(trial.arm == arm for trial in trials)]
     guests = [arm for arm in here if arm != model.HOST]
     pairs = [(arm, guests[0]) for arm in guests[1:]]
     pairs += [(arm, model.HOST) for arm in guests if model.HOST in here]
@@ -184,11 +187,11 @@ def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen
 
 
 def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
-    measured = [one for one in trials if not trial_filter.failed(one)]
-    good = [one for one in measured if guards.run(one) not in left_out]
-    costs = {id(one): overhead.cost(one) for one in good}
+    measured = [trial for trial in trials if not trial_filter.failed(trial)]
+    good = [trial for trial in measured if guards.run(trial) not in left_out]
+    costs = {id(trial): overhead.cost(trial) for trial in good}
     counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
-    with_cpu = [one for one in good if counted <= one.host_cpu_s.keys()]
+    with_cpu = [trial for trial in good if counted <= trial.host_cpu_s.keys()]
     uncounted = len(good) - len(with_cpu) if with_cpu else 0
     cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
     # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
@@ -202,25 +205,27 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
     def cpu(name: str, per: _Per) -> statistics.Estimate | None:
         if full_invalid if name == "full_s" else cpu_invalid:
             return None
-        samples = statistics.by_boot(with_cpu, lambda one: per(getattr(costs[id(one)], name), one))
+        samples = statistics.by_boot(with_cpu, lambda trial: per(getattr(costs[id(trial)], name), trial))
         return statistics.estimate(samples, positive=True)
 
     return ArmSummary(
         arm=arm,
         n=len(good),
         failed=len(trials) - len(measured),
-        median=statistics.estimate(statistics.by_boot(good, lambda one: one.value), positive=True),
-        values=tuple((one.boot, one.block, one.value) for one in good if one.value is not None),
+        median=statistics.estimate(statistics.by_boot(good, lambda trial: trial.value), positive=True),
+        values=tuple((trial.boot, trial.block, trial.value) for trial in good if trial.value is not None),
         total_per_unit=cpu("total_s", overhead.per_unit),
         service_per_unit=cpu("service_s", overhead.per_unit),
         full_per_unit=cpu("full_s", overhead.per_unit),
         service_per_second=cpu("service_s", overhead.per_second),
         full_per_second=cpu("full_s", overhead.per_second),
         cpus={} if cpu_invalid else _cpus(good),
-        guest_busy=_rate(good, lambda one: one.guest_cpu_s),
+        guest_busy=_rate(good, lambda trial: trial.guest_cpu_s),
         wait_share=statistics.median(waits),
         full_invalid=full_invalid,
-        left_out=tuple((one.order, left_out[guards.run(one)]) for one in measured if guards.run(one) in left_out),
+        left_out=tuple(
+            (trial.order, left_out[guards.run(trial)]) for trial in measured if guards.run(trial) in left_out
+        ),
         uncounted=uncounted,
         cpu_invalid=cpu_invalid,
     )
@@ -241,15 +246,15 @@ def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason
 
 def _rate(trials: Iterable[model.Trial], seconds: Callable[[model.Trial], float | None]) -> float | None:
     """Return CPU seconds per second, the median of the trials that have any."""
-    rates = [overhead.per_second(seconds(one), one) for one in trials]
+    rates = [overhead.per_second(seconds(trial), trial) for trial in trials]
     return statistics.median([rate for rate in rates if rate is not None])
 
 
 def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
-    names = sorted({name for one in trials for name in one.host_cpu_s})
+    names = sorted({name for trial in trials for name in trial.host_cpu_s})
     if "vcpu" in names:  # of a guest: all classes but softirq are parts of the total
         names = [name for name in names if name != "total"]
-    rates = {name: _rate(trials, lambda one: one.host_cpu_s.get(name)) for name in names}  # noqa: B023
+    rates = {name: _rate(trials, lambda trial: trial.host_cpu_s.get(name)) for name in names}  # noqa: B023
     return {name: rate for name, rate in rates.items() if rate is not None}
 
 
@@ -257,11 +262,13 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     """Return the figures that are not judged, of all trials of a benchmark."""
     found = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
-    failed = [one for one in trials if one.value is None]
-    metrics = _by((one for one in trials if not one.primary and one.value is not None), lambda one: one.metric)
+    failed = [trial for trial in trials if trial.value is None]
+    metrics = _by(
+        (trial for trial in trials if not trial.primary and trial.value is not None), lambda trial: trial.metric
+    )
     for metric, mine in metrics.items():
-        of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
-        values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
+        of_arm = _by((trial for trial in mine if guards.run(trial) not in by.left_out), lambda trial: trial.arm)
+        values = {arm: [trial.value for trial in of_arm.get(arm, ()) if trial.value is not None] for arm in arms}
         compared = _comparisons([*mine, *failed], arms, by)
         known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
         found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
@@ -291,9 +298,9 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
     if wide:
         found.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
     return found + [
-        reason(_C.NO_RATIO, benchmark=one.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
-        for one in summaries
-        for pair in one.comparisons
+        reason(_C.NO_RATIO, benchmark=benchmark.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
+        for benchmark in summaries
+        for pair in benchmark.comparisons
         if pair.invalid
     ]
 

@@ -366,8 +366,8 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
     """Return one sentence on what the first comparison of guests found, benchmark by benchmark."""
     kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     names = None
-    for one in summaries:
-        pair = next((pair for pair in one.comparisons if pair.baseline != model.HOST), None)
+    for benchmark in summaries:
+        pair = next((pair for pair in benchmark.comparisons if pair.baseline != model.HOST), None)
         names = (pair.arm, pair.baseline) if pair else names
         found = pair.ratio if pair else None
         if pair is None or found is None:
@@ -379,9 +379,9 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
         else:
             kind = "a gain" if found.low > 1 else "a loss"
             kind = "noise alone makes a difference" if names == model.AA_ARMS[::-1] else kind
-            kinds[kind].append(f"{one.label} ({percent(found.value)})")
+            kinds[kind].append(f"{benchmark.label} ({percent(found.value)})")
             continue
-        kinds[kind].append(one.label)
+        kinds[kind].append(benchmark.label)
     said = "; ".join(f"{kind} in {', '.join(labels)}" for kind, labels in kinds.items() if labels)
     if not said:
         return "Nothing was measured."
@@ -406,14 +406,14 @@ def change(series: history.Series, found: history.Change) -> str:
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     """Return what is not valid or must be read with care, and why; what holds for several is said once."""
     found: dict[str, list[str]] = {}
-    for one in summaries:
-        for pair in one.comparisons:
+    for benchmark in summaries:
+        for pair in benchmark.comparisons:
             one_boot = "" if pair.ratio is None or pair.ratio.low is not None else of(reasons.reason(_C.ONE_BOOT))
             for note in filter(None, (one_boot, lines(pair.notes))):
-                found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
-        for arm in one.arms:
+                found.setdefault(note, []).append(f"{benchmark.label} {pair.arm}/{pair.baseline}")
+        for arm in benchmark.arms:
             for note in _arm_notes(arm):
-                found.setdefault(note, []).append(f"{one.label} on {arm.arm}")
+                found.setdefault(note, []).append(f"{benchmark.label} on {arm.arm}")
     return [f"{', '.join(where)}: {note}" for note, where in found.items()]
 
 

@@ -86,8 +86,8 @@ class EvaluateTest(testtools.TestCase):
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
         data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-        for one in data.trials:
-            one.benchmark = f"b{escape}"
+        for trial in data.trials:
+            trial.benchmark = f"b{escape}"
         store.save(data, self.results)
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:

@@ -113,8 +113,8 @@ class PublishTest(testtools.TestCase):
         """
         data = test_fleet.ring()
         fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"c1"', '"cmp1"'))
-        for one in data.trials:
-            one.value *= (1 - loss * (one.arm == "tuned")) * (1 - slow * (one.boot in (0, 1)))
+        for trial in data.trials:
+            trial.value *= (1 - loss * (trial.arm == "tuned")) * (1 - slow * (trial.boot in (0, 1)))
         now = datetime.datetime.now(datetime.UTC).isoformat()
         samples.tell(data, created=now, launcher="heat", fleet=fleet)
         store.save(data, self.results)

@@ -65,9 +65,9 @@ class JudgeTest(testtools.TestCase):
 
     def test_no_effect_but_a_worse_verdict_is_not_removable(self):
         data = self.run_of(iothreads=1000.0)
-        for one in data.trials:
-            if one.arm == "no-iothreads":
-                one.host_cpu_s = {**one.host_cpu_s, "vhost": 4.0, "total": 8.6}
+        for trial in data.trials:
+            if trial.arm == "no-iothreads":
+                trial.host_cpu_s = {**trial.host_cpu_s, "vhost": 4.0, "total": 8.6}
         budget = budget_file.Budget("iperf3", "tuned", 0.15, max_host_cpu_per_unit=0.5)
         [knob] = ablation.judge(data, [budget])
         self.assertEqual((C.NEEDED, C.REMOVABLE), (knob.call, knob.findings["iperf3"].call))
@@ -79,7 +79,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_too_few(self):
         data = self.run_of(queues=500.0)
-        data.trials = [one for one in data.trials if one.boot == 0]
+        data.trials = [trial for trial in data.trials if trial.boot == 0]
         self.assertEqual([C.UNDECIDED], [one.call for one in ablation.judge(data)])
 
     def test_what_is_too_noisy_to_tell_is_not_removable(self):
@@ -90,9 +90,9 @@ class JudgeTest(testtools.TestCase):
 
     def test_what_pays_here_and_harms_there_is_mixed(self):
         data = simulated([1.25], boots=6, blocks=5, trial=0.01, between=0.003)
-        for one in data.trials:
-            if one.benchmark == "b1" and one.arm == "no-k0":
-                one.value *= 1.25 / 0.85
+        for trial in data.trials:
+            if trial.benchmark == "b1" and trial.arm == "no-k0":
+                trial.value *= 1.25 / 0.85
         [knob] = ablation.judge(data)
         self.assertEqual(C.MIXED, knob.call)
         self.assertEqual([C.PAYS, C.HARMS, C.PAYS], [finding.call for finding in knob.findings.values()])
@@ -101,9 +101,9 @@ class JudgeTest(testtools.TestCase):
     def test_a_benchmark_without_a_pair_decides_nothing(self):
         data = simulated([1.0], boots=6, blocks=5, trial=0.005, between=0.002)
         self.assertEqual([C.REMOVABLE], [one.call for one in ablation.judge(data)])
-        for one in data.trials:
-            if one.benchmark == "b1" and one.arm == "no-k0":
-                one.value = None
+        for trial in data.trials:
+            if trial.benchmark == "b1" and trial.arm == "no-k0":
+                trial.value = None
         [knob] = ablation.judge(data)
         self.assertEqual((C.UNDECIDED, None), (knob.call, knob.findings["b1"].effect))
         self.assertIn("too_many_lost", {why.code.value for why in knob.findings["b1"].notes})

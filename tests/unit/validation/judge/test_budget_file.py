@@ -43,7 +43,7 @@ class ApplicableTest(testtools.TestCase):
                 budget_file.applicable([general, one], {"host_group": "gpu7"}, {"iperf3": "throughput"}),
             )
         data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
-        self.assertEqual([own], [one.budget for one in verdict.judge_all(data, [general, own])])
+        self.assertEqual([own], [judgement.budget for judgement in verdict.judge_all(data, [general, own])])
 
     def test_why_none_applies(self):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
@@ -164,7 +164,9 @@ class ShippedTest(testtools.TestCase):
             [why] = verdict.left_out(data, budgets)
             params = {"wanted": "kvm", "accelerator": expected, "budgets": ["iperf3, tuned against host"]}
             self.assertEqual((C.NOT_FOR_ACCELERATOR, params), (why.code, why.params))
-            self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])
-        data.trials = [one for one in data.trials if one.arm != "host"]
+            self.assertEqual(
+                ["untuned"], [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)]
+            )
+        data.trials = [trial for trial in data.trials if trial.arm != "host"]
         [why] = verdict.left_out(data, budgets)
         self.assertEqual((C.ARM_NOT_MEASURED, "host"), (why.code, why.params["arm"]))

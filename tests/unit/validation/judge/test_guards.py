@@ -71,8 +71,8 @@ class GuardTest(testtools.TestCase):
             ({"busy_mhz": 3000.0}, {}, False),
         ):
             trials = self.trials({})
-            for one in trials:
-                one.conditions = host if one.arm == "host" else tuned
+            for trial in trials:
+                trial.conditions = host if trial.arm == "host" else tuned
             self.assertEqual(
                 {C.FREQUENCY_GAP} if found else set(), {one.code for one in self.found(trials).values()}
             )

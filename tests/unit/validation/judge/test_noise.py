@@ -36,7 +36,7 @@ class NoiseTest(testtools.TestCase):
     def test_a_secondary_figure_has_a_floor_too(self):
         data = aa_run(noise=0.05)
         jitter = {"metric": "jitter", "unit": "ms", "better": "lower", "primary": False}
-        beside = [dataclasses.replace(one, value=2 / one.value, **jitter) for one in data.trials]
+        beside = [dataclasses.replace(trial, value=2 / trial.value, **jitter) for trial in data.trials]
         rare = [dataclasses.replace(one, **{**jitter, "metric": "rare"}) for one in data.trials[:6]]
         data.trials = [*beside, *rare, *data.trials]
         self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
@@ -74,8 +74,8 @@ class NoiseTest(testtools.TestCase):
                 self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
                                  (told["floor"], told["limit"], told["created"]))  # fmt: skip
         bad = dataclasses.replace(
-            data, trials=[dataclasses.replace(one, value=one.value / 2) if one.arm == "tuned" else one
-                          for one in data.trials]
+            data, trials=[dataclasses.replace(trial, value=trial.value / 2) if trial.arm == "tuned" else trial
+                          for trial in data.trials]
         )  # fmt: skip
         [found] = verdict.judge_all(bad, [budget_file.Budget("iperf3", "tuned", floor / 2, baseline="untuned")])
         self.assertIs(C.BEYOND_NOISE_FLOOR, found.reasons[0].code)

@@ -53,14 +53,14 @@ class RatioTest(testtools.TestCase):
         found = statistics.ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.25, found.value, 4)
         self.assertTrue(found.low < 1.25 < found.high)
-        for one in data.trials:
-            one.better = "lower"
+        for trial in data.trials:
+            trial.better = "lower"
         self.assertAlmostEqual(0.8, statistics.ratio(data.trials, "tuned", "untuned").value, 4)
 
     def test_drift_of_a_block_cancels(self):
         data = samples.results({"untuned": 1000.0, "tuned": 1100.0}, boots=3, blocks=4, noise=0.0)
-        for one in data.trials:
-            one.value *= 1 + one.boot + one.block
+        for trial in data.trials:
+            trial.value *= 1 + trial.boot + trial.block
         found = statistics.ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.1, found.low)
         self.assertAlmostEqual(1.1, found.high)

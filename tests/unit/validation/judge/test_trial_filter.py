@@ -14,7 +14,7 @@ class SelectTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, boots=4, blocks=5)
-        self.mine = [one for one in self.data.trials if one.arm == "tuned"]
+        self.mine = [trial for trial in self.data.trials if trial.arm == "tuned"]
 
     def select(self, **changes):
         return trial_filter.select(self.data, self.data.trials, "tuned", "untuned", **changes)
@@ -67,7 +67,7 @@ class LostTest(testtools.TestCase):
         return trial_filter.lost(self.data.trials, self.data.environment, arm).missing
 
     def remove(self, condition):
-        self.data.trials = [one for one in self.data.trials if one.arm != "tuned" or not condition(one)]
+        self.data.trials = [trial for trial in self.data.trials if trial.arm != "tuned" or not condition(trial)]
 
     def test_blocks_of_others(self):
         self.assertEqual(0, self.missing())
@@ -99,7 +99,7 @@ class LostTest(testtools.TestCase):
         self.assertEqual(0, self.missing(), "there a pair was tried again")
 
     def test_the_host_of_a_fleet_is_not_booted(self):
-        self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.boot]
+        self.data.trials = [trial for trial in self.data.trials if trial.arm != "host" or trial.boot]
         self.assertEqual(3, self.missing("host"))
         samples.tell(self.data, fleet={})
         self.assertEqual(0, self.missing("host"))

@@ -27,7 +27,7 @@ class JudgeTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, boots=3, blocks=6)
-        self.mine = [one for one in self.data.trials if one.arm == "tuned"]
+        self.mine = [trial for trial in self.data.trials if trial.arm == "tuned"]
 
     def check(self, word, code, **changes):
         found = judged(self.data, **changes)
@@ -49,7 +49,7 @@ class JudgeTest(testtools.TestCase):
         self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.20)
 
     def test_one_boot_decides_nothing(self):
-        self.data.trials = [one for one in self.data.trials if one.boot == 0]
+        self.data.trials = [trial for trial in self.data.trials if trial.boot == 0]
         self.check(V.INCONCLUSIVE, C.TOO_FEW_BOOTS, max_loss=0.5)
 
     def test_just_the_limit_is_not_beyond_it(self):
@@ -92,8 +92,8 @@ class JudgeTest(testtools.TestCase):
             self.assertTrue(code is None or code in codes(found), codes(found))
 
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
-        for one in self.data.trials:
-            one.work = None
+        for trial in self.data.trials:
+            trial.work = None
         found = self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.2, max_host_cpu_per_unit=1.0)
         self.assertEqual((V.FAIL, V.INVALID), found.verdicts)
 
@@ -189,7 +189,7 @@ class ManyTest(testtools.TestCase):
         budgets, trials = [self.budget], list(self.data.trials)
         for number in range(20):
             other = {"benchmark": f"other{number}", "value": 1000.0}
-            trials += [dataclasses.replace(one, **other) for one in self.data.trials]
+            trials += [dataclasses.replace(trial, **other) for trial in self.data.trials]
             budgets.append(B(f"other{number}", "tuned", 0.3, baseline="untuned"))
         self.data.trials = trials
         [first, *_] = verdict.judge_all(self.data, budgets)
@@ -208,7 +208,7 @@ class ManyTest(testtools.TestCase):
         shipped = budget_file.load("default")
         samples.tell(self.data, accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
-            left = [one for one in self.data.trials if one.arm != arm]
+            left = [trial for trial in self.data.trials if trial.arm != arm]
             for told in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
                 data = dataclasses.replace(self.data, trials=left)
                 samples.tell(data, **told)

@@ -71,12 +71,12 @@ class BrokenToolsTest(testtools.TestCase):
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)
         for label, (_job, told) in BROKEN.items():
-            errors = [one.error for one in results.trials if one.benchmark == label]
+            errors = [trial.error for trial in results.trials if trial.benchmark == label]
             self.assertEqual(4, len(errors), label)  # two blocks, guest and host
             for error in errors:
                 self.assertIn(told, error)
         for label, value in (("good", 40.0), ("last", 20.0)):
-            values = [one.value for one in results.trials if one.benchmark == label and one.primary]
+            values = [trial.value for trial in results.trials if trial.benchmark == label and trial.primary]
             self.assertEqual([value] * 4, values)
         noted = {incident.benchmark for incident in results.environment.errors}  # of the warm-ups
         self.assertEqual(set(BROKEN), noted)

@@ -54,6 +54,6 @@ class CostTest(testtools.TestCase):
     def test_recorded_guests_contradict_nothing(self):
         with lzma.open(monte_carlo.RECORDING, "rt", encoding="utf-8") as file:
             recorded = store.from_dict(json.load(file), "recorded")
-        costs = [overhead.cost(one) for one in recorded.trials]
+        costs = [overhead.cost(trial) for trial in recorded.trials]
         self.assertTrue(sum(one.service_s is not None for one in costs) > 100)
         self.assertEqual([], [one.contradiction for one in costs if one.contradiction])

@@ -58,9 +58,9 @@ class SessionTest(testtools.TestCase):
     def order(self, results):
         """Return boot -> block -> arms in the order of time."""
         found = {}
-        for one in results.trials:
-            if one.primary:
-                found.setdefault(one.boot, {}).setdefault(one.block, []).append(one.arm)
+        for trial in results.trials:
+            if trial.primary:
+                found.setdefault(trial.boot, {}).setdefault(trial.block, []).append(trial.arm)
         return found
 
     def test_every_arm_once_per_block_and_every_second_block_mirrored(self):
@@ -79,14 +79,14 @@ class SessionTest(testtools.TestCase):
 
     def test_what_a_trial_carries(self):
         results = self.run_session(samples.job())
-        primary = [one for one in results.trials if one.primary]
+        primary = [trial for trial in results.trials if trial.primary]
         self.assertEqual(18, len(primary))
         for one in primary:
             self.assertEqual(("quick", "speed", 40.0), (one.benchmark, one.metric, one.value))
             self.assertEqual((2.0, "steps"), (one.work, one.work_unit))
             self.assertTrue(one.window_s > 0)
             self.assertTrue(one.host_cpu_s["total"] >= 0)
-        beside = [one for one in results.trials if not one.primary]
+        beside = [trial for trial in results.trials if not trial.primary]
         self.assertEqual({"twice"}, {one.metric for one in beside})
         self.assertEqual([one.order for one in primary], [one.order for one in beside])
         self.assertEqual("complete", results.environment.ended)
@@ -101,7 +101,7 @@ class SessionTest(testtools.TestCase):
 
     def test_one_arm_that_does_not_boot(self):
         results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
-        self.assertEqual({"host", "untuned"}, {one.arm for one in results.trials})
+        self.assertEqual({"host", "untuned"}, {trial.arm for trial in results.trials})
         noted = results.environment.errors
         self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
         self.assertEqual("guest tuned: ?[31mpanic", noted[0].error)

@@ -169,7 +169,7 @@ class ContradictionTest(StoreCase):
             new for one in self.rows for new in ({**one, "metric": "goodness", "value": 7.5}, one)
         ]
         found = self.load()
-        self.assertEqual({"throughput"}, {one.metric for one in found.trials if one.primary})
+        self.assertEqual({"throughput"}, {trial.metric for trial in found.trials if trial.primary})
         for one in self.document["trials"]:
             one["benchmark"] = "own"
         self.refused("trials[1].metric")
@@ -184,7 +184,7 @@ class ContradictionTest(StoreCase):
             self.refused("trials[")
         for one in self.rows:
             del one["order"]
-        numbers = [one.order for one in self.load().trials]
+        numbers = [trial.order for trial in self.load().trials]
         self.assertEqual(list(range(len(self.rows))), numbers, "files need not number their runs")
 
     def test_two_validations_in_one_file_are_no_replicates(self):

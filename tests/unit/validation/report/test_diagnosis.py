@@ -30,7 +30,7 @@ def told(data, **fields):
         budget_file.Budget(
             **{"benchmark": label, "arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **fields}
         )
-        for label in dict.fromkeys(one.benchmark for one in data.trials)
+        for label in dict.fromkeys(trial.benchmark for trial in data.trials)
     ]
     return diagnosis.diagnose(data, verdict.judge_all(data, budgets))
 
@@ -71,7 +71,9 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_beside_the_host_the_emulator_is_measured(self):
         data = results({"iperf3": 0.9}, accelerator="tcg")
-        trials = [dataclasses.replace(one, arm={"untuned": "host"}.get(one.arm, one.arm)) for one in data.trials]
+        trials = [
+            dataclasses.replace(trial, arm={"untuned": "host"}.get(trial.arm, trial.arm)) for trial in data.trials
+        ]
         found = told(model.Results(data.environment, trials), baseline="host", max_loss=0.5)
         self.assertEqual("", found.culprit)
         self.assertIn("emulator", found.actions[0])
@@ -101,8 +103,8 @@ class DiagnosisTest(testtools.TestCase):
             ({}, {}, {"throttle_events": 5.0}, C.THROTTLING),
         ):
             data = results({"cpu": 0.0}, **environment)
-            for one in data.trials:
-                one.conditions = conditions
+            for trial in data.trials:
+                trial.conditions = conditions
             found = told(data, **budget)
             self.assertTrue(found.sentence.startswith("INVALID"), found)
             self.assertEqual((diagnosis.advice([code]),), found.actions)
@@ -111,7 +113,7 @@ class DiagnosisTest(testtools.TestCase):
         self.assertTrue(told(results({"cpu": 0.0})).sentence.startswith("PASS: the budget is met; "))
         self.assertEqual("PASS: all 2 budgets are met.", told(results({"cpu": 0.0, "fio": 0.01})).sentence)
         few = results({"cpu": 0.05})
-        few.trials = [one for one in few.trials if one.boot < 1]
+        few.trials = [trial for trial in few.trials if trial.boot < 1]
         self.assertTrue(told(few).sentence.startswith("INCONCLUSIVE: "))
 
     def test_guests_that_are_not_what_was_asked_for(self):

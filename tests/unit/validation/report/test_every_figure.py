@@ -62,7 +62,7 @@ class EveryFigureTest(testtools.TestCase):
 
     def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
         data = measured(boots=5)
-        stolen = {one.order for one in data.trials if one.arm == "tuned"}
+        stolen = {trial.order for trial in data.trials if trial.arm == "tuned"}
         stolen = set(sorted(stolen)[:2])
         for place, one in enumerate(data.trials):
             if one.order in stolen:
@@ -76,8 +76,8 @@ class EveryFigureTest(testtools.TestCase):
         lenient = ratios(data, "syscall", limits=guards.Limits(max_steal=0.6))["tuned", "untuned"]
         self.assertEqual((), lenient.notes)
 
-        orders = {one.order for one in data.trials if one.arm == "tuned" and one.boot < 2}
-        kept = [one for one in data.trials if one.order not in orders or one.primary]
+        orders = {trial.order for trial in data.trials if trial.arm == "tuned" and trial.boot < 2}
+        kept = [trial for trial in data.trials if trial.order not in orders or trial.primary]
         failed = [
             dataclasses.replace(one, value=None, error="cut") if one.order in orders else one for one in kept
         ]
@@ -91,7 +91,7 @@ class EveryFigureTest(testtools.TestCase):
         found = ratios(measured({"retransmits": ("lower", alone)}), "retransmits")
         self.assertEqual([None] * 3, [pair.ratio for pair in found.values()])
         data = measured()
-        data.trials = [one for one in data.trials if one.primary or one.arm == "tuned"]
+        data.trials = [trial for trial in data.trials if trial.primary or trial.arm == "tuned"]
         self.assertEqual({}, ratios(data, "pipe"))
         [row] = [row for row in rows(report.render(data, summary.summarise(data), [])) if row[0] == "pipe"]
         self.assertEqual(["-", "-", "-", "-", "-"], [row[3], row[4], *row[6:]])

@@ -128,9 +128,9 @@ class ReportTest(testtools.TestCase):
         self.assertNotRegex(seen.text, r"\d to \d")
 
     def test_invalid_overhead_is_named_not_shown(self):
-        for one in self.data.trials:
-            if one.arm == "tuned":
-                one.wait_s = 6.0
+        for trial in self.data.trials:
+            if trial.arm == "tuned":
+                trial.wait_s = 6.0
         _, seen = page(self.data)
         self.assertRegex(
             seen.text, "iperf3 on tuned: no full overhead .*: vCPUs waited in 9 of 9 trials, up to 60%"
@@ -142,8 +142,8 @@ class ReportTest(testtools.TestCase):
         empty = samples.results({})
         _, seen = page(empty)
         self.assertIn("Nothing was measured.", seen.text)
-        for one in self.data.trials:
-            one.value, one.error = None, "guest lost"
+        for trial in self.data.trials:
+            trial.value, trial.error = None, "guest lost"
         _, seen = page(self.data)
         self.assertIn("No trial gave a figure.", seen.text)
         self.assertIn("27 of 27 trials failed", seen.text)
@@ -152,10 +152,15 @@ class ReportTest(testtools.TestCase):
     def hostile(self):
         """Return results in which every text that may come from outside is hostile."""
         data = self.data
-        for one in data.trials:
-            one.benchmark, one.metric, one.unit, one.work_unit = HOSTILE, HOSTILE, HOSTILE[:40], HOSTILE[:40]
-            one.arm = {"host": "host", "untuned": HOSTILE, "tuned": HOSTILE + "2"}[one.arm]
-            one.host_cpu_s = {**one.host_cpu_s, HOSTILE[:40]: 1.0}
+        for trial in data.trials:
+            trial.benchmark, trial.metric, trial.unit, trial.work_unit = (
+                HOSTILE,
+                HOSTILE,
+                HOSTILE[:40],
+                HOSTILE[:40],
+            )
+            trial.arm = {"host": "host", "untuned": HOSTILE, "tuned": HOSTILE + "2"}[trial.arm]
+            trial.host_cpu_s = {**trial.host_cpu_s, HOSTILE[:40]: 1.0}
         data.trials[0].value, data.trials[0].error = None, HOSTILE
         setting = {"kind": HOSTILE, "target": HOSTILE, "value": HOSTILE, "previous": HOSTILE, "reason": HOSTILE}
         arm = {
