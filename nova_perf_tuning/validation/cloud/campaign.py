@@ -348,6 +348,8 @@ def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
 
 
 def _shown(pair: model.HostPair) -> str:
+    if not pair.client:
+        return "a pair where the scheduler puts it"
     return f"{pair.client} with {pair.server}" if pair.client != pair.server else f"{pair.client} alone"
 
 

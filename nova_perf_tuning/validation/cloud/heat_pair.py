@@ -176,6 +176,8 @@ class _Pair:
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
         """Note an error of the pair, or of one of its arms."""
+        if kind is model.ErrorClass.NO_HOST and not self.outcome.pair.client:
+            reason = f"a pair where the scheduler puts it needs two hosts; on one give --hosts all: {reason}"
         self.outcome.errors.append(model.PairError(kind, one_line(reason, 2000), arm))
 
     def _make(self, number: int, arm: model.Arm, start: int, left_s: float) -> None:
