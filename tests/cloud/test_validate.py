@@ -102,7 +102,7 @@ class ValidateTest(ValidateCase):
         self.assertEqual({tuple(names), tuple(names[::-1])}, {(p["client"], p["server"]) for p in fleet["pairs"]})
         figures = {(one["benchmark"], one["arm"]) for pair in fleet["pairs"] for one in pair["figures"]}
         self.assertEqual({(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures)
-        self.assertEqual([], environment.errors)
+        self.assertEqual([], environment["errors"])
         results = store.load(os.path.join(self.folder, "results.json"))
         self.assertTrue(all(one.value for one in results.trials if one.primary))
         self.assertEqual(self.before, self.stacks())
