@@ -45,16 +45,16 @@ from nova_perf_tuning.validation.bench import base, sysbench
 class Broken(sysbench.Cpu):
     def steps(self, given, peer=None):
         [step] = super().steps(given)
-        script = '[ ! -e /usr/lib/perf/run-job ] || { ' + self.fault + '; }; exec "$@"'
+        script = '[ ! -e /usr/lib/perf/run-job ] || { ' + self.damage + '; }; exec "$@"'
         return (base.Step(("sh", "-c", script, "sh", *step.argv), "client", step.timeout_s),)
 
 class Killed(Broken):
     kind = "killed"
-    fault = '"$@" & usleep 300000; kill -9 $!; wait $!; exit $?'
+    damage = '"$@" & usleep 300000; kill -9 $!; wait $!; exit $?'
 
 class Garbage(Broken):
     kind = "garbage"
-    fault = "head -c 3000 /dev/urandom; exit 0"
+    damage = "head -c 3000 /dev/urandom; exit 0"
 """
 
 
