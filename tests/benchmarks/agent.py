@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from tests.functional.agent import some_irqbalance
-from tests.hosts import gen_host, sysroots
+from tests.support import gen_host, sysroots
 
 #: Seconds from a look to a full reading here, how often both are measured, and seconds between looks by default.
 INTERVAL, ROUNDS, DEFAULT = 5.0, 2, 10.0

@@ -1,7 +1,7 @@
 """A simulated validation of 1,000 hosts: verdicts, memory of the controller, wall time against pairs at a time.
 
 ``python -m tests.benchmarks fleet [--hosts N] [--peers N] [--parallel N ...] [--seeds N ...]``: the real
-controller (pairing, threads, database, verdicts) on the simulated cloud of :mod:`tests.simulated_cloud` with 2 %
+controller (pairing, threads, database, verdicts) on the simulated cloud of ``tests/support/simulated_cloud.py`` with 2 %
 faults, in virtual time, in which a pair takes 2 to 4 minutes. Ten hosts are slow by 30 %, and one is dead but for
 seed 0. Each row is a process of its own, so that its peak memory is its own.
 """
@@ -21,7 +21,7 @@ import time
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
 from nova_perf_tuning.validation.judge import budget_file
-from tests import simulated_cloud as simulation
+from tests.support import simulated_cloud as simulation
 
 GOAL_MIB = 300
 FAULTS = 0.02

@@ -25,7 +25,7 @@ from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.host.transaction import verify
-from tests.hosts import gen_host, sysroots
+from tests.support import gen_host, sysroots
 
 RUNS = 5
 THREADS = 5120

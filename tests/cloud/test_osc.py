@@ -11,7 +11,7 @@ import fixtures
 
 from nova_perf_tuning.nova import host_result, traits
 from tests.cloud import base
-from tests.unit.validation.cloud import openstack_program
+from tests.support import openstack_program
 
 
 class CommandTest(base.CloudTest):

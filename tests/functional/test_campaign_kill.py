@@ -11,7 +11,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.cloud import run_store
-from tests.functional import campaign_process
+from tests.support import campaign_process
 
 KILLS = 4
 SCALE = "0.015"  # a pair takes about three seconds
@@ -26,7 +26,7 @@ class KillTest(testtools.TestCase):
         os.mkdir(self.stacks)
 
     def controller(self, *run):
-        program = [sys.executable, "-m", "tests.functional.campaign_process", self.url, self.folder, SCALE, *run]
+        program = [sys.executable, "-m", "tests.support.campaign_process", self.url, self.folder, SCALE, *run]
         running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.kill)

@@ -17,7 +17,7 @@ from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model as results
-from tests import simulated_cloud as simulation
+from tests.support import simulated_cloud as simulation
 
 PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
 TRIAL = results.Trial(

@@ -12,7 +12,7 @@ from typing import Any
 
 import testtools
 
-from tests.functional import patience
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[2]
 #: What the host of these tests is told: node 1 is for guests that share, CPUs 2-3 are owned.

@@ -14,7 +14,7 @@ from nova_perf_tuning.validation.judge import budget_file, guards, verdict
 from nova_perf_tuning.validation.launch import base, libvirt
 from nova_perf_tuning.validation.measure import model, session
 from nova_perf_tuning.validation.report import diagnosis, text
-from tests.functional import patience, rig
+from tests.support import patience, rig
 
 #: 100 % of a CPU for each vCPU is a quota as long as the period.
 _PERIOD_US = 100_000

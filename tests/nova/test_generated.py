@@ -15,7 +15,7 @@ from nova.virt import hardware
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import generate
-from tests.hosts import audit_hosts as hosts
+from tests.support import audit_hosts as hosts
 
 CONF = nova_conf.CONF
 VALIDATOR = pathlib.Path(sys.executable).parent / "oslo-config-validator"

@@ -14,8 +14,7 @@ import tempfile
 
 import testtools
 
-from tests.functional import patience
-from tests.hosts import sysroots
+from tests.support import patience, sysroots
 
 QUICK = "interval = 0.5\nverify_interval = 1\n"
 

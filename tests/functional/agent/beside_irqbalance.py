@@ -19,7 +19,7 @@ from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore
-from tests.functional import patience
+from tests.support import patience
 
 SCRIPT = pathlib.Path(__file__).parents[3] / "etc/irqbalance/irqbalance-policy-nova-perf"
 #: As many as a large host has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from tests.functional import patience
+from tests.support import patience
 
 _UNPACK = """
 cd "$1"

@@ -8,9 +8,8 @@ import urllib.request
 
 import testtools
 
-from tests.functional import patience
 from tests.functional.agent import agent_case
-from tests.hosts import sysroots
+from tests.support import patience, sysroots
 
 
 class AgentTest(agent_case.AgentCase):

@@ -14,9 +14,8 @@ import time
 
 from nova_perf_tuning.agent import state
 from nova_perf_tuning.host.transaction import journal
-from tests.functional import patience
 from tests.functional.agent import agent_case
-from tests.hosts import sysroots
+from tests.support import patience, sysroots
 
 _RULE = "numa-balancing-with-pinned-guests"
 _BALANCING = "proc/sys/kernel/numa_balancing"

@@ -18,7 +18,7 @@ import time
 import testtools
 
 from nova_perf_tuning.agent import sources
-from tests.functional import patience
+from tests.support import patience
 
 NAME = "perf-events"
 GUEST = f"""<domain type="qemu"><name>{NAME}</name><memory unit="MiB">64</memory><vcpu>1</vcpu>

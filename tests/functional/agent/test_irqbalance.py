@@ -13,8 +13,8 @@ import tempfile
 
 import testtools
 
-from tests.functional import patience
 from tests.functional.agent import beside_irqbalance, some_irqbalance
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[3]
 _NAMESPACE = """

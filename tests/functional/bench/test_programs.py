@@ -11,7 +11,7 @@ from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.bench import plugins, sysbench
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import trial
-from tests.functional import patience
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / "tools" / "programs"

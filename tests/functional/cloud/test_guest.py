@@ -18,7 +18,7 @@ import testtools
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
-from tests.unit.validation.cloud import documents
+from tests.support import documents
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"

@@ -4,7 +4,7 @@ import pathlib
 
 import testtools
 
-from tests.functional import patience
+from tests.support import patience
 
 _GUARD = pathlib.Path(__file__).parents[3] / "tools/cloud/perf_cloud/tap-guard"
 #: A tap that is made down, and one that is set down later, beside a device that is no tap.

@@ -16,8 +16,7 @@ import testtools
 
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.specs import parsing
-from tests.functional import patience
-from tests.unit.guest import corpus
+from tests.support import corpus, patience
 
 #: What is asked of every domain: each spec that changes XML.
 SPECS = {

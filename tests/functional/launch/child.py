@@ -10,7 +10,7 @@ import time
 from nova_perf_tuning import signals
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt
-from tests.functional import patience
+from tests.support import patience
 
 image, moment = sys.argv[1:]
 with (

@@ -11,7 +11,7 @@ from unittest import mock
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, domain, image, libvirt
-from tests.functional import patience, rig
+from tests.support import patience, rig
 
 ARM = base.Arm("untuned", request.Request())
 

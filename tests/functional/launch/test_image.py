@@ -6,7 +6,7 @@ import tempfile
 import time
 import unittest
 
-from tests.functional import patience
+from tests.support import patience
 
 PACK = pathlib.Path(__file__).parents[3] / "tools" / "image" / "pack"
 ENVIRONMENT = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}

@@ -12,7 +12,7 @@ from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import base, libvirt
-from tests.functional import patience, rig
+from tests.support import patience, rig
 
 TUNED = request.Request(
     vif_queues="auto",

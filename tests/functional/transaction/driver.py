@@ -24,7 +24,7 @@ from nova_perf_tuning.host.kinds import config_file, registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live
-from tests.hosts import audit_hosts
+from tests.support import audit_hosts
 
 LIMIT = 2000
 

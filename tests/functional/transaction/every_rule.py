@@ -28,7 +28,7 @@ from typing import Any
 from nova_perf_tuning.cli import main
 from nova_perf_tuning.host.audit import persist
 from tests.functional.transaction import live
-from tests.hosts import audit_hosts as hosts
+from tests.support import audit_hosts as hosts
 
 NIC = "npv0"
 _ADDRESS = "0000:41:00.0"

@@ -18,8 +18,8 @@ from typing import Any
 import testtools
 
 from nova_perf_tuning.host.audit import runner
-from tests.functional import patience
 from tests.functional.transaction import every_rule
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")

@@ -12,10 +12,8 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.audit import persist, runner
-from tests.functional import patience
 from tests.functional.transaction import live
-from tests.hosts import audit_hosts
-from tests.unit.host.audit import cases
+from tests.support import audit_cases, audit_hosts, patience
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
@@ -60,7 +58,7 @@ class KillTest(testtools.TestCase):
         rules = ("tcp-autotuning-off", "thp-never", "cpu-governor", "nic-irq-on-cpu0", "halt-polling-crowded")
         changes = {}
         for name in rules:
-            changes |= cases.CASES[name].changes
+            changes |= audit_cases.CASES[name].changes
         cells = "<numa><cell id='0'/><cell id='1'/></numa>"
         guest = audit_hosts.domain(vcpus=32, pins=(), policy="shared", backing="", numa=cells)
         tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})

@@ -14,8 +14,8 @@ import testtools
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist
 from nova_perf_tuning.host.kinds import config_file
-from tests.functional import patience
-from tests.hosts import audit_hosts as hosts
+from tests.support import audit_hosts as hosts
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[3]
 

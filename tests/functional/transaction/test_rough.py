@@ -12,9 +12,8 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.transaction import planfile
-from tests.functional import patience
 from tests.functional.transaction import live
-from tests.hosts import sysroots
+from tests.support import patience, sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")

@@ -10,8 +10,8 @@ from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, libvirt
 from nova_perf_tuning.validation.measure import store
-from tests.functional import patience, rig
 from tests.functional.validate import plugin
+from tests.support import patience, rig
 
 #: Of busybox too is an applet called "factor", which the guest must not take for it.
 NAME: Final = "factor"

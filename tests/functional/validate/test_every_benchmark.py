@@ -15,8 +15,8 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import model, overhead, store
-from tests.functional import patience, rig
 from tests.functional.validate import plugin
+from tests.support import patience, rig
 
 #: Benchmark -> the parameters with which it is over soonest.
 SHORT: Final[Mapping[str, str]] = {

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from nova_perf_tuning.validation.measure import store
-from tests.functional import patience, rig
+from tests.support import patience, rig
 
 KVM = "/dev/kvm"
 PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.agent import reconcile, rewrite_limit
 from nova_perf_tuning.host.transaction import apply, journal, restore
-from tests.hosts import sysroots
-from tests.unit.agent import simulated
+from tests.support import simulated, sysroots
 
 _NICS = st.sampled_from(("eth0", "eth1"))
 _GUESTS = st.sampled_from(("guest1", "guest2", "guest3"))

@@ -14,8 +14,7 @@ from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
 from nova_perf_tuning.host.transaction import apply, restore, verify
-from tests.functional import patience
-from tests.hosts import sysroots
+from tests.support import patience, sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
 SCRIPT = TOP / "etc/irqbalance" / irqbalance.SCRIPT

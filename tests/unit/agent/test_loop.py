@@ -17,8 +17,8 @@ import testtools
 from nova_perf_tuning.agent import findings, metrics, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.transaction import journal
-from tests.hosts import sysroots
-from tests.unit.agent import simulated, test_convergence
+from tests.support import simulated, sysroots
+from tests.unit.agent import test_convergence
 
 #: Seconds in which what is to happen at once does, also on a machine that is busy.
 SOON_S = 600.0

@@ -10,7 +10,7 @@ import testtools
 from nova_perf_tuning.agent import main, reconcile
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.specs import request
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 
 class TunedHostTest(testtools.TestCase):

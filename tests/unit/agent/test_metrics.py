@@ -10,7 +10,7 @@ from unittest import mock
 import testtools
 
 from nova_perf_tuning.agent import metrics
-from tests.functional import patience
+from tests.support import patience
 
 
 class PortTest(testtools.TestCase):

@@ -22,8 +22,7 @@ import testtools
 
 from nova_perf_tuning.agent import metrics, service, sources, state
 from nova_perf_tuning.host.kinds import irqbalance
-from tests.hosts import sysroots
-from tests.unit.agent import samples
+from tests.support import agent_samples, sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
@@ -71,7 +70,7 @@ class NotifierTest(FolderTest):
 
 class StateTest(FolderTest):
     def write(self, **content):
-        state.write(str(self.folder), samples.agent_state(updated_monotonic=time.monotonic() - 5, **content))
+        state.write(str(self.folder), agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content))
 
     def read(self, **content):
         self.write(**content)
@@ -196,7 +195,7 @@ class DashboardTest(testtools.TestCase):
     def test_it_asks_for_all_metrics_that_there_are_and_no_others(self):
         board = json.loads((TOP / "etc/grafana/nova-perf-agent.json").read_text())
         queries = " ".join(target["expr"] for panel in board["panels"] for target in panel["targets"])
-        snapshot = service.Snapshot(samples.agent_state(), None)
+        snapshot = service.Snapshot(agent_samples.agent_state(), None)
         families = metrics.Collector(types.SimpleNamespace(snapshot=snapshot)).collect()
         names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
         self.assertEqual(names, set(re.findall(r"nova_perf_[a-z_]+", queries)))

@@ -9,8 +9,7 @@ import shutil
 
 from nova_perf_tuning.host.kinds import config_file, irqbalance, registry
 from nova_perf_tuning.host.transaction import journal, planfile
-from tests.hosts import sysroots
-from tests.unit.cli import transaction_case
+from tests.support import sysroots, transaction_case
 
 _RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
 

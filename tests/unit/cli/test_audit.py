@@ -13,16 +13,16 @@ import testtools
 
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import runner
-from tests.hosts import audit_hosts as hosts
-from tests.unit.cli.program import run
-from tests.unit.host.audit import cases
+from tests.support import audit_cases
+from tests.support import audit_hosts as hosts
+from tests.support.program import run
 
 
 class AuditTest(testtools.TestCase):
     def grow(self, *rules: str) -> str:
         changes: dict[str, str | None] = {}
         for rule in rules:
-            changes |= cases.CASES[rule].changes
+            changes |= audit_cases.CASES[rule].changes
         return hosts.grow(self, hosts.changed(hosts.good(), changes))
 
     def json(self, *arguments: str, code: int) -> dict[str, list[dict[str, object]]]:

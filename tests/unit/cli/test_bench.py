@@ -8,7 +8,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.bench import plugins
-from tests.unit.cli import program
+from tests.support import program
 
 DATA = os.path.join(os.path.dirname(__file__), "..", "validation", "bench", "data")
 

@@ -7,7 +7,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.unit.cli import program
+from tests.support import program
 from tests.unit.validation.judge import test_capacity
 
 

@@ -14,10 +14,8 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate, evaluate, report
 from nova_perf_tuning.validation.cloud import campaign, run_store
 from nova_perf_tuning.validation.measure import store
-from tests import simulated_cloud as simulation
-from tests.unit.cli import fleet_case
-from tests.unit.validation import samples
-from tests.unit.validation.cloud import openstack_program
+from tests.support import fleet_case, openstack_program, samples
+from tests.support import simulated_cloud as simulation
 
 
 class ValidateCloudTest(fleet_case.SimulatedValidation):
@@ -75,7 +73,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                     elif one.primary:  # a run that failed has no other figure
                         yield dataclasses.replace(one, value=None, error="refused")
 
-        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
+        with fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher):
             self.assertEqual(3, self.validate("--hosts", "all"))
         results = self.results()
         hosts = {host.host: host for host in results.environment.fleet.hosts}
@@ -112,7 +110,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
         url = "http://{host}:9751/metrics"
-        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
+        with fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher):
             code = self.validate("--hosts", "all", "--blocks", "8", "--budget", budget, "--agent-metrics", url)
         self.assertEqual(1, code, self.out.getvalue())
         self.assertEqual(url, self.cloud.guests.agent_metrics)
@@ -218,7 +216,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
         interrupted = os.path.join(self.folder, "interrupted")
         with (
-            fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher),
+            fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher),
             fixtures.MonkeyPatch("io.StringIO", Gone),
         ):
             self.assertEqual(130, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(count=16)))

@@ -10,8 +10,8 @@ import fixtures
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
-from tests import simulated_cloud as simulation
-from tests.unit.cli import fleet_case
+from tests.support import fleet_case
+from tests.support import simulated_cloud as simulation
 
 
 class ResumeTest(fleet_case.SimulatedValidation):
@@ -46,7 +46,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
         stacks = os.path.join(self.folder, "stacks")
         os.mkdir(stacks)
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         full = []
         run = self.unfinished()
         kept = run_store.RunStore(self.url)
@@ -86,7 +86,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return super().cleanup(run_id)
 
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
             self.assertEqual(
                 code,

@@ -12,8 +12,7 @@ import testtools
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import journal_options, main
 from nova_perf_tuning.conf import opts
-from tests.hosts import sysroots
-from tests.unit.agent import samples
+from tests.support import agent_samples, sysroots
 
 
 class DefaultConfigTest(testtools.TestCase):
@@ -26,7 +25,7 @@ class DefaultConfigTest(testtools.TestCase):
             f"[nova_perf_tuning]\nstate_dir = {self.directory}/state\n[agent]\nrun_dir = {self.directory}/run\n"
         )
         (self.directory / "run").mkdir()
-        agent_module.write(str(self.directory / "run"), samples.agent_state(pid=1, pid_start="0"))
+        agent_module.write(str(self.directory / "run"), agent_samples.agent_state(pid=1, pid_start="0"))
 
     def args(self, *words):
         parser = argparse.ArgumentParser()

@@ -6,7 +6,7 @@ import pathlib
 
 import testtools
 
-from tests.unit.cli import program
+from tests.support import program
 
 #: One file of each kind, to see that the folder is the right one.
 FILES = {

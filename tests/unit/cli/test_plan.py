@@ -8,8 +8,7 @@ import tempfile
 import jsonschema
 import testtools
 
-from tests.hosts import gen_host
-from tests.unit.cli import program
+from tests.support import gen_host, program
 
 SCHEMA = {
     "type": "object",

@@ -13,8 +13,7 @@ from oslo_config import cfg
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
-from tests.unit.cli import program
-from tests.unit.validation import samples
+from tests.support import program, samples
 from tests.unit.validation.cloud import test_fleet
 
 

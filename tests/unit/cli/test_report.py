@@ -8,8 +8,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.unit.cli import program
-from tests.unit.validation import samples
+from tests.support import program, samples
 
 
 class ReportTest(testtools.TestCase):

@@ -7,7 +7,7 @@ import testtools
 
 from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.validation.report import summary
-from tests.unit.validation import samples
+from tests.support import samples
 
 
 def shown(results):

@@ -4,8 +4,7 @@ import pathlib
 import sqlite3
 
 from nova_perf_tuning.agent import state as agent_state
-from tests.unit.agent import samples
-from tests.unit.cli import transaction_case
+from tests.support import agent_samples, transaction_case
 
 _RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
 
@@ -20,7 +19,7 @@ class StateCase(transaction_case.TransactionCase):
     def agent(self, **content):
         """Let this process be the agent of the host."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        agent_state.write(str(self.run_dir), samples.agent_state(settings=3, **content))
+        agent_state.write(str(self.run_dir), agent_samples.agent_state(settings=3, **content))
 
     def line(self):
         """Return what is said first of the agent."""

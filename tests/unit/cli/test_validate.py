@@ -15,8 +15,7 @@ import testtools
 from nova_perf_tuning.cli import validate, validate_options
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, session, store, timetable
-from tests.unit.cli import program
-from tests.unit.validation import samples
+from tests.support import program, samples
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from tests.unit.cli import transaction_case
+from tests.support import transaction_case
 
 _RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
 

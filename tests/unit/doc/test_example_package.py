@@ -10,7 +10,7 @@ import tempfile
 
 import testtools
 
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "doc/examples/nova_perf_example"
 PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"

@@ -10,7 +10,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import summary
 from tests.benchmarks import published
-from tests.unit.validation import samples
+from tests.support import samples
 from tests.unit.validation.report import test_every_figure
 
 TOP = pathlib.Path(__file__).parents[3]

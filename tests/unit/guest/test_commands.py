@@ -7,8 +7,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.guest import parsing
-from tests.unit.cli import program
-from tests.unit.guest import corpus
+from tests.support import corpus, program
 from tests.unit.guest.test_parsing import HOSTILE, SMALL
 
 #: Options of ``explain`` -> words of the error.

@@ -10,7 +10,7 @@ from hypothesis import strategies
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.specs import request
-from tests.unit.guest import corpus
+from tests.support import corpus
 
 SMALL = "<domain type='kvm'><name>a</name>%s</domain>"
 STATUS = """<!--

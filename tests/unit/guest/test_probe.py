@@ -4,7 +4,7 @@ import testtools
 
 from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.specs import request
-from tests.unit.guest import corpus
+from tests.support import corpus
 
 C = probe.FindingCode
 

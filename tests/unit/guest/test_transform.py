@@ -10,7 +10,7 @@ from nova_perf_tuning.guest import network, parsing, storage, transform
 from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import parsing as spec_parsing
 from nova_perf_tuning.specs import request
-from tests.unit.guest import corpus
+from tests.support import corpus
 from tests.unit.specs.test_parsing import VALID_SPECS
 
 REQUESTS = VALID_SPECS.map(spec_parsing.parse)

@@ -10,7 +10,7 @@ import time
 import testtools
 
 from nova_perf_tuning.host import guest_cpu, model
-from tests.functional import patience
+from tests.support import patience
 
 
 class SpentTest(testtools.TestCase):

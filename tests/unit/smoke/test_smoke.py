@@ -14,7 +14,7 @@ import testtools
 from nova_perf_tuning.cli import paths
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning_smoke import test_api, test_guest
-from tests.unit.validation.cloud import api_server
+from tests.support import api_server
 
 TOP = str(pathlib.Path(__file__).parents[3])
 

@@ -11,9 +11,9 @@ import testtools
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, config_file, registry
-from tests.hosts import audit_hosts as hosts
-from tests.unit.cli.program import run
-from tests.unit.host.audit import cases
+from tests.support import audit_cases
+from tests.support import audit_hosts as hosts
+from tests.support.program import run
 
 
 class ApplyCase(testtools.TestCase):
@@ -35,8 +35,8 @@ class EveryRuleTest(ApplyCase):
     def test_all_safe_on_a_host_with_many_faults(self) -> None:
         changes: dict[str, str | None] = {}
         for name in ("tcp-autotuning-off", "thp-never", "numa-balancing-with-pinned-guests", "nic-irq-on-cpu0"):
-            changes |= cases.CASES[name].changes
-        self.grow(hosts.changed(hosts.good(), {**changes, **cases.CASES["cpu-governor"].changes}))
+            changes |= audit_cases.CASES[name].changes
+        self.grow(hosts.changed(hosts.good(), {**changes, **audit_cases.CASES["cpu-governor"].changes}))
         result = self.command("apply", "--all-safe", "--persist")
         rules = {setting["rule"] for setting in result["settings"]}  # type: ignore[attr-defined]
         self.assertLessEqual(
@@ -63,13 +63,13 @@ class EveryRuleTest(ApplyCase):
         self.assertEqual(self.before, hosts.content(self.root))
 
     def test_dry_run_shows_files_and_writes_nothing(self) -> None:
-        self.grow(cases.CASES["tcp-autotuning-off"].tree())
+        self.grow(audit_cases.CASES["tcp-autotuning-off"].tree())
         result = self.command("apply", "--rule", "tcp-autotuning-off", "--persist", "--dry-run")
         writes = result["writes"]
         self.assertEqual(2, len(writes))  # type: ignore[arg-type]
         self.assertIn("> " + os.path.join(self.root, persist.SYSCTL), writes[0])  # type: ignore[index]
         self.assertEqual(self.before, hosts.content(self.root))
-        other = hosts.grow(self, cases.CASES["tcp-autotuning-off"].tree())
+        other = hosts.grow(self, audit_cases.CASES["tcp-autotuning-off"].tree())
         for line in writes:  # type: ignore[attr-defined]
             self.assertEqual(0, os.system(line.replace(self.root, other)))
         self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
@@ -84,7 +84,7 @@ class PersistTest(ApplyCase):
         )
 
     def test_the_original_outlives_a_reboot(self) -> None:
-        self.grow(cases.CASES["tcp-autotuning-off"].tree())
+        self.grow(audit_cases.CASES["tcp-autotuning-off"].tree())
         self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
         self.reboot()
         self.assertEqual(0, run("verify", "--sysroot", self.root)[0])
@@ -94,7 +94,7 @@ class PersistTest(ApplyCase):
         self.assertEqual(set(self.before), set(after))
 
     def test_made_persistent_later_keeps_the_first_original(self) -> None:
-        self.grow(cases.CASES["numa-balancing-with-pinned-guests"].tree())
+        self.grow(audit_cases.CASES["numa-balancing-with-pinned-guests"].tree())
         rule = ("apply", "--rule", "numa-balancing-with-pinned-guests")
         self.command(*rule)
         pathlib.Path(self.root, "proc/sys/kernel/numa_balancing").write_text("1\n")  # somebody else, or a boot
@@ -106,8 +106,8 @@ class PersistTest(ApplyCase):
 
     def test_a_second_rule_joins_the_file(self) -> None:
         changes = {
-            **cases.CASES["tcp-autotuning-off"].changes,
-            **cases.CASES["numa-balancing-with-pinned-guests"].changes,
+            **audit_cases.CASES["tcp-autotuning-off"].changes,
+            **audit_cases.CASES["numa-balancing-with-pinned-guests"].changes,
         }
         self.grow(hosts.changed(hosts.good(), changes))
         self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
@@ -119,12 +119,12 @@ class PersistTest(ApplyCase):
         self.assertEqual(self.before, hosts.content(self.root))
 
     def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
-        view = hosts.view(tree, **cases.PATH)
+        view = hosts.view(tree, **audit_cases.PATH)
         found = runner.run(view, runner.chosen([rule]), strict=True).findings
         return persist.plan(view, [setting for finding in found for setting in finding.settings])
 
     def test_a_nic_gets_a_rule_of_udev(self) -> None:
-        (file, offload) = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]
+        (file, offload) = self.files_for(audit_cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]
         self.assertEqual(persist.UDEV, file.target)
         self.assertIn(
             'SUBSYSTEM=="net", KERNELS=="0000:41:00.0", RUN+="/usr/sbin/ethtool -K $name rx-lro off"\n',
@@ -133,7 +133,7 @@ class PersistTest(ApplyCase):
         self.assertTrue(file.persistent and offload.persistent)
 
     def test_without_a_folder_for_it(self) -> None:
-        tree = hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
+        tree = hosts.changed(audit_cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
         settings, warnings = self.files_for(tree, "tcp-autotuning-off")
         self.assertEqual([False], [setting.persistent for setting in settings])
         self.assertIn("/etc/sysctl.d is not there", warnings[0])

@@ -16,7 +16,7 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
 from nova_perf_tuning.host.facts import archive, reader
-from tests.hosts import audit_hosts as hosts
+from tests.support import audit_hosts as hosts
 from tests.unit.host.facts import test_recorded_hosts as recorded
 
 #: Mutated hosts in the default run; NOVA_PERF_MUTATIONS asks for another number.

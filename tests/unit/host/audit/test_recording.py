@@ -7,8 +7,8 @@ import testtools
 from nova_perf_tuning.host import recording
 from nova_perf_tuning.host.audit import host, runner
 from nova_perf_tuning.host.facts import reader
-from tests.hosts import audit_hosts as hosts
-from tests.unit.host.audit import cases
+from tests.support import audit_cases
+from tests.support import audit_hosts as hosts
 
 SECRETS = {
     "etc/nova/nova.conf": hosts.NOVA_CONF
@@ -32,7 +32,7 @@ def copied(tree: hosts.Tree) -> recording.Tree:
 
 
 def findings(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, str, str]]:
-    view = host.Host(root, reader.read_root(root), host.Options(**{**cases.PATH, **options}))  # type: ignore[arg-type]
+    view = host.Host(root, reader.read_root(root), host.Options(**{**audit_cases.PATH, **options}))  # type: ignore[arg-type]
     return [
         (finding.rule, finding.level.value, finding.subject, finding.why)
         for finding in runner.run(view, strict=True).findings
@@ -50,7 +50,7 @@ def as_root(tree: recording.Tree) -> hosts.TreeRoot:
 
 class RecordingTest(testtools.TestCase):
     def test_every_case_is_judged_alike(self) -> None:
-        for name, case in cases.CASES.items():
+        for name, case in audit_cases.CASES.items():
             tree = case.tree()
             live = findings(hosts.TreeRoot(tree), **case.options)
             self.assertIn(name, {finding[0] for finding in live})

@@ -10,8 +10,9 @@ import testtools
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import generate, persist, runner
-from tests.hosts import audit_hosts as hosts
-from tests.unit.host.audit import cases, test_apply
+from tests.support import audit_cases
+from tests.support import audit_hosts as hosts
+from tests.unit.host.audit import test_apply
 
 #: A line that begins with one of them is a command; everything else is a configuration or a sentence.
 PROGRAMS = frozenset(
@@ -27,8 +28,8 @@ _PLACEHOLDER = re.compile(r"\b(NIC|MAX|N|NAME|UUID|TAP|NODE)\b")
 def every_finding() -> list[rules.Finding]:
     """Return the findings of all cases and of the paper's host before it was tuned."""
     found = []
-    for case in cases.CASES.values():
-        found += runner.run(hosts.view(case.tree(), **{**cases.PATH, **case.options}), strict=True).findings
+    for case in audit_cases.CASES.values():
+        found += runner.run(hosts.view(case.tree(), **{**audit_cases.PATH, **case.options}), strict=True).findings
     return found + runner.run(hosts.view(hosts.oracle(tuned=False), **hosts.ORACLE_PATH), strict=True).findings
 
 
@@ -91,9 +92,9 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     ("guest-larger-than-node", _guest(pins=(), vcpus=15), "it does not fit"),
     ("guest-larger-than-node", _guest(pins=(), vcpus=2, memory_gib=200), "it does not fit"),
     # A guest that is there keeps the properties of its boot.
-    ("windows-without-hyperv", cases.CASES["windows-without-hyperv"].changes, f"{_SET}os_type=windows"),
-    ("guest-emulated-nic", cases.CASES["guest-emulated-nic"].changes, f"{_SET}hw_vif_model=virtio"),
-    ("guest-emulated-disk", cases.CASES["guest-emulated-disk"].changes, f"{_SET}hw_disk_bus=virtio"),
+    ("windows-without-hyperv", audit_cases.CASES["windows-without-hyperv"].changes, f"{_SET}os_type=windows"),
+    ("guest-emulated-nic", audit_cases.CASES["guest-emulated-nic"].changes, f"{_SET}hw_vif_model=virtio"),
+    ("guest-emulated-disk", audit_cases.CASES["guest-emulated-disk"].changes, f"{_SET}hw_disk_bus=virtio"),
     (
         "housekeeping-unset",
         {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")}
@@ -108,7 +109,7 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     ),
     (
         "nic-irq-on-dedicated",
-        cases.CASES["nic-irq-on-dedicated"].changes,
+        audit_cases.CASES["nic-irq-on-dedicated"].changes,
         "^nova-perf apply --rule nic-irq-on-dedicated  #",
     ),
     # Queues of each direction.
@@ -120,7 +121,7 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     # ksmtuned would switch it on again.
     (
         "ksm-with-pinned-guests",
-        {**cases.CASES["ksm-with-pinned-guests"].changes, "proc/310/comm": "ksmtuned\n"},
+        {**audit_cases.CASES["ksm-with-pinned-guests"].changes, "proc/310/comm": "ksmtuned\n"},
         "^systemctl disable --now ksmtuned\n",
     ),
 )
@@ -171,7 +172,7 @@ class SafeTest(test_apply.ApplyCase):
             "etc/libvirt/qemu/floating.xml": hosts.domain("floating", pins=(), policy="shared", device="tap7")
         }
         rule = "numa-balancing-with-pinned-guests"
-        self.grow(hosts.changed(hosts.good(), {**cases.CASES[rule].changes, **floating}))
+        self.grow(hosts.changed(hosts.good(), {**audit_cases.CASES[rule].changes, **floating}))
         result = self.command("apply", "--all-safe")
         self.assertEqual("1\n", self.text("proc/sys/kernel/numa_balancing"))
         self.assertIn(f"{rule}: not applied, since it is not safe here", " ".join(result["warnings"]))  # type: ignore[arg-type]
@@ -183,7 +184,8 @@ class SafeTest(test_apply.ApplyCase):
 
 class LastingTest(test_apply.ApplyCase):
     def test_a_module_that_is_built_in_is_never_loaded(self) -> None:
-        self.grow(hosts.changed(cases.CASES["halt-polling-crowded"].tree(), {"sys/module/kvm/initstate": None}))
+        tree = audit_cases.CASES["halt-polling-crowded"].tree()
+        self.grow(hosts.changed(tree, {"sys/module/kvm/initstate": None}))
         self.command("apply", "--persist", "--rule", "halt-polling-crowded")
         self.assertIn("w /sys/module/kvm/parameters/halt_poll_ns - - - - 0\n", self.text(persist.TMPFILES))
         self.command("restore")

@@ -8,8 +8,8 @@ import testtools
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import base, runner, tcp
-from tests.hosts import audit_hosts as hosts
-from tests.unit.host.audit import cases
+from tests.support import audit_cases
+from tests.support import audit_hosts as hosts
 
 #: Step of Oracle's paper -> the rules that find it.
 ORACLE_STEPS = {
@@ -28,7 +28,7 @@ ORACLE_STEPS = {
 
 def judge(rule: str, changes: hosts.Tree, **options: object) -> rules.Report:
     """Return what a rule says of the good host with ``changes``, on the path of the cases."""
-    view = hosts.view(hosts.changed(hosts.good(), changes), **{**cases.PATH, **options})
+    view = hosts.view(hosts.changed(hosts.good(), changes), **{**audit_cases.PATH, **options})
     return runner.run(view, runner.chosen([rule]), strict=True)
 
 
@@ -39,7 +39,7 @@ def ids(tree: hosts.Tree, **options: object) -> set[str]:
 
 class TableTest(testtools.TestCase):
     def test_every_rule_has_a_case_and_its_texts(self) -> None:
-        self.assertEqual({rule.id for rule in runner.load()}, set(cases.CASES))
+        self.assertEqual({rule.id for rule in runner.load()}, set(audit_cases.CASES))
         for rule in runner.load():
             for text in (rule.title, rule.why, rule.remedy, rule.source):
                 self.assertTrue(text.strip() and text.isprintable(), f"{rule.id}: {text!r}")
@@ -47,21 +47,21 @@ class TableTest(testtools.TestCase):
 
     def test_fires_and_holds(self) -> None:
         appliable = {rule.id for rule in runner.load() if rule.appliable}
-        for name, case in cases.CASES.items():
+        for name, case in audit_cases.CASES.items():
             with self.subTest(name):
                 (rule,) = runner.chosen([name])
-                options = {**cases.PATH, **case.options}
+                options = {**audit_cases.PATH, **case.options}
                 report = runner.run(hosts.view(case.tree(), **options), [rule], strict=True)
                 first = report.findings[0]
                 self.assertEqual((case.level, []), (first.level.value, report.unknown), first.why)
                 self.assertIn(case.value, [evidence.value for evidence in first.evidence])
                 self.assertEqual(name in appliable, first.appliable)
-                options = dict(cases.PATH)
+                options = dict(audit_cases.PATH)
                 report = runner.run(hosts.view(case.clean(), **options), [rule], strict=True)
                 self.assertEqual(([], [name]), (report.findings, report.clean), report.unknown)
 
     def test_all_rules_on_the_good_host(self) -> None:
-        report = runner.run(hosts.view(hosts.good(), **cases.PATH), strict=True)
+        report = runner.run(hosts.view(hosts.good(), **audit_cases.PATH), strict=True)
         self.assertEqual([], report.findings)
         self.assertEqual({"cpu-governor"}, {name for name, _ in report.unknown})
 
@@ -109,7 +109,7 @@ class CautionTest(testtools.TestCase):
                 "irqbalance-unaware",
                 {**irqbalance, "etc/default/irqbalance": 'IRQBALANCE_ARGS="--policyscript=/p"\n'},
             ),
-            ("vhost-net-missing", {**cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""}),
+            ("vhost-net-missing", {**audit_cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""}),
             ("mtu-mismatch", ovs),
             ("offloads-off", {"nova-perf/ethtool/eth0.json": fixed}),
             # The two vectors of one queue are one queue.
@@ -158,7 +158,7 @@ class CautionTest(testtools.TestCase):
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
-            (found,) = judge(name, cases.CASES[name].changes).findings
+            (found,) = judge(name, audit_cases.CASES[name].changes).findings
             self.assertEqual((True, False), (found.appliable, found.safe), name)
 
     def test_a_guest_keeps_the_mtu_of_its_start(self) -> None:

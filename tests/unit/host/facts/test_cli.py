@@ -7,9 +7,8 @@ import json
 import jsonschema
 import testtools
 
-from tests.hosts import gen_host, sysroots
-from tests.unit.cli.program import run
-from tests.unit.host.facts import trees
+from tests.support import gen_host, sysroots, trees
+from tests.support.program import run
 
 _ID = {"type": "integer", "minimum": 0}
 _MAYBE = {"type": ["integer", "null"], "minimum": 0}

@@ -8,8 +8,8 @@ import testtools
 
 from nova_perf_tuning.host.facts import guests, irqs, nics, reader, topology, virtualization
 from nova_perf_tuning.host.facts.root import Root
-from tests.unit.host.facts import trees
-from tests.unit.host.facts.trees import DIRECTORY, Tree, link
+from tests.support import trees
+from tests.support.trees import DIRECTORY, Tree, link
 
 _PCI = "sys/devices/pci0000:80"
 _NIC = f"{_PCI}/0000:80:01.0/0000:81:00.0"

@@ -20,7 +20,7 @@ import testtools
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import main
-from tests.unit.host.facts import hwloc
+from tests.support import hwloc
 
 _REPOSITORY = pathlib.Path(__file__).parents[4]
 DIRECTORY = pathlib.Path(

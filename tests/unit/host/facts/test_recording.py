@@ -19,8 +19,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import recording
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import FactsError
-from tests.hosts import sysroots
-from tests.unit.host.facts import trees
+from tests.support import sysroots, trees
 
 DOMAINS = pathlib.Path(__file__).parents[2] / "guest" / "domains"
 RECORDED = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"

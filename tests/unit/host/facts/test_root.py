@@ -11,7 +11,7 @@ import testtools
 
 from nova_perf_tuning.host.facts import archive, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Notes, Root
-from tests.unit.host.facts import trees
+from tests.support import trees
 
 
 class TestDirectory(testtools.TestCase):

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import IrqTarget, Setting, ThreadTarget
 from nova_perf_tuning.host.transaction import verify
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
 KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban")

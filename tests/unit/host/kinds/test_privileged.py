@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import TargetError
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 HOSTILE = ("../../x", "eth0/../..", "..", ".", "", "/etc", "a b", "eth0\n", "eth0\0", "x" * 16, "é", "٣", "-rf")
 AFFINITY = "/proc/irq/24/smp_affinity_list"

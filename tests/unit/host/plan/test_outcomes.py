@@ -12,7 +12,7 @@ import testtools
 
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
-from tests.unit.host.plan import hosts
+from tests.support import hosts
 
 TABLE = pathlib.Path(__file__).parents[4] / "doc/source/reference/outcomes.csv"
 

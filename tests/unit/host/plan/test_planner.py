@@ -7,8 +7,7 @@ import testtools
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.plan import guests, nics, planner, steering
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
-from tests.hosts import gen_host
-from tests.unit.host.plan import hosts
+from tests.support import gen_host, hosts
 
 #: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
 TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)

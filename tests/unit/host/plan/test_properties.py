@@ -13,8 +13,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
-from tests.hosts import gen_host
-from tests.unit.host.plan import checks, hosts
+from tests.support import gen_host, hosts, plan_checks
 
 SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
@@ -37,7 +36,7 @@ class DrawnHostsTest(testtools.TestCase):
     def test_rules_hold(self, drawn):
         host, sets = drawn
         plan = planner.plan(host, sets)
-        self.assertEqual([], checks.problems(host, sets, plan))
+        self.assertEqual([], plan_checks.problems(host, sets, plan))
 
     @SETTINGS
     @hypothesis.given(hosts_and_sets())
@@ -46,7 +45,7 @@ class DrawnHostsTest(testtools.TestCase):
         after = hosts.applied(host, planner.plan(host, sets))
         again = planner.plan(after, sets)
         self.assertEqual([], again.changes())
-        self.assertEqual([], checks.problems(after, sets, again))
+        self.assertEqual([], plan_checks.problems(after, sets, again))
 
     @SETTINGS
     @hypothesis.given(hosts_and_sets(), st.randoms(use_true_random=False))
@@ -134,7 +133,7 @@ class GeneratedHostsTest(testtools.TestCase):
             )
             asking = dataclasses.replace(host, guests=guests)
             plan = planner.plan(asking, CpuSets())
-            self.assertEqual([], checks.problems(asking, CpuSets(), plan))
+            self.assertEqual([], plan_checks.problems(asking, CpuSets(), plan))
             after = hosts.applied(asking, plan)
             self.assertEqual([], planner.plan(after, CpuSets()).changes())
             self.assertEqual("", plan.sets["overlap"])
@@ -156,7 +155,7 @@ class RecordedHostsTest(testtools.TestCase):
             host = reader.read_host(str(path))
             host = _with_work(host)
             plan = planner.plan(host, CpuSets())
-            self.assertEqual([], checks.problems(host, CpuSets(), plan), path.name)
+            self.assertEqual([], plan_checks.problems(host, CpuSets(), plan), path.name)
             again = planner.plan(hosts.applied(host, plan), CpuSets())
             self.assertEqual([], again.changes(), path.name)
             self.assertNotEqual([], plan.settings, path.name)

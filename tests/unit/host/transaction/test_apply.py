@@ -9,7 +9,7 @@ import testtools
 
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
-from tests.unit.host.transaction import boxes
+from tests.support import boxes
 
 Result, RestoreResult = apply.Result, restore.RestoreResult
 

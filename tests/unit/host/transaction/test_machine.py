@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 #: target -> kind, file, value at boot, values that may be asked for or set by others.
 OBJECTS = {

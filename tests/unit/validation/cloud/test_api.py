@@ -7,7 +7,7 @@ import sys
 import fixtures
 
 from nova_perf_tuning.validation.cloud import api
-from tests.unit.validation.cloud import api_server, openstack_program
+from tests.support import api_server, openstack_program
 
 HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
 

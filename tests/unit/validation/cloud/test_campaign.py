@@ -13,7 +13,7 @@ import testtools
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store, workers
-from tests import simulated_cloud as simulation
+from tests.support import simulated_cloud as simulation
 
 KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
 

@@ -10,8 +10,9 @@ import openstack
 
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Environment
-from tests import simulated_cloud as simulation
-from tests.unit.validation.cloud import openstack_program, test_heat_pair
+from tests.support import openstack_program
+from tests.support import simulated_cloud as simulation
+from tests.unit.validation.cloud import test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
 PAIR = model.HostPair("a", "b")

@@ -10,7 +10,7 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.cloud import collector
-from tests.unit.validation.cloud import documents
+from tests.support import documents
 
 WANTED = documents.expected()
 

@@ -1,6 +1,6 @@
 """openstack perf flavor …, the real program with the real SDK; the API on loopback."""
 
-from tests.unit.validation.cloud import api_server, openstack_program
+from tests.support import api_server, openstack_program
 
 
 class FlavorListTest(openstack_program.ProgramTestCase):

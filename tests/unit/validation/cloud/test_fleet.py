@@ -9,7 +9,7 @@ import testtools
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
-from tests.unit.validation import samples
+from tests.support import samples
 
 V, C = verdict.Verdict, reasons.ReasonCode
 BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]

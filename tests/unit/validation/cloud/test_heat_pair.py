@@ -13,7 +13,7 @@ import testtools
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, campaign, heat_pair, model, run_store, stacks
-from tests.unit.validation.cloud import api_server
+from tests.support import api_server
 
 ARM = model.Arm("only", "m1.tiny")
 STACK = stacks.Stack("id-n", "n")

@@ -6,8 +6,8 @@ import os
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.measure import store
-from tests.unit.validation import samples
-from tests.unit.validation.cloud import openstack_program, test_fleet
+from tests.support import openstack_program, samples
+from tests.unit.validation.cloud import test_fleet
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"

@@ -19,8 +19,8 @@ from nova_perf_tuning.host import model as host_model
 from nova_perf_tuning.validation.cloud import heat_pair, host_cpu
 from nova_perf_tuning.validation.cloud import model as cloud_model
 from nova_perf_tuning.validation.measure import overhead
-from tests.unit.agent import samples
-from tests.unit.validation.cloud import documents, test_heat_pair
+from tests.support import agent_samples, documents
+from tests.unit.validation.cloud import test_heat_pair
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
@@ -153,7 +153,7 @@ class SamplerTest(testtools.TestCase):
             start = int(file.read().rpartition(")")[2].split()[19])
         thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
-        snapshot = service.Snapshot(samples.agent_state(), types.SimpleNamespace(guests=guests))
+        snapshot = service.Snapshot(agent_samples.agent_state(), types.SimpleNamespace(guests=guests))
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)

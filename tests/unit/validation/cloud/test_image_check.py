@@ -4,7 +4,7 @@ import testtools
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.specs import flavor_rules, image_rules, profiles
-from tests.unit.validation.cloud import openstack_program
+from tests.support import openstack_program
 
 #: Rule -> properties that break it, and properties that nearly do.
 CASES = {

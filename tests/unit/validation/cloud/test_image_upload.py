@@ -9,7 +9,7 @@ import types
 
 import fixtures
 
-from tests.unit.validation.cloud import api_server, openstack_program
+from tests.support import api_server, openstack_program
 
 TOOL = types.ModuleType("upload")
 importlib.machinery.SourceFileLoader(

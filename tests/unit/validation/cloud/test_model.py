@@ -10,7 +10,7 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.cloud import model, stacks
-from tests.unit.validation.cloud import documents
+from tests.support import documents
 
 RUNNER = pathlib.Path(stacks.__file__).parent / "heat" / "runner.sh"
 grids = strategies.builds(model.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))

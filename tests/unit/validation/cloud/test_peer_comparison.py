@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.cloud import model, peer_comparison
-from tests.unit.validation import samples
+from tests.support import samples
 
 GOOD, SLOW = peer_comparison.State.GOOD, peer_comparison.State.SLOW
 UNCERTAIN = peer_comparison.State.UNCERTAIN

@@ -12,7 +12,7 @@ import yaml
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, model, stacks
-from tests.unit.validation.cloud import documents
+from tests.support import documents
 
 TOP = pathlib.Path(__file__).parents[4]
 HEAT = TOP / "heat"

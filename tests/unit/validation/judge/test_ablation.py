@@ -10,7 +10,7 @@ import testtools
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.specs import parsing, profiles, request
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = ablation.Call
 

@@ -9,7 +9,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 B = budget_file.Budget

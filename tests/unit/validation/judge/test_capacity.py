@@ -8,7 +8,7 @@ from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import model, reasons
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 

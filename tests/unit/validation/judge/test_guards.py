@@ -8,7 +8,7 @@ import testtools
 
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import host_environment, reasons, sampling
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 

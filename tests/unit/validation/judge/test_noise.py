@@ -9,7 +9,7 @@ import testtools
 
 from nova_perf_tuning.validation.judge import budget_file, noise, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 V = verdict.Verdict

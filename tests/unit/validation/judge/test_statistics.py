@@ -7,7 +7,7 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import statistics
-from tests.unit.validation import samples
+from tests.support import samples
 
 
 class EstimateTest(testtools.TestCase):

@@ -5,7 +5,7 @@ import testtools
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import guards, trial_filter
 from nova_perf_tuning.validation.measure import reasons
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 

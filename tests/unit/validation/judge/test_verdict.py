@@ -8,7 +8,7 @@ import testtools
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import data, text
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 V = verdict.Verdict

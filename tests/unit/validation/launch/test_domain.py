@@ -10,7 +10,8 @@ from nova_perf_tuning.guest import parsing, probe, transform
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
-from tests.unit.guest import corpus, test_probe
+from tests.support import corpus
+from tests.unit.guest import test_probe
 
 FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
 TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")

@@ -8,7 +8,7 @@ from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session
-from tests.unit.validation import samples
+from tests.support import samples
 
 
 class Absent(samples.Quick):

@@ -7,7 +7,7 @@ import testtools
 
 from nova_perf_tuning.validation.measure import overhead, reasons, store
 from tests.benchmarks import monte_carlo
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 _CPU = samples.trial().host_cpu_s

@@ -10,7 +10,7 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session, store
-from tests.unit.validation import samples
+from tests.support import samples
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.measure import schema, store
-from tests.unit.validation import samples
+from tests.support import samples
 
 
 class StoreCase(testtools.TestCase):

@@ -6,7 +6,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.measure import timetable
-from tests.unit.validation import samples
+from tests.support import samples
 
 
 class TimetableTest(testtools.TestCase):

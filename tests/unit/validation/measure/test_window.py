@@ -12,7 +12,7 @@ from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import reasons, sampling, trial
 from nova_perf_tuning.validation.report import summary
-from tests.unit.validation import samples
+from tests.support import samples
 
 BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
 EPOCH = 1.7e9

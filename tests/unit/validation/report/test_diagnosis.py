@@ -8,7 +8,7 @@ from nova_perf_tuning.validation.bench import metrics, plugins
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import diagnosis
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 

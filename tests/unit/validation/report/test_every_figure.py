@@ -11,7 +11,7 @@ import testtools
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import report, summary
-from tests.unit.validation import samples
+from tests.support import samples
 
 C = reasons.ReasonCode
 

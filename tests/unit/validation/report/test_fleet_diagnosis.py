@@ -5,7 +5,7 @@ import testtools
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.report import diagnosis, report, summary
-from tests.unit.validation import samples
+from tests.support import samples
 from tests.unit.validation.cloud import test_fleet
 
 GOOD = ("PASS",)

@@ -6,7 +6,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.validation.report import history
-from tests.unit.validation import samples
+from tests.support import samples
 
 MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
 

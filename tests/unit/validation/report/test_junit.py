@@ -6,7 +6,7 @@ import testtools
 
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.report import junit
-from tests.unit.validation import samples
+from tests.support import samples
 
 HOSTILE = "=cmd|'/c calc'!A1\x00\x1b\ufffe\"\\\n<&]]>"
 

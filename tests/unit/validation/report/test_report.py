@@ -8,7 +8,7 @@ import testtools
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import charts, report, summary, text
-from tests.unit.validation import samples
+from tests.support import samples
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
 

@@ -10,7 +10,7 @@ import pathlib
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
 
-DATA = pathlib.Path(__file__).parents[1] / "bench" / "data"
+DATA = pathlib.Path(__file__).parents[1] / "unit/validation/bench/data"
 IPERF3 = (DATA / "iperf3-two-streams.json").read_text(encoding="utf-8")
 FIO = (DATA / "fio-two-jobs.json").read_text(encoding="utf-8")
 FACTS = {

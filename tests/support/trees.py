@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import testtools
 
-from tests.hosts.sysroots import workplace
+from tests.support.sysroots import workplace
 
 #: A tree's value for a directory of its own, and for a link: ``("-> ", target)``.
 DIRECTORY = None

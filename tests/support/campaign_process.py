@@ -1,6 +1,6 @@
 """A controller in a process of its own for :mod:`tests.functional.test_campaign_kill`: begins or resumes a run.
 
-``python -m tests.functional.campaign_process URL FOLDER SCALE [RUN]`` prints the run's id when it begins. Stacks
+``python -m tests.support.campaign_process URL FOLDER SCALE [RUN]`` prints the run's id when it begins. Stacks
 are files in FOLDER/stacks, and every begin of a pair is a line in FOLDER/log, written at once.
 """
 
@@ -9,7 +9,7 @@ import sys
 
 from nova_perf_tuning.validation.cloud import campaign, model, run_store
 from nova_perf_tuning.validation.environment import Environment
-from tests import simulated_cloud as simulation
+from tests.support import simulated_cloud as simulation
 
 HOSTS = [f"h{number:02d}" for number in range(12)]
 PEERS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tests.hosts import audit_hosts as hosts
+from tests.support import audit_hosts as hosts
 
 PATH: Mapping[str, object] = {"rtt_ms": 0.2}
 _CPU = "sys/devices/system/cpu"

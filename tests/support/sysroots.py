@@ -11,7 +11,7 @@ import testtools
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import journal
-from tests.hosts import gen_host
+from tests.support import gen_host
 
 
 def make_host(test: testtools.TestCase, preset: str = "tiny") -> str:

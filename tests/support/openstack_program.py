@@ -11,7 +11,7 @@ import fixtures
 import testtools
 from openstackclient import shell
 
-from tests.unit.validation.cloud import api_server
+from tests.support import api_server
 
 
 @dataclasses.dataclass

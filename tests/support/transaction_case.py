@@ -6,8 +6,7 @@ import pathlib
 
 import testtools
 
-from tests.hosts import sysroots
-from tests.unit.cli import program
+from tests.support import program, sysroots
 
 
 class TransactionCase(testtools.TestCase):

@@ -8,7 +8,7 @@ import os
 import pathlib
 import unittest
 
-from tests.functional import patience
+from tests.support import patience
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 #: Network devices, namespaces, files and domains of a run all have its id in their names.

@@ -15,7 +15,7 @@ import testtools
 
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import archive, reader
-from tests.hosts import sysroots
+from tests.support import sysroots
 
 #: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`DIRECTORY` a directory; None in a change: gone.
 Tree = Mapping[str, str | None]

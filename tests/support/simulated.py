@@ -16,7 +16,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan import layout, planner
-from tests.unit.host.plan import hosts
+from tests.support import hosts
 
 CPUS = 8
 NODE_CPUS = {0: "0-3", 1: "4-7"}

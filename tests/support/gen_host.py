@@ -5,7 +5,7 @@ cards with MSI-X vectors and queues, interrupts with affinities, and libvirt gue
 Formats follow Linux 6.x on x86-64: masks are groups of 32 bits as wide as the CPU count, vhost workers are tasks
 of QEMU (6.4 and later). The same preset always gives the same tree, byte for byte.
 
-    python -m tests.hosts.gen_host OUT [PRESET [GUESTS]]
+    python -m tests.support.gen_host OUT [PRESET [GUESTS]]
 
 A static tree cannot refuse a write, keep two views of one affinity in step or count interrupts: use it for
 topology, parsing, planning and timing, not for kernel behaviour.

@@ -9,7 +9,7 @@ import testtools
 from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.cloud import cloud_check, heat_pair
 from nova_perf_tuning.validation.measure import store
-from tests import simulated_cloud as simulation
+from tests.support import simulated_cloud as simulation
 
 #: What is measured; a run that goes on keeps it.
 QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu")
