@@ -2,7 +2,7 @@
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
 #   tools/test.sh                    everything but the long ones: lab, live, and most of cloud
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, live, demo
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, programs, functional, nova, package, benchmarks, cloud, lab, live, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures, and the cloud, run alone. The last line
@@ -97,6 +97,12 @@ run_unit() {
     stestr_run unit tests/unit 2 "$regex"
 }
 
+# Scripts, pages and programs of the tree, each run as a process.
+run_programs() {
+    say "programs and scripts"
+    stestr_run programs tests/functional/programs 2 "$regex"
+}
+
 run_functional() {
     say "functional tests: real libvirt, QEMU and kernel objects"
     stestr_run functional tests/functional 1 "$regex"
@@ -114,7 +120,7 @@ run_functional_clock() {
 }
 run_functional_others() {
     say "functional tests: kernel objects and databases"
-    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!cloud\.|$guests)"
+    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!cloud\.|programs\.|$guests)"
 }
 
 # beside NAME PART...: runs parts while others go on; joined NAME waits for them, prints and counts.
@@ -236,7 +242,7 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | lab | live | demo) ;;
+    all | lint | docs | unit | programs | functional | nova | package | benchmarks | cloud | lab | live | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
 "$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud,metrics --venv "$venv"
@@ -246,6 +252,7 @@ case $part in
     all)
         beside checks run_lint run_docs
         run_unit
+        run_programs
         beside clock run_functional_clock
         beside others run_functional_others run_nova
         run_functional_guests

@@ -5,7 +5,7 @@ import subprocess
 
 import testtools
 
-DEMO = pathlib.Path(__file__).parents[2] / "tools" / "demo.sh"
+DEMO = pathlib.Path(__file__).parents[3] / "tools" / "demo.sh"
 
 
 class OptionsTest(testtools.TestCase):

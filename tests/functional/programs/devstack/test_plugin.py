@@ -19,7 +19,7 @@ from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
 
 HERE = pathlib.Path(__file__).parent
-TOP = HERE.parents[2]
+TOP = HERE.parents[3]
 STACK = ("stack/pre-install", "stack/install", "stack/post-config", "stack/extra", "stack/test-config")
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 

@@ -7,7 +7,7 @@ import subprocess
 import fixtures
 import testtools
 
-TOP = pathlib.Path(__file__).parents[2]
+TOP = pathlib.Path(__file__).parents[3]
 
 
 class UsageTest(testtools.TestCase):

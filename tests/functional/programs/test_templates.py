@@ -14,7 +14,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, model, stacks
 from tests.support import documents
 
-TOP = pathlib.Path(__file__).parents[4]
+TOP = pathlib.Path(__file__).parents[3]
 HEAT = TOP / "heat"
 
 

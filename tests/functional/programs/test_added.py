@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-TOOL = pathlib.Path(__file__).parents[4] / "tools" / "image" / "added"
+TOOL = pathlib.Path(__file__).parents[3] / "tools" / "image" / "added"
 
 
 def run(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
