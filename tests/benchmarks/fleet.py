@@ -1,7 +1,7 @@
 """A simulated validation of 1,000 hosts: verdicts, memory of the controller, wall time against pairs at a time.
 
 ``python -m tests.benchmarks fleet [--hosts N] [--peers N] [--parallel N ...] [--seeds N ...]``: the real
-controller (pairing, threads, database, verdicts) on the simulated cloud of ``tests/support/simulated_cloud.py`` with 2 %
+controller (pairing, threads, database, verdicts) on the simulated cloud of tests/support with 2 %
 faults, in virtual time, in which a pair takes 2 to 4 minutes. Ten hosts are slow by 30 %, and one is dead but for
 seed 0. Each row is a process of its own, so that its peak memory is its own.
 """

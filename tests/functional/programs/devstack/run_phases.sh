@@ -121,9 +121,9 @@ fi
 function sudo { record sudo "${1##*/}"; "$@"; }
 
 # shellcheck source=devstack/settings
-function load_settings { source "$here/../../../devstack/settings"; }
+function load_settings { source "$here/../../../../devstack/settings"; }
 # shellcheck source=devstack/plugin.sh
-function run_plugin { source "$here/../../../devstack/plugin.sh" "$@"; }
+function run_plugin { source "$here/../../../../devstack/plugin.sh" "$@"; }
 
 load_settings
 for phase in "$@"; do

@@ -115,6 +115,6 @@ class MutationTest(testtools.TestCase):
             self.assertGreater(used, 0)
 
     def test_own_recordings(self) -> None:
-        directory = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
+        directory = pathlib.Path(__file__).parents[3] / "support" / "recorded"
         for path in sorted(directory.glob("*.tar.xz")):
             self.assertGreater(len(judge(archive.ArchiveRoot(str(path))).clean), 10)

@@ -19,10 +19,10 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import recording
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import FactsError
-from tests.support import sysroots, trees
+from tests.support import corpus, sysroots, trees
 
-DOMAINS = pathlib.Path(__file__).parents[2] / "guest" / "domains"
-RECORDED = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
+DOMAINS = corpus.FOLDER
+RECORDED = pathlib.Path(__file__).parents[3] / "support" / "recorded"
 #: Guests come and go and memory balloons breathe while tests run.
 _ATTEMPTS = 20
 
