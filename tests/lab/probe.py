@@ -360,15 +360,6 @@ def metrics(guest, port):
     return {"before": before, "told": told, "after": after}
 
 
-def status(guest):
-    """Return CPU seconds of a guest by class as ``nova-perf status`` tells them, and ``spent`` around it."""
-    before = spent(guest)
-    answer = json.loads(must("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main status -f json"))
-    after = spent(guest)
-    [told] = [one["cpu_s"] for one in answer["guests"] if one["name"] == guest]
-    return {"before": before, "told": told, "after": after}
-
-
 def console(guest, command, seconds=120):
     """Run a line in the guest's shell on its serial console and return what it prints."""
     import socket
