@@ -1,9 +1,10 @@
 """Write a synthetic sysroot of an OpenStack compute host (text files and links only).
 
-The tree has the parts of /sys, /proc, /etc and /run that our readers read: CPU and NUMA topology, PCI network
-cards with MSI-X vectors and queues, interrupts with affinities, and libvirt guests with their QEMU threads.
-Formats follow Linux 6.x on x86-64: masks are groups of 32 bits as wide as the CPU count, vhost workers are tasks
-of QEMU (6.4 and later). The same preset always gives the same tree, byte for byte.
+The tree has the parts of /sys, /proc, /etc and /run that our readers and irqbalance read: CPU and NUMA topology,
+PCI network cards with MSI-X vectors and queues, interrupts with affinities, and running libvirt guests with their
+QEMU threads. Formats follow Linux 6.x on x86-64: bit masks are groups of 32 bits as wide as the CPU count, the
+columns of /proc/interrupts are those of show_interrupts(), vhost workers are tasks of QEMU (6.4 and later). The
+same preset always gives the same tree, byte for byte.
 
     python -m tests.support.gen_host OUT [PRESET [GUESTS]]
 
@@ -14,6 +15,7 @@ topology, parsing, planning and timing, not for kernel behaviour.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import random
 import sys
@@ -23,6 +25,8 @@ import uuid
 #: CPUs, nodes, packages, NICs, queues of each and guests.
 SIZES = ("cpus", "nodes", "packages", "nics", "queues", "guests")
 PRESETS = {"tiny": (8, 2, 2, 1, 4, 2), "small": (64, 2, 2, 2, 16, 16), "huge": (1024, 8, 2, 16, 128, 512)}
+LLC_CORES = 8
+CACHES = (("1", "Data", 48), ("1", "Instruction", 32), ("2", "Unified", 2048), ("3", "Unified", 32768))
 SYSCTL = {
     "net/core": {"busy_poll": 0, "netdev_max_backlog": 1000, "rmem_max": 212992, "wmem_max": 212992},
     "net/ipv4": {"tcp_rmem": "4096\t131072\t6291456", "tcp_wmem": "4096\t16384\t4194304"},
@@ -86,6 +90,7 @@ class Host:
         self.opt, self.n = opt, opt.cpus
         self.cores = opt.cpus // 2
         self.per_node = self.cores // opt.nodes
+        self.llc_cores = math.gcd(LLC_CORES, self.per_node)  # a last-level cache never spans two nodes
         self.rng = random.Random(1)
 
     def mask(self, cpus):
@@ -103,6 +108,10 @@ class Host:
     def package_of(self, cpu):
         return self.node_of(cpu) * self.opt.packages // self.opt.nodes
 
+    def llc_cpus(self, cpu):
+        first = cpu % self.cores // self.llc_cores * self.llc_cores
+        return self.threads(range(first, first + self.llc_cores))
+
     def pools(self, node):
         """(housekeeping, dedicated, shared) CPUs of a node: 1/8, 5/8 and 1/4 of its cores."""
         cores = list(range(node * self.per_node, (node + 1) * self.per_node))
@@ -119,18 +128,18 @@ def write_cpus(tree, host):
     view = functools.lru_cache(None)(lambda cpus: (host.mask(cpus), cpulist(cpus)))  # many CPUs share a mask
     for cpu in range(host.n):
         core, node, pkg = cpu % host.cores, host.node_of(cpu), host.package_of(cpu)
-        threads, whole = view(tuple(host.threads([core]))), view(packages[pkg])
+        one, llc, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg]))
         path = f"{base}/cpu/cpu{cpu}"
         if cpu:
             tree.put(path, {"online": 1})
-        topology = {
-            "physical_package_id": pkg,
-            "core_id": core,
-            "core_cpus": threads[0],
-            "core_cpus_list": threads[1],
-        }
+        topology = {"physical_package_id": pkg, "core_id": core, "core_cpus": one[0], "core_cpus_list": one[1]}
         topology |= {"package_cpus_list": whole[1], "core_siblings": whole[0]}
         tree.put(f"{path}/topology", topology)
+        for index, (level, kind, kib) in enumerate(CACHES):
+            shared = llc if level == "3" else one
+            cache = {"level": level, "type": kind, "size": f"{kib}K"}
+            cache |= {"shared_cpu_map": shared[0], "shared_cpu_list": shared[1]}
+            tree.put(f"{path}/cache/index{index}", cache)
         tree.link(f"{path}/node{node}", f"{base}/node/node{node}")
     nodes = f"0-{opt.nodes - 1}" if opt.nodes > 1 else "0"
     tree.put(f"{base}/node", {"online": nodes, "possible": nodes})
@@ -166,9 +175,13 @@ def write_netdev(tree, host, path, index, speed, queues):
 
 
 def write_nics(tree, host):
-    """PCI cards; returns the interrupts as (number, name, node, hint CPU)."""
+    """PCI cards; returns the interrupts as (number, name, chip, PCI vector, node, hint CPU)."""
     opt, number = host.opt, 24
-    irqs = [(0, "timer", -1, None), (8, "rtc0", -1, None), (9, "acpi", -1, None)]
+    irqs = [
+        (0, "timer", "IO-APIC", 2, -1, None),
+        (8, "rtc0", "IO-APIC", 8, -1, None),
+        (9, "acpi", "IO-APIC", 9, -1, None),
+    ]
     for nic in range(opt.nics):
         node, bus = nic % opt.nodes, 0x10 + nic * 4
         addr = f"0000:{bus + 1:02x}:00.0"
@@ -183,23 +196,34 @@ def write_nics(tree, host):
         tree.link(f"{dev}/net/{name}/device", dev)
         tree.put(f"{dev}/msi_irqs", {number + q: "msix" for q in range(opt.queues)})
         for q in range(opt.queues):
-            irqs.append((number, f"{name}-TxRx-{q}", node, cpus[q % len(cpus)]))
+            irqs.append((number, f"{name}-TxRx-{q}", f"PCI-MSIX-{addr}", q, node, cpus[q % len(cpus)]))
             number += 1
     return irqs
 
 
 def write_irqs(tree, host, irqs):
-    """/proc/irq/*; every vector may run anywhere, one CPU does."""
-    every, none = host.mask(range(host.n)), host.mask(())
-    for number, name, node, hint in irqs:
+    """/proc/irq/*, /proc/interrupts and /proc/stat; every vector may run anywhere, one CPU does."""
+    prec = max(3, len(str(irqs[-1][0])))
+    every, none, zero, totals = host.mask(range(host.n)), host.mask(()), f" {0:10d}", {}
+    out = [" " * (prec + 8) + "".join(f"CPU{cpu:<8d}" for cpu in range(host.n))]
+    for number, name, chip, vector, node, hint in irqs:
         cpu = host.rng.randrange(host.n)
+        totals[number] = count = host.rng.randrange(1, 1 << 30)
         values = {"smp_affinity": every, "smp_affinity_list": f"0-{host.n - 1}", "node": node}
         values |= {"effective_affinity": host.mask([cpu]), "effective_affinity_list": cpu}
         values["affinity_hint"] = none if hint is None else host.mask([hint])
-        values["spurious"] = f"count {host.rng.randrange(1, 1 << 30)}\nunhandled 0\nlast_unhandled 0 ms"
         tree.put(f"proc/irq/{number}", values)
         tree.mkdir(f"proc/irq/{number}/{name}")
+        row = [zero] * host.n
+        row[cpu] = f" {count:10d}"
+        out.append(f"{number:{prec}d}:{''.join(row)} {chip:>8s} {vector:{prec}d}-edge      {name}")
     tree.put("proc/irq", {"default_smp_affinity": every})
+    rows = [[host.rng.randrange(1 << 22) for _ in range(4)] + [100, 0, 50, 0, 0, 0] for _ in range(host.n)]
+    intr = [totals.get(number, 0) for number in range(irqs[-1][0] + 1)]
+    lines = ["cpu  " + " ".join(str(sum(col)) for col in zip(*rows, strict=True))]
+    lines += [f"cpu{cpu} " + " ".join(map(str, row)) for cpu, row in enumerate(rows)]
+    lines += [f"intr {sum(intr)} " + " ".join(map(str, intr)), "btime 1700000000"]
+    tree.put("proc", {"interrupts": "\n".join(out), "stat": "\n".join(lines)})
 
 
 def write_task(tree, host, directory, tid, tgid, comm, cpus, threads):
