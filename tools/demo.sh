@@ -15,7 +15,7 @@
 # boots the guests through libvirt, measures, and restores everything that it changed. Both write report.html.
 #
 # On 2 cores the cloud takes 10 minutes the first time (13 where neighbours took part of the CPUs), --local less
-# than that the first time and under 4 minutes after it. On a busy machine give the measurements of --local a
+# than that the first time and under 3 minutes after it. On a busy machine give the measurements of --local a
 # --time-limit of 15m; the cloud gives itself more, and longer slots. Where trials fail all the same it measures once
 # more; --blocks (trials of each arm on a pair of hosts) and --slot-time (of one trial) set both. Where KVM cannot be
 # used they take TCG and the report says so.
@@ -51,7 +51,7 @@ seconds --time-limit "$limit" 20 >/dev/null
 ((EUID == 0)) || refuse "run it as root: it makes taps, a bridge and guests"
 
 # What each step took when this was written, in seconds: first time and warm. Only for "left".
-declare -a cold=(113 25 1 1 225) warm=(2 1 1 1 222)
+declare -a cold=(113 25 1 1 155) warm=(2 1 1 1 150)
 [[ -f $top/.venv/.stamp ]] && expected=("${warm[@]}") || expected=("${cold[@]}")
 
 libvirt_started=
