@@ -168,10 +168,10 @@ class Validate(cloud_command.CloudCommand):
         command.add_format(parser)
         blocks = f"pair of hosts (default: {_BLOCKS})"
         validate_options.add(parser, blocks=blocks, budget="", time_limit="none", flavor=False)
-        for name, metavar, kind, told in _OPTIONS:
-            parser.add_argument(name, metavar=metavar, type=kind, help=told)
-        for name, metavar, told in _REPEATED:
-            parser.add_argument(name, metavar=metavar, action="append", default=[], help=told)
+        for name, metavar, kind, meaning in _OPTIONS:
+            parser.add_argument(name, metavar=metavar, type=kind, help=meaning)
+        for name, metavar, meaning in _REPEATED:
+            parser.add_argument(name, metavar=metavar, action="append", default=[], help=meaning)
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",

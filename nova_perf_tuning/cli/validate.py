@@ -169,7 +169,7 @@ class _Run:
                     print(f"\n{verdict.overall(judged).value}")
             result_tables.print_ablation(knobs)
             result_tables.print_paths(results_file, report_file)
-        # What fails now is told when all that was measured is shown.
+        # What fails now is reported after all that was measured is shown.
         judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
         if self.args.noise_floor:
             floors = _store_floors(results, NOISE_FILE)

@@ -1,5 +1,7 @@
 """The figures that stand beside the published ones are those of a run, with its intervals."""
 
+import json
+import lzma
 import pathlib
 
 import fixtures
@@ -52,3 +54,8 @@ class MeasuredTest(testtools.TestCase):
         for one in (one for run in data["runs"] for one in run["benchmarks"]):
             self.assertIsNotNone(one["figures"][0]["guest"], one["label"])
             self.assertIsNotNone(one["figures"][0]["host"], one["label"])
+
+    def test_the_recorded_run_of_the_report_can_be_read(self):
+        with lzma.open(TOP / "doc/source/data/run.json.xz", "rt", encoding="utf-8") as file:
+            results = store.from_dict(json.load(file), "run.json.xz")
+        self.assertEqual({"host", "tuned", "untuned"}, {trial.arm for trial in results.trials})
