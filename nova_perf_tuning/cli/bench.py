@@ -69,7 +69,7 @@ class BenchRun(command.PerfCommand):
             environment = environment.updated(launcher.environment())
         if outcome.error:
             raise base.OutputError(outcome.error)
-        if os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
+        if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = programs.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)

@@ -107,23 +107,20 @@ class Published(Generated):
 
     def unixbench(self, figures: Any) -> list[str]:
         reports = [
-            unixbench.Report(
-                one["version"],
-                {name: tuple(pair) for name, pair in one["tests"].items()},
-                one["score"],
-            )
-            for one in figures["unixbench"]
+            {name: result for name, (result, _index) in report["tests"].items()} for report in figures["unixbench"]
         ]
         rows = [
             [
                 name,
-                *(f"{one.index(name):,.2f}" for one in reports),
+                *(f"{unixbench.index(name, results[name]):,.2f}" for results in reports),
                 *self.like(name),
             ]
             for name in unixbench.TESTS
         ]
-        rows.append(["Score", *(f"{one.score:,.3f}" for one in reports), *self.like("Score")])
-        rows.append(["Score as printed", *(f"{one.printed_score:,.1f}" for one in reports), "", "", ""])
+        rows.append(["Score", *(f"{unixbench.score(results):,.3f}" for results in reports), *self.like("Score")])
+        rows.append(
+            ["Score as printed", *(f"{report['score']:,.1f}" for report in figures["unixbench"]), "", "", ""]
+        )
         head = [
             "Index",
             *(one["label"] for one in figures["unixbench"]),

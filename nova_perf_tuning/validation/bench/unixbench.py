@@ -7,7 +7,6 @@ SPARCstation 20-61), as printed in every report.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -31,42 +30,31 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
     "System Call Overhead": ("syscall", 15000.0, "lps"),
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
-_NUMBER = base.NUMBER
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
-#: Test, baseline, result and index.
+#: Test, baseline and result; the index beside them is rounded.
 _INDEX = re.compile(
-    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M
+    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$", re.M
 )
-_SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
 #: Starts Run in its own directory, which 5.1.3 takes for the place of its programs and both run make in. Results,
 #: logs and the files that are copied go to the directory that a launcher has made for the run, and takes away.
 _START: Final = (
     "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
     " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
 )
+#: Where an operator has built it, on host and guest.
+DIRECTORY: Final = "/opt/UnixBench"
 #: Figures of other versions must not be compared with it.
 _VERSION: Final = "5.1.3"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """One report.
+def index(test: str, result: float) -> float:
+    """Return the index of a test."""
+    return result / TESTS[test][1] * 10
 
-    :ivar results: test -> its result and the index that is printed beside it.
-    """
 
-    version: str
-    results: Mapping[str, tuple[float, float]]
-    printed_score: float
-
-    def index(self, test: str) -> float:
-        """Return the index of a test, from its result."""
-        return self.results[test][0] / TESTS[test][1] * 10
-
-    @property
-    def score(self) -> float:
-        """Geometric mean of the indexes before rounding."""
-        return math.exp(math.fsum(math.log(self.index(test)) for test in self.results) / len(self.results))
+def score(results: Mapping[str, float]) -> float:
+    """Return the geometric mean of the indexes before rounding; ``results``: test -> its result."""
+    return math.exp(math.fsum(math.log(index(test, result)) for test, result in results.items()) / len(results))
 
 
 class UnixBench(base.Benchmark):
@@ -85,65 +73,51 @@ class UnixBench(base.Benchmark):
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     parameters = (
-        base.Text(
-            "directory",
-            "/opt/UnixBench",
-            "directory of the built UnixBench, the same on host and guest",
-            r"/[^\0]*",
-            "an absolute path",
-        ),
         base.Integer(
             "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
         ),
         base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
-    brought = "unpack and make UnixBench 5.1.3 in its 'directory'"
+    brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
         passes, copies = values.numbers("passes", "copies")
         run = ("perl", "./Run", "-i", str(passes), "-c", str(copies))
-        argv = ("perl", "-MCwd", "-e", _START, values.text("directory"), *run)
+        argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, *run)
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
-        return (f"{self.values(given).text('directory')}/Run",)
+        return (f"{DIRECTORY}/Run",)
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
-        values = self.values(given)
         # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
-        return 16 * values.number("copies")
+        return 16 * self.values(given).number("copies")
 
-    def report(self, text: str) -> Report:
-        """Return the report in a text; other words around it do not matter.
+    def results(self, text: str) -> dict[str, float]:
+        """Return the result of each test in the one report of a text; other words around it do not matter.
 
-        :raises base.OutputError: there is not exactly one, it is cut off, or its baselines are not UnixBench's.
+        :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
         """
         self.check_length(text)
-        versions = _HEADER.findall(text)
-        if len(versions) != 1:
-            raise self.fault(f"there are {len(versions)} reports of UnixBench where one was expected")
-        rows = {row[1]: (float(row[2]), float(row[3]), float(row[4])) for row in _INDEX.finditer(text)}
-        score = _SCORE.search(text)
-        missing = next((test for test in TESTS if test not in rows), None)
-        if missing or score is None:
-            what = f"test '{missing}'" if missing else "its score"
-            raise self.fault(f"the report is cut off or of few tests: {what} is missing")
-        for test, (baseline, result, _index) in rows.items():
+        if (versions := _HEADER.findall(text)) != [_VERSION]:
+            raise self.fault(
+                f"there must be one report, of version {_VERSION}; there are: {', '.join(versions)[:60] or 'none'}"
+            )
+        rows = {test: (float(baseline), float(result)) for test, baseline, result in _INDEX.findall(text)}
+        missing = [test for test in TESTS if test not in rows]
+        if missing or "\nSystem Benchmarks Index Score " not in text:
+            raise self.fault(f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing")
+        for test, (baseline, result) in rows.items():
             if baseline != TESTS[test][1] or result <= 0:
                 raise self.fault(f"'{test}' has the baseline {baseline:g} and the result {result:g}")
-        return Report(versions[0], {test: rows[test][1:] for test in TESTS}, float(score[1]))
+        return {test: rows[test][1] for test in TESTS}
 
     def parse(self, text: str) -> list[base.Reading]:
-        report = self.report(text)
-        if report.version != _VERSION:
-            raise self.fault(
-                f"this is version {report.version}; its figures must not be set against"
-                f" {_VERSION}'s (other compiler flags); install {_VERSION}"
-            )
-        readings = [base.Reading(*self.primary, report.score, primary=True)]
+        results = self.results(text)
+        readings = [base.Reading(*self.primary, score(results), primary=True)]
         for test, (short, _baseline, unit) in TESTS.items():
-            readings.append(base.Reading(f"{short}_index", "index", "higher", report.index(test)))
-            readings.append(base.Reading(short, _UNITS[unit], "higher", report.results[test][0]))
+            readings.append(base.Reading(f"{short}_index", "index", "higher", index(test, results[test])))
+            readings.append(base.Reading(short, _UNITS[unit], "higher", results[test]))
         return readings

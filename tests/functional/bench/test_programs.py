@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from nova_perf_tuning import cache_directory
-from nova_perf_tuning.validation.bench import plugins, sysbench
+from nova_perf_tuning.validation.bench import plugins, sysbench, unixbench
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import trial
 from tests.support import patience
@@ -53,7 +53,7 @@ class ProgramsTest(unittest.TestCase):
             outcome = trial.run(job, launcher.host_pair(), patience.LIMIT_S)
         self.assertIsNone(outcome.error, text)
         self.assertEqual([], os.listdir(self.directory))
-        return {one.metric: one.value for one in outcome.readings}
+        return {reading.metric: reading.value for reading in outcome.readings}
 
     def test_residuals_are_the_known_ones_with_any_number_of_processes(self) -> None:
         for size, processes in (("XS", "1"), ("XS", "3"), ("S", "2"), ("L", "1"), ("L", "2")):
@@ -111,6 +111,22 @@ class ProgramsTest(unittest.TestCase):
         runs = pathlib.Path(self.directory, "runs").read_text(encoding="utf-8").split()
         self.assertEqual(["put", "get", "get", "get"], runs)
         self.assertEqual(3, len(json.loads(done.stdout)["seconds"]))
+
+    def test_unixbench_runs_in_its_directory_and_leaves_its_files_in_the_scratch_directory(self) -> None:
+        """Like the real one, this Run wants programs below the working directory, and directories to write in."""
+        built = pathlib.Path(self.directory, "a folder; with 'signs'")
+        (built / "pgms").mkdir(parents=True)
+        script = (
+            'open(my $f, ">", "$ENV{UB_RESULTDIR}/log") or die; print $f "@ARGV"; -d "pgms" or die; print "ran"'
+        )
+        (built / "Run").write_text(script, encoding="ascii")
+        scratch = pathlib.Path(self.directory, "scratch")
+        scratch.mkdir()
+        [step] = plugins.load("unixbench").steps({"passes": "2"})
+        argv = [str(built) if word == unixbench.DIRECTORY else word for word in step.argv]
+        done = patience.run(argv, cwd=scratch)
+        self.assertEqual((0, "ran", ""), (done.returncode, done.stdout, done.stderr))
+        self.assertEqual("-i 2 -c 1", (scratch / "log").read_text(encoding="ascii"))
 
     def test_nobody_listens(self) -> None:
         done = self.run_program("request", "tcp", "127.0.0.1", "9", "1", "1", "1")
