@@ -31,18 +31,15 @@ class Fio(base.Benchmark):
             "seconds", "10", "length of the run; 0: until every job has done its whole file once", 0, 3600
         ),
         base.Choice("pattern", "randwrite", ", ".join(_PATTERNS), _PATTERNS),
-        base.Size("block_size", "16k", "bytes per request", 512, 4 << 20),
-        base.Size("size", "64M", "size of each job's file", 1 << 20, 1 << 40),
+        base.Size("block_size", "16k", "bytes per request", 512, "4m"),
+        base.Size("size", "64M", "size of each job's file", "1m", "1024g"),
         base.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
         base.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
         base.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
         # fio splits directories at ':'.
-        base.Text(
-            "directory",
-            ".",
-            "directory of the files; by default the machine's scratch disk",
-            "[^:\0]+",
-            "a path without ':'",
+        base.Parameter(
+            *("directory", ".", "directory of the files; by default the machine's scratch disk"),
+            *("[^:\0]+", "a path without ':'"),
         ),
     )
     work_metric = "requests"

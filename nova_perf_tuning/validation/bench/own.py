@@ -165,7 +165,7 @@ class Memory(OwnBenchmark):
     primary = ("bandwidth", "MB/s", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        base.Size("array", "32m", "size of each of the three arrays; more than the caches", 1 << 20, 64 << 30),
+        base.Size("array", "32m", "size of each of the three arrays; more than the caches", "1m", "64g"),
         base.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
     )
     work_metric = "work"

@@ -1,4 +1,4 @@
-"""Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``)."""
+"""Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``), and by their labels in results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from typing import NamedTuple
 
 from nova_perf_tuning import cache_directory, errors
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
@@ -43,15 +45,37 @@ def load(kind: str) -> base.Benchmark:
 
     :raises UnknownBenchmarkError: nothing installed has that name.
     """
-    benchmark = find(kind)
+    benchmark = _installed().get(kind)
     if benchmark is None:
         raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(_installed())}")
     return benchmark()
 
 
-def find(kind: str) -> type[base.Benchmark] | None:
-    """Return the class of a kind of benchmark, None where it is not installed, or broken."""
-    return _installed().get(kind)
+class Figure(NamedTuple):
+    """What a benchmark is judged by, and the unit in which it counts its work; empty: it does not say."""
+
+    metric: str
+    unit: str
+    better: str
+    work_unit: str
+
+
+def figure(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> Figure | None:
+    """Return what a benchmark of some results is judged by, which a file does not choose; None: not installed."""
+    installed = of_label(label, benchmarks)
+    return Figure(*installed.primary, installed.work_unit) if installed is not None else None
+
+
+def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
+    """Return the class of a benchmark of some results; None: it is not installed here.
+
+    A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
+    none of those installed.
+
+    :param benchmarks: label -> how it was run, as an environment has it.
+    """
+    named = (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind)
+    return next((_installed()[kind] for kind in named if kind in _installed()), None)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -104,7 +104,7 @@ class Measured:
 
     def _judged_by(self, benchmark: str) -> str:
         """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
-        if known := metrics.of_label(benchmark, self.environment.benchmarks):
+        if known := plugins.figure(benchmark, self.environment.benchmarks):
             return known.metric
         return next((trial.metric for trial in self._trials.get(benchmark, ()) if trial.primary), "")
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -150,7 +150,7 @@ def _guests(environment: environments.Environment, benchmark: str) -> int:
     """Return of how many guests the trials count the CPU; one takes its part, the mean of both roles."""
     commands = environment.benchmarks.get(benchmark, environments.Benchmark()).commands
     if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
-        kind = metrics.benchmark(benchmark, environment.benchmarks)
+        kind = plugins.of_label(benchmark, environment.benchmarks)
         return 2 if kind is not None and kind.paired else 1
     return 2 if len(commands) > 1 else 1
 

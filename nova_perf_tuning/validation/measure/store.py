@@ -9,7 +9,7 @@ from typing import Any
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import model, schema
 
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
@@ -57,7 +57,7 @@ def _correct(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = {label: metrics.of_label(label, benchmarks) for label in {trial.benchmark for trial in trials}}
+    known = {label: plugins.figure(label, benchmarks) for label in {trial.benchmark for trial in trials}}
     judged = {label: figure.metric for label, figure in known.items() if figure is not None}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
     for trial in trials:
@@ -75,7 +75,7 @@ def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Seq
         tuple[str, str, str], str
     ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
     for label in {trial.benchmark for trial in trials}:
-        if (known := metrics.of_label(label, benchmarks)) is not None:
+        if (known := plugins.figure(label, benchmarks)) is not None:
             said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
             said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
     places: dict[int, tuple[str, str, int, int]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 
-from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model, reasons
@@ -184,7 +184,10 @@ def _told(one: verdict.Judgement) -> str:
 def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
     lossy = [judgement for judgement in failed if not judgement.by_cpu]
-    kinds = [metrics.kind(judgement.budget.benchmark, results.environment.benchmarks) for judgement in lossy]
+    benchmarks = [
+        plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks) for judgement in lossy
+    ]
+    kinds = [benchmark.kind if benchmark is not None else "" for benchmark in benchmarks]
     named = {_RESOURCES.get(kind, ""): one for kind, one in reversed([*zip(kinds, lossy, strict=True)])}
     culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
     first = named.get(culprit, failed[0])

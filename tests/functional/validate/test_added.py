@@ -37,7 +37,7 @@ from nova_perf_tuning.validation.bench import base
 class Root(base.Benchmark):
     kind, summary = "root", "a cube root"
     packages, programs = (), ("factor",)
-    parameters = (base.Text("table", "", "file"),)
+    parameters = (base.Parameter("table", "", "file"),)
     primary = ("root", "1", "higher")
     image_variant, brought = "own", "compile it"
 

@@ -84,12 +84,12 @@ class StepsTest(testtools.TestCase):
         )
         usual = [len(step.argv) for step in kind().steps({}, "10.0.0.2")]
         try:
-            found = kind().steps({key: text}, "10.0.0.2")
+            steps = kind().steps({key: text}, "10.0.0.2")
         except base.ParameterError as error:
             self.assertNotIn("\n", str(error).replace(text, ""))
             return
         extra = 1 if (key, text) == ("direction", "reverse") else 0
-        self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in found))
+        self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in steps))
 
     def test_split(self):
         self.assertEqual({"a": "1", "b": "x=y"}, base.split("a=1,b=x=y"))
@@ -102,5 +102,5 @@ class ImageProgramsTest(testtools.TestCase):
         images = built()
         for benchmark in plugins.load_all():
             programs = set(benchmark.programs)
-            found = next((name for name in ("small", "full") if programs <= images[name]), "own")
-            self.assertEqual(found, benchmark.image_variant, benchmark.kind)
+            image = next((name for name in ("small", "full") if programs <= images[name]), "own")
+            self.assertEqual(image, benchmark.image_variant, benchmark.kind)

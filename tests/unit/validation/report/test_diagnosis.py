@@ -4,7 +4,7 @@ import dataclasses
 
 import testtools
 
-from nova_perf_tuning.validation.bench import metrics, plugins
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import diagnosis
@@ -18,7 +18,7 @@ def results(losses, **environment):
     trials = []
     for label, loss in losses.items():
         one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
-        known = metrics.of_label(label, {})
+        known = plugins.figure(label, {})
         metric, unit, better = known[:3] if known else ("throughput", "Mbit/s", "higher")
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
         trials += [dataclasses.replace(trial, **named) for trial in one.trials]
@@ -80,7 +80,7 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
         for kind in (one.kind for one in plugins.load_all()):
-            better = metrics.of_label(kind, {}).better
+            better = plugins.figure(kind, {}).better
             data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
             found = told(data, metric=data.trials[0].metric)
             self.assertTrue(found.sentence.startswith("FAIL"), found.sentence)
