@@ -5,25 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: What would end Python at once; Ctrl-C is an exception already.
-TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
-
-
-class Interrupted(SystemExit):
-    """A signal asked the program to end; where nobody catches it the exit code is 128 and the signal's number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
-        self.exit_code = 128 + number
-        self.signal = signal.Signals(number)
-
-    def __str__(self) -> str:
-        return f"ended by {self.signal.name}"
+_TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -48,8 +36,8 @@ def deferred() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def guarded(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
-    """Raise :class:`Interrupted` for the first signal that comes while the block runs; later ones are dropped.
+def guarded() -> Iterator[None]:
+    """Raise SystemExit(128 + its number) for the first of :data:`_TERMINATION` that comes; drop later ones.
 
     A signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main thread, which
     alone may set handlers, nothing is done.
@@ -60,10 +48,9 @@ def guarded(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
         nonlocal came
         if not came:
             came = True
-            raise Interrupted(number)
+            raise SystemExit(128 + number)
 
-    own = (signal.SIG_DFL, signal.default_int_handler)
-    taken = [number for number in signals if _is_main_thread() and signal.getsignal(number) in own]
+    taken = [number for number in _TERMINATION if _is_main_thread() and signal.getsignal(number) == signal.SIG_DFL]
     before = {number: signal.signal(number, stop) for number in taken}
     try:
         yield

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import errors, signals
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import audit_options, command, journal_options, option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, privileged
@@ -30,8 +30,8 @@ class Apply(command.PerfCommand):
     refuses does not stop the others. What a running nova-perf-agent places is refused ("owned").
 
     Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is changed, unless the
-    message says that settings were written. After SIGHUP, Ctrl-C or SIGTERM the writes are undone; the exit code
-    is 129, 130 or 143.
+    message says that settings were written. After Ctrl-C (130), SIGTERM or SIGHUP 'nova-perf restore' puts back
+    what it had written.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ class Apply(command.PerfCommand):
             "--persist",
             action="store_true",
             help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
-            "tmpfiles.d, modprobe.d and udev/rules.d)",
+            "tmpfiles.d and udev/rules.d)",
         )
         audit_options.add_path(parser)
 
@@ -75,18 +75,15 @@ class Apply(command.PerfCommand):
             lines, rest = apply_module.preview(settings, kinds)
             rest = [*owned, *rest]
             return _show(args, rest, warnings, writes=lines)
-        outcomes: list[apply_module.Outcome] | None = None
         try:
-            with signals.guarded():  # also while telling, which waits for whoever reads it
-                with journal_options.open_journal(args, writer=True) as journal:
-                    settings, owned = _beside_agent(settings, kinds, journal.state_dir)
-                    done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
-                    outcomes = [*owned, *done]
-                return _tell(args, outcomes, warnings, journal.path)
-        except signals.Interrupted as error:
-            fate = "what it had written is undone" if outcomes is None else _done(args)
-            print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
-            return error.exit_code
+            with journal_options.open_journal(args, writer=True) as journal:
+                settings, owned = _beside_agent(settings, kinds, journal.state_dir)
+                done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+            return _tell(args, [*owned, *done], warnings, journal.path)
+        except KeyboardInterrupt:
+            undo = journal_options.restore_command(args)
+            print(f"nova-perf apply: interrupted; undo what it has written with: {undo}", file=sys.stderr)
+            return 130
 
 
 def _beside_agent(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from nova_perf_tuning import errors, signals
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import registry
@@ -24,7 +23,7 @@ class Restore(command.PerfCommand):
     the middle of apply or of restore. A second restore does nothing.
 
     Exit code: 0 all is as it was, but for what the agent keeps; 1 something was left alone or failed; 3 error.
-    After SIGHUP, Ctrl-C or SIGTERM it is 129, 130 or 143, and the next restore puts back the rest.
+    After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -37,18 +36,14 @@ class Restore(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
-        try:
-            with signals.guarded(), journal_options.open_journal(args, writer=True) as journal:
-                boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
-                agent = journal_module.running_agent(journal.state_dir)
-                left = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
-                keys = {entry.key for entry in left}
-                done = restore_module.restore(
-                    journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
-                )
-        except signals.Interrupted as error:
-            print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
-            return error.exit_code
+        with journal_options.open_journal(args, writer=True) as journal:
+            boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
+            agent = journal_module.running_agent(journal.state_dir)
+            left = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
+            keys = {entry.key for entry in left}
+            done = restore_module.restore(
+                journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
+            )
         _show(args, done, agent, sum(entry.state != "held" for entry in left))
         kept = any(restoration.result in restore_module.KEPT for restoration in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)

@@ -91,7 +91,7 @@ class Validate(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        with signals.guarded(signals.TERMINATION):
+        with signals.guarded():
             try:
                 judge_options.begin_junit(args.junit)
                 run = _planned(args)

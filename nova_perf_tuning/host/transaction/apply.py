@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from nova_perf_tuning import bounded_read, errors, signals
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -119,18 +119,18 @@ def apply(
     """Bring ``settings`` into force and return what became of each, in the order of writing.
 
     All originals are on the disk before the first write. A setting that is refused does not stop the others. When
-    the journal fails or the process is interrupted, everything that this call wrote is undone; when it is killed,
+    the journal fails, everything that this call wrote is undone; when the process is interrupted or killed,
     :func:`nova_perf_tuning.host.transaction.restore.restore` does that later.
 
     :param boot: :func:`boot_id` of the host.
     :raises JournalError: nothing was changed, or what was changed has been undone.
-    :raises ApplyError: it was interrupted and not everything could be undone.
+    :raises ApplyError: not everything could be undone.
     """
     return _Run(kinds, journal, boot).run(in_order(settings, kinds))
 
 
 def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
-    """Return what applying ``one`` will come to, WRITTEN meaning that it has to be written, and its identity."""
+    """Return what applying a setting will come to, WRITTEN if it has to be written, and its object's identity."""
     outcome, identity = Outcome(setting, Result.UNCHANGED), ""
     try:
         identity = kind.identity(setting.target)
@@ -189,7 +189,7 @@ class _Run:
             self._write_all(outcomes)
             self._read_back(outcomes)
             self._record(outcomes)
-        except BaseException as error:
+        except Exception as error:
             self._undo(error)
             raise
         return outcomes
@@ -323,17 +323,16 @@ class _Run:
         ]
 
     def _undo(self, cause: BaseException) -> None:
-        """Put back what this call wrote, last first; no signal stops it halfway."""
+        """Put back what this call wrote, last first."""
         kept = []
-        with signals.deferred():
-            for outcome in reversed(self.written):
-                setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
-                try:
-                    if outcome.previous is not None and kind.is_same(setting):
-                        kind.write(setting.target, outcome.previous)
-                except (OSError, errors.PerfTuningError):
-                    if outcome.result is not Result.FAILED:
-                        kept.append(f"{setting.kind} {setting.target}")
+        for outcome in reversed(self.written):
+            setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
+            try:
+                if outcome.previous is not None and kind.is_same(setting):
+                    kind.write(setting.target, outcome.previous)
+            except (OSError, errors.PerfTuningError):
+                if outcome.result is not Result.FAILED:
+                    kept.append(f"{setting.kind} {setting.target}")
         if kept:
             raise ApplyError(
                 f"{str(cause) or type(cause).__name__}; {len(kept)} settings keep their new value, "

@@ -14,7 +14,7 @@ from tests.support import patience
 
 image, moment = sys.argv[1:]
 with (
-    signals.guarded(signals.TERMINATION),
+    signals.guarded(),
     libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image, boot_timeout_s=patience.LIMIT_S) as launcher,
 ):
     launcher.prepare()

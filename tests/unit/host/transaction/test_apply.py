@@ -168,29 +168,39 @@ class ApplyTest(TransactionCase):
         self.assertFalse(os.path.exists(self.folder))
 
 
-class InterruptedTest(TransactionCase):
-    def test_interrupted_it_undoes_what_it_wrote(self):
-        def interrupt(target, value):
-            if (target, value) == ("b", "2"):
-                raise KeyboardInterrupt
+class FailureTest(TransactionCase):
+    def fail(self, lasting=()):
+        """Let the second write break, and return two settings; ``lasting`` cannot be undone."""
 
-        self.box.on_write = interrupt
-        wanted = [boxes.setting(name, "2") for name in "abc"]
-        self.assertRaises(KeyboardInterrupt, self.apply, *wanted)
+        def cut(target, value):
+            if (target, value) == ("b", "2"):
+                self.box.refuse |= {name: [errno.EIO] for name in lasting}
+                raise RuntimeError("broken")
+
+        self.box.on_write = cut
+        return boxes.setting("a", "2"), boxes.setting("b", "2")
+
+    def test_what_it_wrote_is_undone(self):
+        self.assertRaises(RuntimeError, self.apply, *self.fail())
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
         self.assertEqual({RestoreResult.ALREADY}, set(self.restore().values()))
 
     def test_what_cannot_be_undone_is_named(self):
+        error = self.assertRaises(apply.ApplyError, self.apply, *self.fail(lasting="a"))
+        self.assertIn("broken", str(error))
+        self.assertIn("box a", str(error))
+        self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
+
+    def test_interrupted_it_is_put_back_by_restore(self):
         def interrupt(target, value):
             if (target, value) == ("b", "2"):
-                self.box.refuse["a"] = [errno.EIO]
                 raise KeyboardInterrupt
 
         self.box.on_write = interrupt
-        error = self.assertRaises(apply.ApplyError, self.apply, boxes.setting("a", "2"), boxes.setting("b", "2"))
-        self.assertIn("KeyboardInterrupt", str(error))
-        self.assertIn("box a", str(error))
-        self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
+        self.assertRaises(KeyboardInterrupt, self.apply, boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.assertEqual("2", self.box.values["a"])
+        self.restore()
+        self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
 
 
 class RestoreTest(TransactionCase):
