@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
-from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests
-
-_MAX_LOG: Final = 16 << 20  # a large host's has a megabyte
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +34,6 @@ def add_path(parser: argparse.ArgumentParser) -> None:
         help="NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say; may be "
         "repeated",
     )
-    parser.add_argument(
-        "--kernel-log", metavar="FILE", help="dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
-    )
 
 
 def view(args: argparse.Namespace) -> host_module.Host:
@@ -58,16 +51,8 @@ def view(args: argparse.Namespace) -> host_module.Host:
         physnets=_physnets(args.physnet),
         nova=novaconf.texts(args.nova_config),
         domains=[(domain.name, data) for data, domain in given],
-        kernel_log=None if args.kernel_log is None else (args.kernel_log, _kernel_log(args.kernel_log)),
     )
     return host_module.Host(root, facts, options)
-
-
-def _kernel_log(path: str) -> str:
-    try:
-        return bounded_read.read_argument(path, _MAX_LOG).decode("utf-8", "replace")
-    except OSError as error:
-        raise option_types.OptionError(f"--kernel-log {path}: {error.strerror}") from None
 
 
 def _physnets(texts: list[str]) -> dict[str, str]:

@@ -40,7 +40,6 @@ _FILES: Final = {
     r"/sys/kernel/mm/transparent_hugepage/enabled": "always|madvise|never",
     r"/sys/kernel/mm/ksm/run": "[012]",
     r"/sys/devices/system/cpu/cpufreq/policy[0-9]{1,5}/scaling_governor": _WORD,
-    r"/sys/module/kvm/parameters/halt_poll_ns": r"[0-9]{1,9}",
     **{re.escape(f"/proc/sys/{name.replace('.', '/')}"): value for name, value in SYSCTLS.items()},
 }
 

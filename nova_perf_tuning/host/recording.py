@@ -34,7 +34,6 @@ _FILES: Final = {
     "sys/devices/system/clocksource/clocksource0": "available_clocksource current_clocksource",
     "sys/kernel/mm/ksm": "run merge_across_nodes",
     "sys/kernel/mm/transparent_hugepage": "enabled",
-    "sys/module/kvm/parameters": "halt_poll_ns",
     "proc/xen": "capabilities",
     "proc/net": "softnet_stat",
     "proc/sys/kernel": "osrelease arch",
@@ -232,7 +231,6 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
 def _add_texts(tree: Tree) -> None:
     """Add the files of which a recording keeps some words or lines."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
-    tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):

@@ -142,17 +142,6 @@ class RulesTest(rig.LabCase):
         settings = [("offload", f"{nic}/rx-lro", "on", "off")]
         self.round_trip("lro-on-forwarding", settings, show, f"ethtool -K {nic} lro {{}}", nic=nic)
 
-    def test_halt_polling(self):
-        """More vCPUs than CPUs: a guest of kvm, whose parameter has the value that the kernel gave it."""
-        path = "/sys/module/kvm/parameters/halt_poll_ns"
-        original = self.lab.run(f"cat {path}").strip()
-        self.assertNotEqual("0", original)
-        self.assertEqual([], self.found("halt-polling-crowded"))
-        self.start_guest(vcpus=9, network=False)
-        self.lab.run("virsh suspend g1")
-        settings = [("module_parameter", "kvm/halt_poll_ns", original, "0")]
-        self.round_trip("halt-polling-crowded", settings, f"cat {path}", f"echo {{}} >{path}")
-
     def test_governor(self):
         """Frequency domains by the kernel's acpi-cpufreq; the firmware that has two is staged."""
         self.lab.run("modprobe acpi_cpufreq")

@@ -13,7 +13,7 @@ _OPENED = (
     "true >>/proc/sys/vm/swappiness",
     "true >>/proc/sysrq-trigger",
     "true >>/sys/devices/system/cpu/cpu7/online",
-    "true >>/sys/module/kvm/parameters/halt_poll_ns",
+    "true >>/sys/kernel/mm/ksm/run",
     "true >>/dev/vda",
 )
 

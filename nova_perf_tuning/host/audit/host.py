@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -20,8 +19,6 @@ _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
-#: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
-_RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _MAX_PID: Final = 1 << 22
 
 
@@ -33,7 +30,6 @@ class Options:
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
     :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
-    :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
     bandwidth_mbps: int | None = None
@@ -41,7 +37,6 @@ class Options:
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     nova: Sequence[tuple[str, str]] = ()
     domains: Sequence[tuple[str, bytes]] = ()
-    kernel_log: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,12 +113,6 @@ class Host:
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
         rules.need(len(self.nodes_of(self.online)) > 1, "one NUMA node, or none known")
-
-    @functools.cached_property
-    def boot(self) -> Mapping[str, str]:
-        """The kernel's command line: parameter -> value, of a repeated one the last; empty for a flag."""
-        words = (word.partition("=") for word in _words(self.content("proc/cmdline") or "") if word.isprintable())
-        return {key: value for key, _, value in words}
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -343,25 +332,3 @@ class Host:
 
 def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSets:
     return layout.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
-
-
-def _words(line: str) -> list[str]:
-    """Return the words of a command line; a value may be quoted."""
-    try:
-        return shlex.split(line)
-    except ValueError:
-        return line.split()
-
-
-def recorded_cmdline(line: str) -> str:
-    """Return the words of a command line that a recording keeps."""
-    return " ".join(
-        word
-        for word in _words(line)
-        if word.partition("=")[0] in _RECORDED and word.isprintable() and not set(word) & set(" \t\"'")
-    )
-
-
-def cpus_of_parameter(value: str) -> frozenset[int]:
-    """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
-    return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()

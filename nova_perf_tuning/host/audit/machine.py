@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,7 +9,6 @@ from typing import Final
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.host.facts import virtualization
 from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, known, named, need
@@ -41,40 +39,6 @@ class KvmMissing(Rule):
             yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm")
 
 
-class XenPv(Rule):
-    """A guest of Xen runs with hardware virtualization (HVM or PVH), not PV."""
-
-    id = "xen-pv-guest"
-    level = Level.ERROR
-    why = (
-        "This is a Xen PV guest: every system call, page fault and context switch goes through the hypervisor. "
-        "HVM runs the same system 1.6 to 2.8 times as fast in UnixBench's index."
-    )
-    remedy = "build the system as HVM: an image with its own kernel and boot loader on a machine type that is HVM"
-    source = "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times"
-
-    _PV: Final = re.compile(r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer")
-    #: What only HVM, PVH or the control domain prints; old kernels on HVM print the first line of PV, too.
-    _NOT_PV: Final = re.compile(
-        r"Xen HVM|on Xen PVH|Xen Platform PCI: I/O protocol|\(v0[0-9] +Xen +HVM|running as Dom0"
-    )
-    _BOOT: Final = re.compile(r"Linux version [0-9]|Booting paravirtualized kernel on |Hypervisor detected|DMI: ")
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        if host.options.kernel_log is None:
-            kind = host.facts.virtualization
-            known(kind, "what this host runs on is unknown: give --kernel-log")
-            if kind == "xen-pv":
-                yield self.finding([("/sys/hypervisor/guest_type", "PV")])
-            return
-        path, text = host.options.kernel_log
-        need(self._BOOT.search(text), f"{path} does not reach back to the boot: give dmesg from then")
-        lines = [line.strip() for line in text.splitlines()]
-        proof = [(path, line) for line in lines if self._PV.search(line)]
-        if proof and not any(self._NOT_PV.search(line) for line in lines):
-            yield self.finding(proof[:2])
-
-
 class Tcg(Rule):
     """No guest is translated by TCG."""
 
@@ -94,23 +58,6 @@ class Tcg(Rule):
             evidence.append(host.option("libvirt", "virt_type"))
         why = f"{counted(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
         yield self.finding(evidence, why, subject=slow[0].name)
-
-
-class Nested(Rule):
-    """A host of guests is no guest itself."""
-
-    id = "nested-host"
-    level = Level.INFO
-    why = "Every exit of a guest takes the way through two hypervisors; budgets for bare hosts do not hold here."
-    remedy = "run guests on bare hosts; where it must be nested, judge by a baseline measured on this very host"
-    source = "KVM documentation of nested virtualization"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        machine = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
-        machine = known(machine if host.guests else None, "no guests, or nothing tells what this machine is")
-        if machine.kind != "none":
-            why = f"this host of {counted(len(host.guests), 'guest')} runs on {machine.kind}"
-            yield self.finding([(machine.path, machine.text)], why)
 
 
 class VhostNetMissing(GuestRule):
@@ -147,30 +94,6 @@ class VhostNetMissing(GuestRule):
             f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next start",
             level=Level.WARNING,
         )
-
-
-class HaltPolling(Rule):
-    """A host with more vCPUs than CPUs does not poll for idle guests."""
-
-    id = "halt-polling-crowded"
-    level = Level.INFO
-    why = "While KVM polls for one idle vCPU, another one waits for the CPU; the time shows as the host's."
-    remedy = "echo 0 > /sys/module/kvm/parameters/halt_poll_ns  # guests may poll by themselves: cpuidle-haltpoll"
-    source = "kvm list: guest polling reaches 95.7 % of bare ping-pong, host polling 93.8 %"
-    appliable = True
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        path = "sys/module/kvm/parameters/halt_poll_ns"
-        value = known(host.text(path), "kvm is not loaded")
-        running = [guest for guest in host.guests if guest.process is not None]
-        vcpus = sum(guest.domain.vcpus for guest in running)
-        if (host.number(path) or 0) > 0 and vcpus > len(host.online) > 0:
-            yield self.finding(
-                [(f"/{path}", value), *((guest.path, f"{guest.domain.vcpus} vCPUs") for guest in running[:3])],
-                f"{vcpus} vCPUs share {len(host.online)} CPUs, and KVM polls up to {int(value) // 1000} us for "
-                "each one that goes idle",
-                settings=[self.setting("module_parameter", "kvm/halt_poll_ns", "0", value)],
-            )
 
 
 class Clocksource(Rule):

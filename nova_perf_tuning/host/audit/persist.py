@@ -1,6 +1,6 @@
 """Which configuration files bring settings back after a reboot: those that every distribution reads at boot.
 
-sysctl.d, modprobe.d, tmpfiles.d and rules of udev, with a line for each value. Each file is a setting of kind
+sysctl.d, tmpfiles.d and rules of udev, with a line for each value. Each file is a setting of kind
 ``config_file``: planned, journaled and undone like any other.
 """
 
@@ -18,17 +18,14 @@ NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
 #: Not the name of the file that this project is installed with, which is for its own directories.
 TMPFILES: Final = f"etc/tmpfiles.d/90-{NAME}.conf"
-MODPROBE: Final = f"etc/modprobe.d/{NAME}.conf"
 UDEV: Final = f"etc/udev/rules.d/90-{NAME}.rules"
 _HEAD: Final = "# Written by nova-perf apply --persist; nova-perf restore takes it away again.\n"
 #: File -> what is before the value in a line of it.
-_BEFORE_VALUE: Final = {SYSCTL: " = ", TMPFILES: " - - - - ", MODPROBE: "=", UDEV: " "}
+_BEFORE_VALUE: Final = {SYSCTL: " = ", TMPFILES: " - - - - ", UDEV: " "}
 #: Kind of setting of a NIC -> option of ethtool.
 _ETHTOOL: Final = {"offload": "-K", "ring": "-G", "channels": "-L"}
 #: Kinds that are a file of /sys with a lasting name.
-_SYSFS: Final = {
-    kind.kind: kind() for kind in (attributes.Memory, attributes.Governor, attributes.ModuleParameter)
-}
+_SYSFS: Final = {kind.kind: kind() for kind in (attributes.Memory, attributes.Governor)}
 
 Setting = model.Setting
 
@@ -76,9 +73,6 @@ def _line(host: Host, setting: Setting) -> tuple[str | None, str]:
         return UDEV if nic is not None and nic.pci is not None else None, f'{match}, RUN+="{command}"'
     if kind == "sysctl":
         return SYSCTL, f"{setting.target} = {value}"
-    # What is built into the kernel is never loaded: modprobe.d says nothing to it.
-    if kind == "module_parameter" and host.has(f"sys/module/{target}/initstate"):
-        return MODPROBE, f"options {target} {name}={value}"
     if kind in _SYSFS:
         return TMPFILES, f"w {_SYSFS[kind].path(setting.target)} - - - - {value}"
     return None, ""

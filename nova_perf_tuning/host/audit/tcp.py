@@ -8,46 +8,22 @@ of two from twice the BDP on, and never less than the kernel's own default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import decimal
-from nova_perf_tuning.rules import Finding, Level, known, need
+from nova_perf_tuning.rules import Finding, known, need
 
 #: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
 DEFAULT_MAX: Final = {"net.ipv4.tcp_rmem": 6291456, "net.ipv4.tcp_wmem": 4194304}
-#: Assumed inside a data centre where nobody gave or measured an RTT; never used to call a buffer too small.
-ASSUMED_RTT_MS: Final = 1.0
-#: So many times the proposal is absurd: memory for bursts that the path cannot have in flight.
-_ABSURD: Final = 8
 #: Share of packets dropped that is more than an accident.
 _DROP_SHARE: Final = 1e-6
-#: A queue longer than so many round trips is a trap.
-_QUEUE_RTTS: Final = 100
 _CEILING: Final = 1 << 30
 _BACKLOG_KEY: Final = "net.core.netdev_max_backlog"
 #: What is proposed against drops, once: counters since boot do not tell whether it was enough.
 _BACKLOG: Final = 4000
-
-
-class Path(NamedTuple):
-    """The path that buffers are judged by.
-
-    :ivar mbps, rtt_ms: bandwidth and round trip time. :ivar measured: the RTT is given or measured, not assumed.
-    :ivar formula: how :attr:`bdp` comes about.
-    """
-
-    mbps: int
-    rtt_ms: float
-    measured: bool
-    formula: str
-
-    @property
-    def bdp(self) -> int:
-        """The bandwidth-delay product in bytes."""
-        return bdp_bytes(self.mbps, self.rtt_ms)
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> int:
@@ -60,18 +36,12 @@ def proposal(bdp: int, default: int) -> int:
     return max(min(1 << max(2 * bdp - 1, 0).bit_length(), _CEILING), default)
 
 
-def _path(host: Host, *, assume: bool) -> Path:
-    """Return the path; with ``assume`` an unknown RTT is taken to be that of a data centre."""
-    rtt, origin = host.options.rtt_ms, "given"
-    if assume:
-        mbps, how = known(host.bandwidth_mbps(), "bandwidth unknown: give --bandwidth")
-        if rtt is None:
-            rtt, origin = ASSUMED_RTT_MS, "assumed inside a data centre; give --rtt"
-    else:
-        lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
-        rtt, (mbps, how) = known(rtt, lacking), known(host.bandwidth_mbps(), lacking)
-    formula = f"BDP = {mbps} Mbit/s ({how}) x {rtt:g} ms ({origin}) / 8 = {bdp_bytes(mbps, rtt)} bytes"
-    return Path(mbps, rtt, host.options.rtt_ms is not None, formula)
+def _path(host: Host) -> tuple[int, str]:
+    """Return the bandwidth-delay product of the path in bytes, and how it comes about."""
+    lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
+    rtt_ms, (mbps, how) = known(host.options.rtt_ms, lacking), known(host.bandwidth_mbps(), lacking)
+    bdp = bdp_bytes(mbps, rtt_ms)
+    return bdp, f"BDP = {mbps} Mbit/s ({how}) x {rtt_ms:g} ms (given) / 8 = {bdp} bytes"
 
 
 def _numbers(host: Host, key: str) -> list[int]:
@@ -100,48 +70,16 @@ class BuffersTooSmall(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        path = _path(host, assume=False)
+        bdp, formula = _path(host)
         for key, default, (least, initial, most) in _triples(host):
-            if most < path.bdp:
+            if most < bdp:
                 yield self.sysctl(
                     host,
                     key,
-                    f"{least} {initial} {proposal(path.bdp, default)}",
-                    f"{path.formula}; {key} ends at {most}, {100 * most / path.bdp:.0f} % of it",
+                    f"{least} {initial} {proposal(bdp, default)}",
+                    f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
                     "  # next power of two from 2 x BDP on",
                 )
-
-
-class _MadeSmaller(Rule):
-    """A rule that makes a value smaller: only for a path that was given or measured, since a long one needs it."""
-
-    appliable = True
-
-    def smaller(self, host: Host, path: Path, key: str, value: str, why: str) -> Finding:
-        """Return a finding about ``key``, appliable where the path is known."""
-        if path.measured:
-            return self.sysctl(host, key, value, why)
-        remedy = f"measure the path first (ping PEER, then --rtt); at {path.rtt_ms:g} ms: {key} = {value}"
-        evidence = [(sysctl_path(key), host.facts.sysctls[key])]
-        return self.finding(evidence, why, remedy, subject=key, level=Level.INFO)
-
-
-class BuffersAbsurd(_MadeSmaller):
-    """TCP buffers are not sized for another path than this one."""
-
-    id = "tcp-buffers-absurd"
-    why = "Buffers for a transatlantic path let queues build up in a data centre: latency, and memory."
-    remedy = "size them by the measured RTT; the kernel's defaults (6 MiB, 4 MiB) suffice for 10 Gbit/s up to 2 ms"
-    source = "128 MiB for an assumed RTT of 100 ms, copied to a LAN: published facts of Oracle's paper, recomputed"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        path = _path(host, assume=True)
-        for key, default, (least, initial, most) in _triples(host):
-            wanted = proposal(path.bdp, default)
-            if most > _ABSURD * wanted:
-                times = most / max(path.bdp, 1)
-                why = f"{path.formula}; {key} lets a connection queue {most} bytes, {times:.0f} times that"
-                yield self.smaller(host, path, key, f"{least} {min(initial, wanted)} {wanted}", why)
 
 
 class FeaturesOff(Rule):
@@ -206,24 +144,3 @@ def _softnet(host: Host) -> Sequence[int] | None:
             continue
     rows = [row for row in rows if len(row) == 3 and all(0 <= value < 1 << 32 for value in row)]
     return [sum(column) for column in zip(*rows, strict=True)] if rows else None
-
-
-class BacklogTrap(_MadeSmaller):
-    """The input queue holds less than the path's patience."""
-
-    id = "backlog-latency-trap"
-    level = Level.INFO
-    why = "A long queue turns loss, which TCP understands, into delay, which it does not."
-    remedy = "net.core.netdev_max_backlog=1000 unless /proc/net/softnet_stat shows drops"
-    source = "Oracle's 300000, which is a latency trap on a LAN"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        path = _path(host, assume=True)
-        backlog = _numbers(host, _BACKLOG_KEY)
-        need(len(backlog) == 1, f"{_BACKLOG_KEY} unknown")
-        mtu = max((nic.mtu or 1500 for nic in host.links), default=1500)
-        queue_ms = backlog[0] * mtu * 8 / max(path.mbps, 1) / 1e3
-        if queue_ms > _QUEUE_RTTS * max(path.rtt_ms, 0.1):
-            why = f"{backlog[0]} packets of {mtu} bytes take {queue_ms:.0f} ms at {path.mbps} Mbit/s; the RTT is "
-            why += f"{path.rtt_ms:g} ms{'' if path.measured else ' (assumed)'}"
-            yield self.smaller(host, path, _BACKLOG_KEY, "1000", why)

@@ -72,7 +72,6 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
 def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root; see :func:`read_host`."""
     cpuinfo = virtualization.cpuinfo_head(root)
-    machine = virtualization.find_virtualization(root, cpuinfo)
     cpus = topology.read_topology(root, cpuinfo)
     running, domains = guests.read_guests(root)
     devices = irqs.read_devices(root)
@@ -91,7 +90,7 @@ def read_root(root: Root) -> model.HostFacts:
         nohz_full=cpus.nohz_full,
         arch=virtualization.read_arch(root, cpuinfo),
         kernel=root.text(kernel, "osrelease"),
-        virtualization=machine.kind if machine is not None else None,
+        virtualization=virtualization.find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=read_sysctls(root),
         warnings=root.notes.lines(),

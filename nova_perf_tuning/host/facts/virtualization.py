@@ -7,7 +7,7 @@ tells KVM from TCG: QEMU writes the same tables for both.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from nova_perf_tuning.host.facts.root import Root
 
@@ -38,58 +38,44 @@ def cpuinfo_head(root: Root) -> bytes:
     return root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
 
 
-class Virtualization(NamedTuple):
-    """What this host runs on, and the file that tells.
+def find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
+    """Return what this host runs on; None where nothing tells it.
 
-    :ivar kind: ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...;
-        ``vm`` is a hypervisor that shows itself by its CPUID bit alone.
+    ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...; ``vm`` is a
+    hypervisor that shows itself by its CPUID bit alone.
     """
-
-    kind: str
-    path: str
-    text: str
-
-
-def find_virtualization(root: Root, cpuinfo: bytes) -> Virtualization | None:
-    """Return what this host runs on and what tells it; None where nothing does."""
-    xen = _xen(root)
-    if xen is not None:
+    if xen := _xen(root):
         return xen
-    directory = "sys/devices/system/clocksource/clocksource0"
-    clocks = root.text(root.directory(directory), "available_clocksource") or ""
+    clocks = (
+        root.text(root.directory("sys/devices/system/clocksource/clocksource0"), "available_clocksource") or ""
+    )
     for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
         if any(clock.startswith(mark) for clock in clocks.split()):
-            return Virtualization(kind, f"/{directory}/available_clocksource", clocks)
+            return kind
     tree = root.text(root.directory("proc/device-tree/hypervisor"), "compatible") or ""
     if tree.startswith("linux,kvm"):
-        return Virtualization("kvm", "/proc/device-tree/hypervisor/compatible", tree)
-    if b"\nflags" in cpuinfo:  # x86
-        if b" hypervisor" not in cpuinfo:
-            return Virtualization("none", "/proc/cpuinfo", "no flag hypervisor")
-        return _dmi(root) or Virtualization("vm", "/proc/cpuinfo", "flag hypervisor")
-    return _dmi(root)
+        return "kvm"
+    if b"\nflags" not in cpuinfo:  # not x86
+        return _dmi(root)
+    return (_dmi(root) or "vm") if b" hypervisor" in cpuinfo else "none"
 
 
-def _xen(root: Root) -> Virtualization | None:
+def _xen(root: Root) -> str | None:
     hypervisor = root.directory("sys/hypervisor")
     if root.text(hypervisor, "type") != "xen":
         return None
-    capabilities = root.text(root.directory("proc/xen"), "capabilities") or ""
-    if "control_d" in capabilities:
-        return Virtualization("xen-dom0", "/proc/xen/capabilities", capabilities)
+    if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
+        return "xen-dom0"
     guest = (root.text(hypervisor, "guest_type") or "").lower()
-    if guest in ("pv", "hvm", "pvh"):
-        return Virtualization(f"xen-{guest}", "/sys/hypervisor/guest_type", guest)
-    return Virtualization("xen", "/sys/hypervisor/type", "xen")
+    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else "xen"
 
 
-def _dmi(root: Root) -> Virtualization | None:
+def _dmi(root: Root) -> str | None:
     directory = root.directory("sys/class/dmi/id")
     vendor = root.text(directory, "sys_vendor") or ""
-    kind = next((name for start, name in _DMI if vendor.startswith(start)), None)
-    if vendor.startswith("Microsoft") and (root.text(directory, "product_name") or "") == "Virtual Machine":
-        kind = "hyperv"
-    return None if kind is None else Virtualization(kind, "/sys/class/dmi/id/sys_vendor", vendor)
+    if vendor.startswith("Microsoft"):
+        return "hyperv" if root.text(directory, "product_name") == "Virtual Machine" else None
+    return next((name for start, name in _DMI if vendor.startswith(start)), None)
 
 
 def read_arch(root: Root, cpuinfo: bytes) -> str | None:

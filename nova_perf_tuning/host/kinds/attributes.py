@@ -63,16 +63,6 @@ class Governor(base.Attribute):
     place = "/sys/devices/system/cpu/cpufreq/{0}/scaling_governor"
 
 
-class ModuleParameter(base.Attribute):
-    """Parameter of a loaded module: ``kvm/halt_poll_ns`` = ``0``."""
-
-    kind = "module_parameter"
-    order = 40
-    form = "(kvm)/(halt_poll_ns)"
-    example = "kvm/halt_poll_ns"
-    place = "/sys/module/{0}/parameters/{1}"
-
-
 class _QueueMask(base.Attribute):
     """A CPU mask of one queue. All zeros means off."""
 

@@ -18,7 +18,6 @@ _OWN: tuple[type[base.SettingKind], ...] = (
     attributes.Sysctl,
     attributes.Memory,
     attributes.Governor,
-    attributes.ModuleParameter,
     attributes.Offload,
     attributes.Ring,
     attributes.Channels,

@@ -34,9 +34,9 @@ NIC = "npv0"
 _ADDRESS = "0000:41:00.0"
 _DEVICE = f"sys/devices/pci{_ADDRESS[:7]}/{_ADDRESS}"
 #: Kept of the real /sys: what the rules write to.
-_REAL = ("kernel/mm", "module/kvm")
+_REAL = ("kernel/mm",)
 #: Folders into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
-_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/modprobe.d", "/etc/udev/rules.d", "/run")
+_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/udev/rules.d", "/run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,6 @@ _INTERRUPTS = Live(lasts=False)
 OF_A_NAMESPACE: Mapping[str, Live] = {
     "tcp-autotuning-off": _net("ipv4/tcp_moderate_rcvbuf", "0"),
     "tcp-buffers-too-small": _net("ipv4/tcp_rmem", "4096 131072 6291456", *_FAR),
-    "tcp-buffers-absurd": _net("ipv4/tcp_wmem", "4096 16384 134217728"),
     "offloads-off": Live(commands=(f"ethtool -K {NIC} tso off gro off tx-checksum-ip-generic off",)),
     "channels-vs-housekeeping": Live(
         commands=(f"ethtool -L {NIC} rx 4 tx 4",), nova=_DEDICATED.format("1", "0"), guest={"pins": ("1",)}
@@ -94,12 +93,10 @@ OF_THE_MACHINE: Mapping[str, Live] = {
     "nic-irq-one-cpu": dataclasses.replace(_INTERRUPTS, stage={f"{_DEVICE}/numa_node": "-1\n"}),
     "nic-irq-on-dedicated": dataclasses.replace(_INTERRUPTS, nova=_DEDICATED.format("0", "1")),
     "nic-irq-remote-node": _INTERRUPTS,
-    "backlog-latency-trap": _net("core/netdev_max_backlog", "300000"),
     "softnet-drops": _net("core/netdev_max_backlog", "1000"),
     "numa-balancing-with-pinned-guests": Live({"/proc/sys/kernel/numa_balancing": "1"}, guest=_PINNED),
     "thp-never": Live({"/sys/kernel/mm/transparent_hugepage/enabled": "never"}, guest={"backing": ""}),
     "ksm-with-pinned-guests": Live({"/sys/kernel/mm/ksm/run": "1"}, guest=_PINNED),
-    "halt-polling-crowded": Live({"/sys/module/kvm/parameters/halt_poll_ns": "200000"}, guest={"vcpus": 64}),
 }
 EVERY: Mapping[str, Live] = {**OF_A_NAMESPACE, **OF_THE_MACHINE}
 

@@ -55,7 +55,7 @@ class KillTest(testtools.TestCase):
         return result
 
     def test_what_rules_propose_and_the_files_that_make_it_last(self):
-        rules = ("tcp-autotuning-off", "thp-never", "cpu-governor", "nic-irq-on-cpu0", "halt-polling-crowded")
+        rules = ("tcp-autotuning-off", "thp-never", "cpu-governor", "nic-irq-on-cpu0")
         changes = {}
         for name in rules:
             changes |= audit_cases.CASES[name].changes
@@ -65,7 +65,7 @@ class KillTest(testtools.TestCase):
         view = audit_hosts.view(tree)
         found = runner.run(view, runner.chosen(rules)).findings
         settings, _lost = persist.plan(view, [one for finding in found for one in finding.settings])
-        kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity", "module_parameter"}
+        kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity"}
         self.assertEqual(kinds, {one.kind for one in settings})
         plan = os.path.join(self.folder, "plan.json")
         pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, settings))}))

@@ -11,10 +11,7 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist
-from nova_perf_tuning.host.kinds import config_file
-from tests.support import audit_hosts as hosts
 from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -26,15 +23,6 @@ class ReadersTest(testtools.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-readers-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-
-    def test_modprobe(self) -> None:
-        parameter = model.Setting("module_parameter", "kvm/halt_poll_ns", "0", None, "for a test", "test")
-        file = persist.plan(hosts.view(hosts.good()), [parameter])[0][0]
-        self.assertEqual(persist.MODPROBE, file.target)
-        (self.folder / "nova-perf-tuning.conf").write_text(config_file.decode(file.value) or "")
-        done = patience.run(["modprobe", "--config", str(self.folder), "--showconfig"])
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        self.assertIn("options kvm halt_poll_ns=0", done.stdout.splitlines())
 
     def test_folders_that_are_installed(self) -> None:
         (self.folder / "etc").mkdir()

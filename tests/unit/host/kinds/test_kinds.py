@@ -19,7 +19,7 @@ from nova_perf_tuning.host.transaction import verify
 from tests.support import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
-KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban")
+KINDS += ("memory", "governor", "config_file", "irqbalance_ban")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
