@@ -40,17 +40,6 @@ def setting(name: str, default: str = "") -> str:
     return os.environ.get(f"NOVA_PERF_SMOKE_{name}") or default
 
 
-def wrong_setting() -> str:
-    """Return in words what is wrong with the variables, else nothing."""
-    for name in ("DISK", "TIMEOUT"):
-        if setting(name, "1").isdecimal():
-            continue
-        return f"NOVA_PERF_SMOKE_{name} is {setting(name)!r}; set a whole number"
-    if setting("ON_ERROR", "fail") not in ("fail", "ignore"):
-        return f"NOVA_PERF_SMOKE_ON_ERROR is {setting('ON_ERROR')!r}; set fail or ignore"
-    return ""
-
-
 class SmokeTest(unittest.TestCase):
     """A test with ``self.cloud``, a connection to the cloud of the environment."""
 

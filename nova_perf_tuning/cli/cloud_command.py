@@ -98,9 +98,8 @@ class CloudShowOne(CloudCommand, osc_command.ShowOne):
 
 
 def _line(error: Exception) -> str:
-    meant = api.line(error)
-    if meant is not None:
-        return meant
+    if isinstance(error, api.ERRORS):
+        return api.text_of(error)
     if isinstance(error, errors.PerfTuningError | OSError) or type(error).__module__ == osc_exceptions.__name__:
         return one_line(error)
     line = one_line(error, 200)

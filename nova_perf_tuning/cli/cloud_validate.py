@@ -83,12 +83,6 @@ _OPTIONS: Final[Sequence[tuple[str, str, Callable[[str], object], str]]] = (
         f" an A/A run (default: {_MAX_LOSS}, 15 %%)",
     ),
     (
-        "--retries",
-        "N",
-        option_types.whole(0, 10),
-        f"further attempts for a pair that gave nothing (default: {_RUN.retries})",
-    ),
-    (
         "--pair-time-limit",
         "TIME",
         _TIME,
@@ -420,7 +414,6 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
             peers=args.peers or _RUN.peers,
             seed=secrets.randbelow(1 << 32),
             max_parallel=args.max_parallel or _RUN.max_parallel,
-            retries=_RUN.retries if args.retries is None else args.retries,
             time_limit_s=args.time_limit,
         ),
         guests=guests,

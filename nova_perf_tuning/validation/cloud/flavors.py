@@ -98,4 +98,4 @@ def _set(cloud: connection.Connection, flavor_id: str, extra_specs: Mapping[str,
             meant = [
                 f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
             ]
-            raise model.CloudError(": ".join([doing, *meant, str(api.line(error))])) from error
+            raise model.CloudError(": ".join([doing, *meant, api.text_of(error)])) from error

@@ -25,8 +25,7 @@ from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
 from nova_perf_tuning.validation.measure import session, store
 
-#: With more trials than that a file cannot be read again (see the schema): then those that are only shown beside
-#: the others are left out, and pairs have one trial, their median.
+#: With more trials than that those that are only shown beside the others are left out, so that files stay small.
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS: Final = 50
@@ -132,8 +131,6 @@ def collect(
     trials += _dealt_out(bare, places, trials)
     measured, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
-    if len(trials) > MAX_TRIALS:
-        measured = dataclasses.replace(measured, trials=_numbered(_medians(trials)))
     return measured, judged
 
 
@@ -191,22 +188,6 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     for trial in ordered:
         trial.order = runs.setdefault((trial.boot, trial.order), len(runs))
     return ordered
-
-
-def _medians(trials: Iterable[results.Trial]) -> list[results.Trial]:
-    """Return one trial for each figure that is judged, but all of bare hosts."""
-    kept = []
-    series: dict[tuple[int, str, str], list[results.Trial]] = {}
-    for trial in trials:
-        if trial.arm == results.HOST:
-            kept.append(trial)
-        else:
-            series.setdefault((trial.boot, trial.benchmark, trial.arm), []).append(trial)
-    for some in series.values():
-        good = sorted((trial for trial in some if trial.value is not None), key=lambda trial: trial.value or 0.0)
-        middle = good[len(good) // 2] if good else some[0]
-        kept.append(dataclasses.replace(middle, block=0))
-    return kept
 
 
 def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> environments.Environment:

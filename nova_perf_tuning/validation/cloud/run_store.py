@@ -30,7 +30,7 @@ from nova_perf_tuning.validation.cloud import model
 from nova_perf_tuning.validation.measure import model as results
 
 #: A run of another machine whose owner has been silent for so long (seconds) has died.
-SILENCE_S: Final = 300.0
+SILENCE_S: Final = 600.0
 
 _runs, _pairs = database.runs, database.pairs
 

@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from openstack import exceptions as sdk_exceptions
 from openstack.orchestration.v1 import stack as sdk_stack
@@ -43,8 +43,6 @@ _WAIT_CONDITION: Final = re.compile(
     r"(?:resources\.[A-Za-z_.]+: )?(.*)",
     re.DOTALL,
 ).match
-#: How heat/runner.sh says that a guest is ready, as the event of the signal words it; the role is the signal's id.
-_READY: Final = re.compile(r"(?:Signal: )?status:SUCCESS reason:(client|server) ready: ").match
 #: How heat/runner.sh says that the client waits in vain. A guest that lies so gains what silence would give it.
 _SILENT_PEER: Final = re.compile(r"client: the server \S+ does not answer on port [0-9]+").match
 
@@ -160,9 +158,6 @@ class Stacks:
         said = [text for text in said if not _is_cancelled(text)] or [reason]
         kinds = [kind for kind in map(classify, said) if kind is not model.ErrorClass.STACK_FAILED]
         kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
-        if kind is model.ErrorClass.NO_SIGNAL and len(_ready(events)) > 1:
-            # Both guests have told that they are ready: they are slow, not silent.
-            kind = model.ErrorClass.TIME_LIMIT
         return StackError(kind, one_line("; ".join(dict.fromkeys(said)), 900))
 
     def owned(self, run_id: str) -> list[Stack]:
@@ -224,14 +219,6 @@ class Stacks:
 def _sdk(stack: Stack) -> sdk_stack.Stack:
     """Return a stack as openstacksdk takes it without asking for it first."""
     return sdk_stack.Stack.new(id=stack.id, name=stack.name)
-
-
-def _ready(events: Iterable[Any]) -> set[str]:
-    """Return the roles of the guests that have told that they are ready, perhaps more than once."""
-    reasons = [
-        str(event.resource_status_reason) for event in events if event.logical_resource_id == "report_handle"
-    ]
-    return {said[1] for said in map(_READY, reasons) if said}
 
 
 def classify(reason: str) -> model.ErrorClass:

@@ -68,15 +68,14 @@ class Workers:
 
 
 class StopSignals:
-    """SIGINT, SIGTERM and SIGHUP while a run goes on: the first lets it end, a later one ends its clean-up, too.
+    """SIGINT, SIGTERM and SIGHUP while a run goes on: the first lets it end, a later one raises KeyboardInterrupt.
 
-    :ivar first: the number of the first one that came, 0: none. :ivar again: another came later.
+    :ivar first: the number of the first one that came, 0: none.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """Handle nothing yet; ``wake`` is called from the handler of every signal."""
         self.first = 0
-        self.again = False
         self._at = 0.0
         self._wake = wake
 
@@ -99,5 +98,5 @@ class StopSignals:
         if not self.first:
             self.first, self._at = number, time.monotonic()
         elif time.monotonic() - self._at >= SECOND_S:
-            self.again = True
+            raise KeyboardInterrupt
         self._wake()

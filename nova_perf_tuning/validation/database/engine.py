@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import pathlib
-import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -221,14 +220,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
-    # Two that turn a new file to WAL at once: SQLite refuses one without waiting.
-    tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(sqlite3.OperationalError),
-        wait=tenacity.wait_random(0.01, 0.1),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        reraise=True,
-    )(cursor.execute, "PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 

@@ -100,23 +100,18 @@ class SmokeTest(testtools.TestCase):
         self.assertEqual(code, done.returncode, output)
         return output
 
-    def test_program_says_which_cloud_and_what_it_skips(self):
+    def test_program_says_what_it_skips(self):
         output = self.run_program(code=0)
-        self.assertIn(f"cloud {self.cloud.url}/identity/v3, project admin", output)
         self.assertIn("OK (skipped=4)", output)
         for reason in ("IMAGE is not set: no guest is started", "METADEFS is no: definitions are not wanted"):
             self.assertIn(reason, output)
         self.cloud.checks = False
-        self.assertIn("FAILED (failures=2, skipped=4)", self.run_program(code=1))
+        self.assertIn("FAILED (failures=2)", self.run_program("-k", "ValidatorsTest", code=1))
 
     def test_a_cloud_that_cannot_be_used_is_one_line(self):
         self.cloud.admin = False
         (line,) = self.run_program(code=3).splitlines()
-        self.assertIn("not as an administrator's", line)
-        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_SMOKE_TIMEOUT", "soon"))
-        (line,) = self.run_program(code=3).splitlines()
-        self.assertIn("NOVA_PERF_SMOKE_TIMEOUT is 'soon'", line)
-        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_SMOKE_TIMEOUT"))
+        self.assertIn("403", line)
         self.useFixture(fixtures.EnvironmentVariable("OS_CLOUD", "elsewhere"))
         (line,) = self.run_program(code=3).splitlines()
         self.assertIn("elsewhere", line)

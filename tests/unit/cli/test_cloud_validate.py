@@ -42,7 +42,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.0}]")
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}, dead={"h006"}), count=8)
-        asked = ("--hosts", "all", "--peers", "3", "--retries", "0", "--budget", budget)
+        asked = ("--hosts", "all", "--peers", "3", "--budget", budget)
         self.assertEqual(1, self.validate(*asked, cloud=cloud))
         fleet = self.results().environment.fleet
         hosts = {host.host: host for host in fleet.hosts}

@@ -104,7 +104,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
             ("--benchmark", "cpu"), ("--flavor", "x"), ("--spec", "perf:vif_queues=2"), ("--profile", "compute"),
             ("--image", "x"), ("--guest-ram", "256"), ("--guest-vcpus", "2"), ("--external-network", "x"),
             ("--slot-time", "90s"), ("--host-group", "x"), ("--no-guest-tx-offload",),
-            ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--retries", "0"), ("--agent-metrics", ""),
+            ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--agent-metrics", ""),
         ):  # fmt: skip
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
             self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))

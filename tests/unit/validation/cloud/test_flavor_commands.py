@@ -65,9 +65,8 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
     def test_novas_reason_in_one_line_and_no_flavor_stays(self):
         spec = "hw:pci_numa_affinity_policy=legcy"
         line = self.refused("flavor", "create", "f", "--vcpus", "2", "--ram", "512", "--spec", spec)
-        self.assertIn(
-            "f: hw:pci_numa_affinity_policy=legcy: refused (400): Validation failed; 'legcy' is not one of", line
-        )
+        self.assertIn("f: hw:pci_numa_affinity_policy=legcy: ", line)
+        self.assertIn("Validation failed; 'legcy' is not one of", line)
         self.assertEqual({}, self.cloud.flavors)
 
     def test_a_half_made_flavor_that_cannot_be_removed_is_named(self):

@@ -12,7 +12,7 @@ import openstack
 import testtools
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import api, campaign, heat_pair, model, run_store, stacks
+from nova_perf_tuning.validation.cloud import api, heat_pair, model, run_store, stacks
 from tests.support import api_server
 
 ARM = model.Arm("only", "m1.tiny")
@@ -51,11 +51,6 @@ def event(resource, status, reason=""):
         "resource_status_reason": reason,
         "event_time": "2026-11-23T06:00:00Z",
     }
-
-
-def said_ready(role):
-    """Return the event of a signal as Heat words it."""
-    return event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{role} ready: cpus: 2")
 
 
 class HeatCase(testtools.TestCase):
@@ -110,7 +105,7 @@ class AnswerTest(HeatCase):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.5))
         self.fail(BUSY, 50)
         for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
-            self.assertIn("unavailable (503)", str(self.assertRaises(api.ApiError, ask)))
+            self.assertIn("Service Unavailable", str(self.assertRaises(api.ApiError, ask)))
 
     def test_an_interruption_ends_it(self):
         self.fail(BUSY, 1000)
@@ -186,7 +181,7 @@ class RemovalTest(HeatCase):
         self.cloud.add_stack("n")
         self.cloud.stuck.add("n")
         [problem] = self.stacks.delete([STACK])
-        self.assertIn("not allowed (403)", problem)
+        self.assertIn("403", problem)
         self.assertEqual(1, self.asked().count("DELETE"))
 
     def test_a_stack_that_nobody_confirmed_is_removed(self):
@@ -228,7 +223,7 @@ class LauncherTest(HeatCase):
             self.cloud.faults = [(methods, HEAT, REFUSED)] * 50
             self.cloud.requests.clear()
             error = self.assertRaises(model.CloudError, self.measure)
-            self.assertIn("the credentials are refused (401)", str(error))
+            self.assertIn("requires authentication", str(error))
             self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
 
 
@@ -259,31 +254,18 @@ class SilenceTest(HeatCase):
         self.assertGreater(wait_s, left_s - 2)
 
     def test_why_guests_told_nothing(self):
-        """A guest that tells it again, the answer to the first time being lost, does not tell it for the other."""
-        server, client = said_ready("server"), said_ready("client")
         failed = event("report", "CREATE_FAILED", TIMEOUT)
         self.cloud.status = "CREATE_FAILED", f"Resource CREATE failed: {TIMEOUT}"
-        for events, kind in (
-            ([failed, event("documents", "CREATE_FAILED", "aborted")], "NO_SIGNAL"),
-            ([server, server, failed], "NO_SIGNAL"),
-            ([server, server, client, failed], "TIME_LIMIT"),
-        ):
-            self.cloud.events = events
-            [error] = self.measure().errors
-            self.assertIs(model.ErrorClass[kind], error.kind)
-            for role in ("client", "server"):
-                self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
-        self.assertNotIn(model.ErrorClass.NO_SIGNAL, campaign._FINAL)
+        self.cloud.events = [failed, event("documents", "CREATE_FAILED", "aborted")]
+        [error] = self.measure().errors
+        self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind)
+        for role in ("client", "server"):
+            self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
 
     def test_the_pairs_own_end(self):
         [error] = self.measure(time_limit_s=0.4).errors
         self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
         self.assertIn("console ends", error.reason)
-
-    def test_guests_say_who_is_ready(self):
-        said = re.findall('tell SUCCESS ([a-z]+) "([^$"]*)', stacks.files()["runner.sh"])
-        reasons = [f"Signal: status:SUCCESS reason:{text}" for _, text in said]
-        self.assertEqual(["server", "client"], [stacks._READY(reason)[1] for reason in reasons])
 
     def test_boot_time_counts_in_what_a_pair_needs(self):
         launcher = self.launcher(boot_s=1800.0)

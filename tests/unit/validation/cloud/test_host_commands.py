@@ -129,7 +129,7 @@ class PublishTest(openstack_program.ProgramTestCase):
     def test_a_writer_that_never_rests_is_one_line(self):
         self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
         line = self.refused("publish", write_result(self.folder))
-        self.assertIn("conflict (409): resource provider generation conflict", line)
+        self.assertIn("409", line)
 
     def test_never_against_nova_compute(self):
         self.host["traits"] |= {MANAGED, VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G"}
