@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning.cli import option_types
-from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.plan import guests
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
@@ -42,17 +40,14 @@ def view(args: argparse.Namespace) -> host_module.Host:
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
     novaconf.read(args.nova_config)  # which refuses what is wrong
-    given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
-    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
     options = host_module.Options(
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=_physnets(args.physnet),
         nova=novaconf.texts(args.nova_config),
-        domains=[(domain.name, data) for data, domain in given],
     )
-    return host_module.Host(root, facts, options)
+    return host_module.Host(root, reader.read_root(root), options)
 
 
 def _physnets(texts: list[str]) -> dict[str, str]:

@@ -49,20 +49,20 @@ class Capacity(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         results = store.load(args.results)
         try:
-            found = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
+            forecast = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
         except capacity.CapacityError as error:
             raise errors.PerfTuningError(text.of(error.reason)) from None
         if args.format == "json":
-            command.print_json({"capacity": data.capacity(found), "busy": args.busy})
+            command.print_json({"capacity": data.capacity(forecast), "busy": args.busy})
         else:
-            _show(found, args.busy)
+            _show(forecast, args.busy)
         return int(errors.ExitCode.PASS)
 
 
-def _show(found: capacity.Capacity, busy: float) -> None:
-    rate = f"{text.number(found.rate)} {found.work_unit} per second"
-    print(f"{found.benchmark} on {found.arm}, trials: {found.trials}; each guest does {rate}")
-    print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
+def _show(forecast: capacity.Capacity, busy: float) -> None:
+    rate = f"{text.number(forecast.rate)} {forecast.work_unit} per second"
+    print(f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}")
+    print(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
     rows = [
         (
             limit.resource,
@@ -74,15 +74,15 @@ def _show(found: capacity.Capacity, busy: float) -> None:
             else f"{_count(limit.fewest)} to {_count(limit.most)}",
             text.of(limit.note) if limit.note else "",
         )
-        for limit in found.limits
+        for limit in forecast.limits
     ]
-    head = ("resource", f"CPU ms/{found.work_unit}", "CPUs per guest", "guests", "interval", "note")
+    head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval", "note")
     command.print_table(head, rows, limit=80)
-    first = found.limits[0] if found.limits else None
+    first = forecast.limits[0] if forecast.limits else None
     if first is not None and first.careful is not None:
         print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
-    if found.notes:
-        print(f"warning: {text.lines(found.notes)}")
+    if forecast.notes:
+        print(f"warning: {text.lines(forecast.notes)}")
 
 
 def _count(number: int | None) -> str:

@@ -21,8 +21,7 @@ class History(command.PerfCommand):
     """Show what hosts measured from run to run, and where they changed.
 
     Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory, accelerator and guest
-    size are the same. Runs get into the database by 'nova-perf validate --history', by --add, and by validations
-    of a cloud.
+    size are the same. Runs get into the database by --add and by validations of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -53,31 +52,31 @@ class History(command.PerfCommand):
                 run_id, new = kept.add(results)
                 if args.format != "json":
                     command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-            found = kept.series(args.host, args.benchmark, args.arm)
+            series = kept.series(args.host, args.benchmark, args.arm)
         if args.format == "json":
-            command.print_json({"series": [_plain(one) for one in found]})
+            command.print_json({"series": list(map(_plain, series))})
         else:
-            _print(found)
+            _print(series)
         return int(errors.ExitCode.PASS)
 
 
-def _print(found: list[history.Series]) -> None:
-    if not found:
+def _print(series: list[history.Series]) -> None:
+    if not series:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
     head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
     rows = [
         (
-            *(one.host, one.benchmark, one.arm, one.tuning, len(one.points)),
-            f"{text.number(one.points[-1].value)} {one.unit}",
-            "; ".join(text.change(one, change) for change in one.changes) or None,
+            *(line.host, line.benchmark, line.arm, line.tuning, len(line.points)),
+            f"{text.number(line.points[-1].value)} {line.unit}",
+            "; ".join(text.change(line, change) for change in line.changes) or None,
         )
-        for one in found
+        for line in series
     ]
     command.print_table(head, rows, limit=200)
 
 
-def _plain(one: history.Series) -> dict[str, Any]:
-    data = dataclasses.asdict(one)
+def _plain(series: history.Series) -> dict[str, Any]:
+    data = dataclasses.asdict(series)
     for point in data["points"]:
         at: datetime.datetime = point["at"]
         point["at"] = at.replace(tzinfo=datetime.UTC).isoformat(timespec="seconds")

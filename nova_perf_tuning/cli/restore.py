@@ -39,34 +39,34 @@ class Restore(command.PerfCommand):
         with journal_options.open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
             agent = journal_module.running_agent(journal.state_dir)
-            left = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
-            keys = {entry.key for entry in left}
+            of_agent = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
+            keys = {entry.key for entry in of_agent}
             done = restore_module.restore(
                 journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
             )
-        _show(args, done, agent, sum(entry.state != "held" for entry in left))
+        _show(args, done, agent, sum(entry.state != "held" for entry in of_agent))
         kept = any(restoration.result in restore_module.KEPT for restoration in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 
-def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, left: int) -> None:
-    """:param left: how many values stay with the agent."""
+def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int) -> None:
+    """:param kept: how many values stay with the agent."""
     counts = command.count(restoration.result for restoration in done)
     rows = [_as_json(restoration) for restoration in done]
     if args.format == "json":
-        kept = {"pid": agent, "left": left} if agent else None
-        command.print_json({"settings": rows, "counts": counts, "agent": kept})
+        document = {"pid": agent, "left": kept} if agent else None
+        command.print_json({"settings": rows, "counts": counts, "agent": document})
         return
     plain = {result.value for result in (RestoreResult.RESTORED, RestoreResult.ALREADY, RestoreResult.STALE)}
     head = ("result", "kind", "target", "original", "current", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in plain))
     if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
-    nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"
+    nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
     print(command.summary(counts, "setting") if done else nothing)
-    if left:
+    if kept:
         print(
-            f"left to nova-perf-agent (process {agent}), which runs and would write them again: {left}; to undo "
+            f"left to nova-perf-agent (process {agent}), which runs and would write them again: {kept}; to undo "
             "them too, stop it (systemctl stop nova-perf-agent) and restore again"
         )
 

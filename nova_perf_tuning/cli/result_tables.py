@@ -95,12 +95,12 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
 
 def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement]) -> None:
     """Print the verdict in one sentence and what to do; nothing where there is none."""
-    told = diagnosis.diagnose(results, judged)
-    if told is None:
+    advice = diagnosis.diagnose(results, judged)
+    if advice is None:
         return
     print()
-    command.say(told.sentence)
-    command.say(*told.actions, prefix="- ")
+    command.say(advice.sentence)
+    command.say(*advice.actions, prefix="- ")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:

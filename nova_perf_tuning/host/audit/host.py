@@ -36,7 +36,6 @@ class Options:
     rtt_ms: float | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     nova: Sequence[tuple[str, str]] = ()
-    domains: Sequence[tuple[str, bytes]] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -212,11 +211,10 @@ class Host:
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:
         """Every domain with its devices, running ones first."""
-        given = dict(self.options.domains)
         processes = {guest.name: guest for guest in self.facts.guests}
         guests = []
         for domain in self.facts.domains:
-            for path, data in self._xml_of(domain.name, given):
+            for path, data in self._xml_of(domain.name):
                 try:
                     inventory = parsing.parse_inventory(data)
                 except parsing.DomainError:
@@ -225,9 +223,7 @@ class Host:
                 break
         return tuple(sorted(guests, key=lambda guest: (guest.process is None, guest.name)))
 
-    def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        if name in given:
-            yield f"--domain {name}", given[name]
+    def _xml_of(self, name: str) -> Iterator[tuple[str, bytes]]:
         for directory in guests.XML_DIRECTORIES:
             data = self.root.read(self.root.directory(directory), f"{name}.xml", parsing.MAX_BYTES)
             if data is not None:
