@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 SHORT = ("host", "agent", "fleet")
-ON_DEMAND = ("burst", "lab_placement", "monte_carlo", "nova_xml", "published")
+ON_DEMAND = ("burst", "monte_carlo", "nova_xml")
 
 
 def run(name: str, *arguments: str) -> int:

@@ -375,16 +375,6 @@ def console(guest, command, seconds=120):
     return data.decode(errors="replace").replace("\r", "").split(mark)[0].partition("\n")[2]
 
 
-def busy():
-    """Return CPU seconds that the host's CPUs have worked, but for time inside guests, and the monotonic clock."""
-    with open("/proc/stat") as file:
-        user, nice, system, _idle, _wait, irq, softirq, _steal, guest, guest_nice = map(
-            int, file.readline().split()[1:11]
-        )
-    worked = user + nice + system + irq + softirq - guest - guest_nice  # user has guest in it, nice guest_nice
-    return [worked / os.sysconf("SC_CLK_TCK"), time.monotonic()]
-
-
 def irqbalance_bans():
     """Return the interrupts that irqbalance says it leaves alone; None while it does not answer."""
     return _ask_irqbalance(b"setup")

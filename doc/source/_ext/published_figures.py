@@ -1,7 +1,7 @@
 """Tables of the published figures, worked out again by this project's own code, beside what was measured here.
 
 ``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, tpcc, netperf, measured.
-Figures come from data/published.yaml and, written by ``python -m tests.benchmarks published``, data/measured.yaml.
+Figures come from data/published.yaml and, of runs on this project's own rig, data/measured.yaml.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIKE = {
 }
 
 
-#: What the published copies were measured with -> arms of tests.benchmarks.published.
+#: What the published copies were measured with -> guests of data/measured.yaml.
 DEVICES = {"no virtio": ("emulated",), "NIC virtio": ("nic",), "NIC and disk virtio": ("both",)}
 
 

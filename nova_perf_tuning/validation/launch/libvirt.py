@@ -186,16 +186,12 @@ class LibvirtLauncher(base.Launcher):
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
         xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.kvm, cache=rig.cache)
         mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
-        transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
+        transformed = transform_module.transform(xml, arm.request, mapping=mapping)
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         notes = tuple(f"left out: {left_out.text}" for left_out in transformed.left_out)
         return Guest(running, port, files.console, transformed.xml), notes
-
-    def altered(self, arm: base.Arm, xml: str) -> str:
-        """Return the domain XML that a guest of ``arm`` is made from; benchmarks of devices change it."""
-        return xml
 
     def _await_agents(self, guests: tuple[Guest, ...]) -> None:
         until = time.monotonic() + self._boot_timeout_s
