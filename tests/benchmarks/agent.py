@@ -65,8 +65,8 @@ def _windows(folder: str, root: str, irqbalance: int) -> list[tuple[float, float
 def _read(notify: socket.socket, seconds: float) -> None:
     """Take what is told, as systemd does: an agent waits where nobody takes it."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        if select.select([notify], [], [], left)[0]:
+    while (rest := end - time.monotonic()) > 0:
+        if select.select([notify], [], [], rest)[0]:
             notify.recv(65536)
 
 

@@ -36,7 +36,7 @@ def _rename(name: str) -> None:
 
 def _guest() -> int:
     """Start a guest's process and return its id once all its threads have their names."""
-    ready, told = os.pipe()
+    ready, running = os.pipe()
     pid = os.fork()
     if pid:
         os.read(ready, 1)
@@ -53,7 +53,7 @@ def _guest() -> int:
         threading.Thread(target=work, daemon=True).start()
         named.wait()
     _rename("qemu-system-x86")
-    os.write(told, b".")
+    os.write(running, b".")
     threading.Event().wait()
     os._exit(0)
 

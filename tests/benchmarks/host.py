@@ -85,15 +85,15 @@ def make_plan(root: str, _pid: str) -> float:
 def read_back(root: str, pid: str) -> float:
     """Verify all that a plan would set, as it is now, and the affinity of every thread of a process."""
     planned = planner.plan(reader.read_host(root), CpuSets()).settings
-    settings = [dataclasses.replace(one, value=one.current or "") for one in planned]
+    settings = [dataclasses.replace(setting, value=setting.current or "") for setting in planned]
     kinds = dict(registry.kinds(root))
     threads = kinds["thread_affinity"] = registry.kinds("/")["thread_affinity"]
     for target in (f"tid:{tid}" for tid in os.listdir(f"/proc/{pid}/task")):
         held = threads.read(target)
         settings.append(Setting(threads.kind, target, held, held, "", "", threads.identity(target)))
-    found: list[base.Observation] = []
-    spent = _timed(lambda: found.extend(verify.verify(settings, kinds)))
-    if any(one.state is not base.State.HOLDS for one in found):
+    observations: list[base.Observation] = []
+    spent = _timed(lambda: observations.extend(verify.verify(settings, kinds)))
+    if any(observation.state is not base.State.HOLDS for observation in observations):
         raise SystemExit("not all holds that was read just before")
     return spent
 

@@ -69,8 +69,10 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
     """
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         results = store.from_dict(json.load(file), str(path))
-    found = {label: noise(results, label) for label in dict.fromkeys(trial.benchmark for trial in results.trials)}
-    return found, environments.to_dict(results.environment)
+    recorded = {
+        label: noise(results, label) for label in dict.fromkeys(trial.benchmark for trial in results.trials)
+    }
+    return recorded, environments.to_dict(results.environment)
 
 
 def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned", "again")) -> Noise:
@@ -155,7 +157,7 @@ def draw(
 
 def judge(logs: np.ndarray, limit: float, plan: Plan, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Return the verdict of each validation (1 PASS, -1 FAIL, 0 INCONCLUSIVE) and the boots it took."""
-    found, taken = np.zeros(len(logs), dtype=int), np.full(len(logs), plan.boots)
+    verdicts, taken = np.zeros(len(logs), dtype=int), np.full(len(logs), plan.boots)
     for boots, share in plan.looks:
         medians = np.median(logs[:, :, :boots], axis=-1)
         middle, spread = medians.mean(axis=-1), medians.std(axis=-1, ddof=1) / math.sqrt(boots)
@@ -168,11 +170,11 @@ def judge(logs: np.ndarray, limit: float, plan: Plan, confidence: float = 0.95) 
         error = (1 - confidence) * share
         passed = (ends(error, -1) <= limit).all(axis=1)
         failed = (ends(error / plan.figures, 1) > limit).any(axis=1)  # the first step of Holm's test
-        undecided = (found == 0) & (taken == plan.boots)
+        undecided = (verdicts == 0) & (taken == plan.boots)
         now = np.where(failed, -1, np.where(passed, 1, 0))
-        found = np.where(undecided, now, found)
+        verdicts = np.where(undecided, now, verdicts)
         taken = np.where(undecided & (now != 0), boots, taken)
-    return found, taken
+    return verdicts, taken
 
 
 def shares(
@@ -188,9 +190,9 @@ def shares(
     """Return verdict -> share of ``repeats`` simulated validations, and the mean of the boots they took."""
     plan = plan or Plan()
     logs = draw(np.random.default_rng(seed), recorded, loss, plan, twist, repeats)
-    found, boots = judge(logs, limit, plan)
+    verdicts, boots = judge(logs, limit, plan)
     names = {"PASS": 1, "FAIL": -1, "INCONCLUSIVE": 0}
-    return {name: float((found == value).mean()) for name, value in names.items()}, float(boots.mean())
+    return {name: float((verdicts == value).mean()) for name, value in names.items()}, float(boots.mean())
 
 
 def results(logs: np.ndarray) -> model.Results:
@@ -216,7 +218,7 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
             whole.environment.looks = [boots]
             seen = [trial for trial in whole.trials if trial.boot < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
-            if not any(one.open for one in judged):
+            if not any(gate.open for gate in judged):
                 return verdict.overall(judged), boots
     return verdict.overall(verdict.judge_all(whole, budgets)), plan.boots
 
@@ -295,11 +297,11 @@ def run(case: Case, used: Noise, repeats: int) -> tuple[dict[str, float], float]
     return shares(used, case.loss, limit=LIMIT, plan=plan, twist=case.twist, repeats=repeats)
 
 
-def tell(case: Case, found: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:
+def tell(case: Case, observed: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:
     """Print how often a case had its verdicts and return whether its promises are kept."""
     whole = True
     for promise in case.promises:
-        share = found[promise.verdict]
+        share = observed[promise.verdict]
         kept = promise.kept(share, repeats)
         judged = quiet or not promise.least
         word = "kept" if kept else "BROKEN" if judged else "(promised on a quieter host)"
@@ -319,8 +321,8 @@ def main() -> int:
     for path in args.recording:
         recorded, environment = load(path)
         print(f"{path.name}: recorded {environment['created']} under {environment['accelerator']}")
-        for label, found in recorded.items():
-            for quiet, used in ((False, found), (True, found.scaled(QUIET_SD))):
+        for label, recording in recorded.items():
+            for quiet, used in ((False, recording), (True, recording.scaled(QUIET_SD))):
                 spread = f"blocks spread by {used.block_sd:.1%}, boots by {used.boot_sd:.1%}"
                 print(f" {label}, {'scaled' if quiet else 'as recorded'}: {spread}")
                 for case in CASES:

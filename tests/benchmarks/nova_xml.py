@@ -125,7 +125,7 @@ def measure_here():
 
 def main():
     """Print a line for each sort of guest; 1 when a goal is missed."""
-    found = {}
+    rows_of = {}
     for _ in range(STARTS):
         command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--here"]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -133,10 +133,10 @@ def main():
             print(run.stderr, file=sys.stderr)
             return run.returncode
         for name, novas_ms, extra in json.loads(run.stdout.splitlines()[-1]):
-            found.setdefault(name, []).append((novas_ms, extra, 100 * extra / novas_ms))
+            rows_of.setdefault(name, []).append((novas_ms, extra, 100 * extra / novas_ms))
     print(f"guest of 4 interfaces and 4 disks, medians of {STARTS} processes with {ROUNDS} rounds each")
     missed = False
-    for name, rows in found.items():
+    for name, rows in rows_of.items():
         novas_ms, extra, percent = (statistics.median(column) for column in zip(*rows, strict=True))
         percents = [row[2] for row in rows]
         met = percent < GOAL_PERCENT and extra < GOAL_MS

@@ -48,13 +48,13 @@ ENTRIES = frozenset(
 
 def modules():
     """Return all modules of our packages."""
-    found = []
+    every = []
     for package in PACKAGES:
-        found.append(package)
+        every.append(package)
         for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if info.name.rpartition(".")[2] not in ELSEWHERE:
-                found.append(importlib.import_module(info.name))
-    return found
+                every.append(importlib.import_module(info.name))
+    return every
 
 
 def functions():

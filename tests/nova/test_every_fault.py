@@ -34,21 +34,21 @@ EVERYTHING = base.TUNED | {"perf:profile": "own", "perf:vif_queues": "auto", "pe
 
 class SurfaceTest(testtools.TestCase):
     def test_no_override_without_a_fault_test(self):
-        found = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(
+        overrides = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(
             driver.PerfVIFDriver
         )
-        self.assertEqual(set(TESTED_IN), found)
+        self.assertEqual(set(TESTED_IN), overrides)
 
     def test_functions_are_found(self):
-        found = {name for name, *_ in fault_points.functions()}
+        names = {name for name, *_ in fault_points.functions()}
         for name in (
             "nova.guest_request.request",
             "guest.transform.write",
             "specs.parsing.parse",
             "nova.driver._online",
         ):
-            self.assertIn(name, found)
-        self.assertTrue(len(found) > 80, len(found))
+            self.assertIn(name, names)
+        self.assertTrue(len(names) > 80, len(names))
 
 
 class EveryFaultTestCase(base.PerfTestCase):
@@ -201,7 +201,7 @@ class PathTestCase(EveryFaultTestCase):
     def ask(self, server, body):
         self.api.post_server_action(server["id"], body, check_response_status=[200, 202, 400, 500])
 
-    def told(self, server):
+    def shown_to_user(self, server):
         """Return what a user gets to read: the fault, and the events of the last action."""
         server = self.api.get_server(server["id"])
         action = self.api.get_instance_actions(server["id"])[0]
@@ -212,7 +212,7 @@ class PathTestCase(EveryFaultTestCase):
         return self.api.get_server(server["id"])["OS-EXT-SRV-ATTR:host"]
 
     def assert_refused_to_user(self, server, where):
-        self.assertIn("nova-perf-tuning: internal error, Injected: in", self.told(server), where)
+        self.assertIn("nova-perf-tuning: internal error, Injected: in", self.shown_to_user(server), where)
 
     def assert_whole_again(self, server, where):
         """A hard reboot tunes the guest, whatever has happened to it."""

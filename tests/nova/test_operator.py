@@ -189,9 +189,9 @@ class BeforehandTest(OperatorTestCase):
         Nova notes it after all else that it has to say of the instance.
         """
         for _ in range(600):
-            found = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
-            if found is not None:
-                return found.message
+            fault = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
+            if fault is not None:
+                return fault.message
             time.sleep(0.1)
         raise AssertionError("there is no fault")
 

@@ -47,9 +47,9 @@ class QueuesTestCase(base.PerfTestCase):
     def queues(self, specs, vcpus):
         """Return the queues attribute of a new guest's interface."""
         server = self.boot(specs, vcpus=vcpus, networks=[{"port": self.new_port()}])
-        found = self.domain(server).find("devices/interface/driver")
+        driver = self.domain(server).find("devices/interface/driver")
         self._delete_server(server)
-        return None if found is None else found.get("queues")
+        return None if driver is None else driver.get("queues")
 
 
 class AutoQueuesTest(QueuesTestCase):
@@ -58,8 +58,8 @@ class AutoQueuesTest(QueuesTestCase):
             self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
             self._run_periodics()  # the inventory follows the sets
             case = f"shared {shared}, dedicated {dedicated}, {vcpus} vCPUs, {specs}"
-            found = self.queues(AUTO | specs, vcpus)
-            self.assertEqual(None if queues is None else str(queues), found, case)
+            actual = self.queues(AUTO | specs, vcpus)
+            self.assertEqual(None if queues is None else str(queues), actual, case)
 
 
 class EmulatedQueuesTest(QueuesTestCase):

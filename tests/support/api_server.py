@@ -87,25 +87,25 @@ class ApiServer(fixtures.Fixture):
         specs = {key.replace("_", ":", 1): value for key, value in specs.items()}
         return self.new_flavor({"name": name, "vcpus": vcpus, "ram": ram, "disk": 0}, specs)
 
-    def new_flavor(self, asked, specs=()):
+    def new_flavor(self, fields, specs=()):
         """Make a flavor as POST /flavors does."""
-        one = {
-            "id": asked.get("id") or str(uuid.uuid4()),
-            "name": asked["name"],
-            "vcpus": asked["vcpus"],
-            "ram": asked["ram"],
-            "disk": asked["disk"],
+        flavor = {
+            "id": fields.get("id") or str(uuid.uuid4()),
+            "name": fields["name"],
+            "vcpus": fields["vcpus"],
+            "ram": fields["ram"],
+            "disk": fields["disk"],
             "OS-FLV-EXT-DATA:ephemeral": 0,
             "OS-FLV-DISABLED:disabled": False,
-            "os-flavor-access:is_public": asked.get("os-flavor-access:is_public", True),
+            "os-flavor-access:is_public": fields.get("os-flavor-access:is_public", True),
             "extra_specs": dict(specs),
         }
-        self.flavors[one["id"]] = one
-        return one
+        self.flavors[flavor["id"]] = flavor
+        return flavor
 
     def add_image(self, name, **properties):
         """Add an image with custom properties, which Glance shows flat beside its own."""
-        one = {
+        image = {
             "id": str(uuid.uuid4()),
             "name": name,
             "status": "active",
@@ -113,8 +113,8 @@ class ApiServer(fixtures.Fixture):
             "owner": "p",
             **properties,
         }
-        self.images[one["id"]] = one
-        return one
+        self.images[image["id"]] = image
+        return image
 
     def add_host(self, name, traits=(), hypervisor=True, **fields):
         """Add a compute host with its service, hypervisor and resource provider; return the provider."""
@@ -136,7 +136,7 @@ class ApiServer(fixtures.Fixture):
 
     def service(self, host):
         """Return the service of a host as Nova shows it."""
-        return next(one["service"] for one in self.services.values() if one["service"]["host"] == host)
+        return next(entry["service"] for entry in self.services.values() if entry["service"]["host"] == host)
 
     # ---- Keystone ----
 
@@ -192,8 +192,10 @@ class ApiServer(fixtures.Fixture):
             rule = "os-services:list" if path.startswith("/os-services") else "os-hypervisors:list-detail"
             raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
         if path == "/os-services":
-            shown = [one["service"] for one in self.services.values()]
-            return 200, {"services": [one for one in shown if one["binary"] == query.get("binary", one["binary"])]}
+            shown = [entry["service"] for entry in self.services.values()]
+            return 200, {
+                "services": [entry for entry in shown if entry["binary"] == query.get("binary", entry["binary"])]
+            }
         if match := re.fullmatch("/os-services/([^/]+)", path):
             service = self.services[match[1]]["service"]
             service |= {"disabled_reason": None} if body["status"] == "enabled" else {}
@@ -201,17 +203,17 @@ class ApiServer(fixtures.Fixture):
             return 200, {"service": service}
         if path == "/os-hypervisors/detail":
             return 200, {
-                "hypervisors": [self.hypervisor(one) for one in self.services.values() if one["provider"]]
+                "hypervisors": [self.hypervisor(entry) for entry in self.services.values() if entry["provider"]]
             }
         raise nova_error(404, "itemNotFound", "The resource could not be found.")
 
-    def hypervisor(self, one):
+    def hypervisor(self, entry):
         return {
-            "id": one["provider"],
-            "hypervisor_hostname": self.providers[one["provider"]]["name"],
-            "state": one["service"]["state"],
-            "status": one["service"]["status"],
-            "service": {"id": one["service"]["id"], "host": one["service"]["host"], "disabled_reason": None},
+            "id": entry["provider"],
+            "hypervisor_hostname": self.providers[entry["provider"]]["name"],
+            "state": entry["service"]["state"],
+            "status": entry["service"]["status"],
+            "service": {"id": entry["service"]["id"], "host": entry["service"]["host"], "disabled_reason": None},
         }
 
     def flavor_api(self, method, path, body, microversion):
@@ -221,10 +223,10 @@ class ApiServer(fixtures.Fixture):
             rule = "os-flavor-manage:create" if path == "/flavors" else "os-flavor-extra-specs:create"
             raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
         if path == "/flavors":
-            asked = body["flavor"]
-            if any(one["name"] == asked["name"] for one in self.flavors.values()):
-                raise nova_error(409, "conflictingRequest", f"Flavor with name {asked['name']} already exists.")
-            return 200, {"flavor": self.new_flavor(asked)}
+            fields = body["flavor"]
+            if any(flavor["name"] == fields["name"] for flavor in self.flavors.values()):
+                raise nova_error(409, "conflictingRequest", f"Flavor with name {fields['name']} already exists.")
+            return 200, {"flavor": self.new_flavor(fields)}
         _, _, flavor_id, *rest = path.split("/")
         if flavor_id not in self.flavors:
             raise nova_error(404, "itemNotFound", f"Flavor {flavor_id} could not be found.")
@@ -267,15 +269,19 @@ class ApiServer(fixtures.Fixture):
             raise self.placement_error(403, "Forbidden", "Policy does not allow placement:traits:list.")
         if path == "/traits":
             start = query["name"].removeprefix("startswith:")
-            used = {trait for one in self.providers.values() for trait in one["traits"]}
+            used = {trait for provider in self.providers.values() for trait in provider["traits"]}
             return 200, {"traits": sorted(trait for trait in used if trait.startswith(start))}
         if match := re.fullmatch(r"/traits/(CUSTOM_[A-Z0-9_]+)", path):
             created = match[1] not in self.traits
             self.traits.add(match[1])
             return (201 if created else 204), None
         if path == "/resource_providers":
-            found = [one for one in self.providers.values() if query["required"] in one["traits"]]
-            return 200, {"resource_providers": [{key: one[key] for key in ("uuid", "name")} for one in found]}
+            providers = [
+                provider for provider in self.providers.values() if query["required"] in provider["traits"]
+            ]
+            return 200, {
+                "resource_providers": [{key: provider[key] for key in ("uuid", "name")} for provider in providers]
+            }
         provider = self.providers[path.split("/")[2]]
         if method == "PUT":
             if self.before_traits_put is not None:
@@ -315,10 +321,10 @@ class ApiServer(fixtures.Fixture):
                     404, b"<html><title>404 Not Found</title><h1>404 Not Found</h1>No image</html>", "text/html"
                 )
             return 200, self.images[match[1]]
-        found = [one for one in self.images.values() if query.get("name", one["name"]) == one["name"]]
-        found = [one for one in found if query.get("owner", one["owner"]) == one["owner"]]
-        found = found if query.get("os_hidden", "false").lower() != "true" else []
-        return 200, {"images": found, "first": "/v2/images", "schema": "/v2/schemas/images"}
+        images = [image for image in self.images.values() if query.get("name", image["name"]) == image["name"]]
+        images = [image for image in images if query.get("owner", image["owner"]) == image["owner"]]
+        images = images if query.get("os_hidden", "false").lower() != "true" else []
+        return 200, {"images": images, "first": "/v2/images", "schema": "/v2/schemas/images"}
 
     # ---- Heat ----
 
@@ -404,14 +410,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def fault(self, path):
         """Return the answer that a test wants in place of the service's; where it wants none, wait for its end."""
         with self.cloud.lock:
-            for one in self.cloud.faults:
-                if re.fullmatch(one[0], self.command) and re.search(one[1], path):
+            for fault in self.cloud.faults:
+                if re.fullmatch(fault[0], self.command) and re.search(fault[1], path):
                     break
             else:
                 return None
-            self.cloud.faults.remove(one)
-        if one[2] is None:
+            self.cloud.faults.remove(fault)
+        if fault[2] is None:
             self.cloud.over.wait()
             self.close_connection = True
             raise ConnectionAbortedError
-        return one[2]
+        return fault[2]

@@ -77,19 +77,19 @@ def grow(test: testtools.TestCase, tree: Tree) -> str:
 
 def content(root: str) -> dict[str, bytes | None]:
     """Return every file below ``root`` but the journal's, and every empty directory."""
-    found: dict[str, bytes | None] = {}
+    contents: dict[str, bytes | None] = {}
     for directory, directories, names in os.walk(root):
         where = os.path.relpath(directory, root)
         if where == "var/lib":
             directories.clear()
             continue
         if not directories and not names:
-            found[where] = None
+            contents[where] = None
         for name in names:
             path = os.path.join(directory, name)
             if not os.path.islink(path):
-                found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
-    return found
+                contents[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
+    return contents
 
 
 def view(tree: Tree, **options: object) -> host_module.Host:

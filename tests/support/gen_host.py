@@ -128,15 +128,15 @@ def write_cpus(tree, host):
     view = functools.lru_cache(None)(lambda cpus: (host.mask(cpus), cpulist(cpus)))  # many CPUs share a mask
     for cpu in range(host.n):
         core, node, pkg = cpu % host.cores, host.node_of(cpu), host.package_of(cpu)
-        one, llc, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg]))
+        smt, llc, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg]))
         path = f"{base}/cpu/cpu{cpu}"
         if cpu:
             tree.put(path, {"online": 1})
-        topology = {"physical_package_id": pkg, "core_id": core, "core_cpus": one[0], "core_cpus_list": one[1]}
+        topology = {"physical_package_id": pkg, "core_id": core, "core_cpus": smt[0], "core_cpus_list": smt[1]}
         topology |= {"package_cpus_list": whole[1], "core_siblings": whole[0]}
         tree.put(f"{path}/topology", topology)
         for index, (level, kind, kib) in enumerate(CACHES):
-            shared = llc if level == "3" else one
+            shared = llc if level == "3" else smt
             cache = {"level": level, "type": kind, "size": f"{kib}K"}
             cache |= {"shared_cpu_map": shared[0], "shared_cpu_list": shared[1]}
             tree.put(f"{path}/cache/index{index}", cache)

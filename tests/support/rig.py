@@ -68,7 +68,7 @@ def remains(run_id: str) -> list[str]:
         "/etc/libvirt/qemu",
     ]
     places += ["/var/lib/libvirt/qemu", "/var/lib/libvirt/qemu/channel/target", "/tmp", "/var/tmp"]
-    found = [
+    remains = [
         os.path.join(place, name)
         for place in places
         if os.path.isdir(place)
@@ -81,8 +81,8 @@ def remains(run_id: str) -> list[str]:
         except OSError:
             continue
         if run_id.encode() in command:
-            found.append(f"process {folder.name}: {command[:80]!r}")
+            remains.append(f"process {folder.name}: {command[:80]!r}")
     listed = patience.run(["virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name"])
     if listed.returncode:
         raise AssertionError(f"virsh list failed: {listed.stderr}")
-    return found + [f"domain {name}" for name in listed.stdout.split() if run_id in name]
+    return remains + [f"domain {name}" for name in listed.stdout.split() if run_id in name]

@@ -44,8 +44,8 @@ def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
                 trials.append(
                     trial(arm=arm, boot=boot, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
                 )
-    told = {"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}
-    return of(trials, **told)
+    fields = {"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}
+    return of(trials, **fields)
 
 
 def of(trials, **environment):
@@ -110,4 +110,6 @@ def job(script="echo 40 2", kind=Quick, label=None):
 def pairs(count):
     """Return pairs of hosts as a run over many has them."""
     rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
-    return [{"number": one, "client": f"c{one}", "server": f"c{one + 1}", **rest} for one in range(count)]
+    return [
+        {"number": number, "client": f"c{number}", "server": f"c{number + 1}", **rest} for number in range(count)
+    ]

@@ -153,10 +153,10 @@ class Simulated:
             self.set_channels(name, self.queues[name])
             return
         for index, number in enumerate(self.numbers(name)):
-            one = self.vectors[number]
-            one.name = f"{name}-TxRx-{index}" if up else None
-            if up and not (one.given and cpulist.parse(one.affinity) & self._online()):
-                one.affinity, one.given, one.ours = self._default(one.node), False, False
+            vector = self.vectors[number]
+            vector.name = f"{name}-TxRx-{index}" if up else None
+            if up and not (vector.given and cpulist.parse(vector.affinity) & self._online()):
+                vector.affinity, vector.given, vector.ours = self._default(vector.node), False, False
 
     def reset(self, name: str) -> None:
         """The driver sets all masks anew, as virtio_net does."""
@@ -169,14 +169,14 @@ class Simulated:
     def set_online(self, cpu: int, online: bool) -> None:
         """A CPU goes or comes; interrupts that had no other go to all that are left."""
         (self.offline.discard if online else self.offline.add)(cpu)
-        left = self._online()
-        for one in self.vectors.values():
-            if not cpulist.parse(one.affinity) & left:
-                one.affinity, one.ours = cpulist.format(left), False
+        online_cpus = self._online()
+        for vector in self.vectors.values():
+            if not cpulist.parse(vector.affinity) & online_cpus:
+                vector.affinity, vector.ours = cpulist.format(online_cpus), False
         for guest in self.guests.values():
             for tid, (_kind, affinity) in list(guest.threads.items()):
-                if not cpulist.parse(affinity) & left:
-                    guest.give(tid, cpulist.format(left))
+                if not cpulist.parse(affinity) & online_cpus:
+                    guest.give(tid, cpulist.format(online_cpus))
 
     def start(self, name: str, asks: dict, workers: int, with_device: bool) -> None:
         if name in self.guests:
@@ -184,7 +184,7 @@ class Simulated:
         self._pid += 100
         pid = self._pid
         threads = {pid: ("emulator", EVERY), pid + 40: ("iothread", EVERY), pid + 50: ("vcpu", self._pin(name))}
-        threads |= {pid + 1 + one: ("vhost", EVERY) for one in range(workers)}
+        threads |= {pid + 1 + worker: ("vhost", EVERY) for worker in range(workers)}
         device = f"0000:a{name[-1]}:10.0" if with_device else None
         self.guests[name] = Guest(pid, asks, workers, device, threads)
         if device:
@@ -237,7 +237,7 @@ class Simulated:
 
     def accept(self) -> None:
         """The kernel refuses nothing any more but what it never takes."""
-        self.refuses = {number: one for number, one in self.refuses.items() if one[0] == errno.EIO}
+        self.refuses = {number: refusal for number, refusal in self.refuses.items() if refusal[0] == errno.EIO}
 
     def reboot(self) -> None:
         self.boots += 1
@@ -247,8 +247,8 @@ class Simulated:
 
     def facts(self) -> model.HostFacts:
         nics, irqs = [], []
-        for number, one in sorted(self.vectors.items()):
-            irqs.append(hosts.irq(number, one.name, one.device or None, one.affinity, one.node))
+        for number, vector in sorted(self.vectors.items()):
+            irqs.append(hosts.irq(number, vector.name, vector.device or None, vector.affinity, vector.node))
         for name in sorted(self.bound):
             nic = hosts.nic(name, self.numbers(name), int(name[3:]), self.device_of(name))
             nics.append(dataclasses.replace(nic, xps=tuple(self.xps[name].masks)))
@@ -271,22 +271,22 @@ class Simulated:
 
     def numbers(self, name: str) -> list[int]:
         """Return the interrupts of a NIC."""
-        return sorted(number for number, one in self.vectors.items() if one.device == self.device_of(name))
+        return sorted(number for number, vector in self.vectors.items() if vector.device == self.device_of(name))
 
     def lost(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Return what has a value of the agent that is no original: what it holds, and what it held before."""
-        found = {
-            ("irq_affinity", f"irq:{number}", one.made): one.affinity
-            for number, one in self.vectors.items()
-            if one.ours
+        values = {
+            ("irq_affinity", f"irq:{number}", vector.made): vector.affinity
+            for number, vector in self.vectors.items()
+            if vector.ours
         }
         for guest in self.guests.values():
-            found |= {("thread_affinity", f"tid:{tid}", 0): guest.threads[tid][1] for tid in guest.ours}
+            values |= {("thread_affinity", f"tid:{tid}", 0): guest.threads[tid][1] for tid in guest.ours}
         for name, queues in self.xps.items():
-            found |= {("xps", f"{name}/tx-{queue}", queues.made): queues.masks[queue] for queue in queues.ours}
+            values |= {("xps", f"{name}/tx-{queue}", queues.made): queues.masks[queue] for queue in queues.ours}
         return {
             key[:2]: (value, self.originals[key])
-            for key, value in found.items()
+            for key, value in values.items()
             if key in self.originals and (*key[:2], value) not in self._known
         }
 
@@ -298,9 +298,9 @@ class Simulated:
             hostdevs=[guest.hostdev] if guest.hostdev else (), number=guest.pid,
         )  # fmt: skip
         threads = tuple(
-            dataclasses.replace(one, affinity=guest.threads[one.tid][1])
-            for one in made.threads
-            if one.tid in guest.threads
+            dataclasses.replace(thread, affinity=guest.threads[thread.tid][1])
+            for thread in made.threads
+            if thread.tid in guest.threads
         )
         return dataclasses.replace(made, threads=threads)
 
@@ -326,13 +326,13 @@ class Simulated:
         return sorted(self.vectors)[pick % len(self.vectors)]
 
     def _make(self, name: str | None, device: str, node: int) -> None:
-        number = next(one for one in range(24, 999) if one not in self.vectors)
+        number = next(candidate for candidate in range(24, 999) if candidate not in self.vectors)
         self.vectors[number] = Vector(name, device, node, self._default(node), self._count())
         self.refuses.pop(number, None)
         self.intruders.pop(number, None)
 
     def _drop(self, device: str) -> None:
-        for number in [number for number, one in self.vectors.items() if one.device == device]:
+        for number in [number for number, vector in self.vectors.items() if vector.device == device]:
             del self.vectors[number]
 
     def thread(self, tid: int) -> tuple[Guest, str, str]:
@@ -341,18 +341,20 @@ class Simulated:
                 return guest, *guest.threads[tid]
         raise OSError(errno.ESRCH, "no such thread")
 
-    def asked(self, device: str) -> bool:
+    def is_wanted(self, device: str) -> bool:
         """Whether the interrupts of a device are the agent's business."""
         return any(device == self.device_of(name) for name in self.bound) or any(
             guest.hostdev == device and (guest.asks or {}).get("irq_placement") in ("numa", "vcpu")
             for guest in self.guests.values()
         )
 
-    def note(self, kind: str, target: str, identity: str, made: int, old: str, value: str, *, asked: bool) -> None:
+    def note(
+        self, kind: str, target: str, identity: str, made: int, old: str, value: str, *, wanted: bool
+    ) -> None:
         """Record a write that takes effect and judge it: what nobody asks for may be put back, and no more."""
         key = (kind, target, made)
         self.writes.append((kind, target, identity, value))
-        if not asked and value != self.originals.get(key):
+        if not wanted and value != self.originals.get(key):
             self.illegal.append(f"{kind} {target} ({identity}) was set to {value}")
         if key not in self.originals:
             self.originals[key] = old
@@ -393,8 +395,8 @@ class _Irq(_Kind):
         return self._vector(target).affinity
 
     def identity(self, target):
-        one = self._vector(target)
-        return f"{one.device}|{one.name or ''}"
+        vector = self._vector(target)
+        return f"{vector.device}|{vector.name or ''}"
 
     def is_same(self, setting):
         known = model.IrqTarget.parse(setting.target, setting.identity)
@@ -402,7 +404,7 @@ class _Irq(_Kind):
         return super().is_same(setting) or known.is_asleep(now)
 
     def take(self, target, value):
-        one, number = self._vector(target), model.IrqTarget.parse(target).number
+        vector, number = self._vector(target), model.IrqTarget.parse(target).number
         refusal, lasting = self.host.refuses.get(number, (0, False))
         if refusal:
             if not lasting:
@@ -411,12 +413,14 @@ class _Irq(_Kind):
         online = cpulist.parse(value) & self.host._online()
         if not online:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        asked, key = self.host.asked(one.device), (self.kind, target, one.made)
+        wanted, key = self.host.is_wanted(vector.device), (self.kind, target, vector.made)
         before = self.host.originals.get(key)
-        self.host.note(self.kind, target, self.identity(target), one.made, one.affinity, value, asked=asked)
-        one.give(value, ours=True)
+        self.host.note(
+            self.kind, target, self.identity(target), vector.made, vector.affinity, value, wanted=wanted
+        )
+        vector.give(value, ours=True)
         if number in self.host.intruders:
-            one.give(self.host.intruders.pop(number))
+            vector.give(self.host.intruders.pop(number))
             if before == value:  # it is not back: for who reads, this may as well be what the kernel made of it
                 self.host.originals[key] = before
 
@@ -437,7 +441,7 @@ class _Thread(_Kind):
         tid = model.ThreadTarget.parse(target).tid
         guest, kind, old = self.host.thread(tid)
         asks = guest.asks or {}
-        asked = {
+        wanted = {
             "vhost": "vhost_placement" in asks,
             "emulator": "emulator_placement" in asks,
             "iothread": "emulator_placement" in asks,
@@ -445,7 +449,7 @@ class _Thread(_Kind):
         }[kind]
         if not cpulist.parse(value) & self.host._online():
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self.host.note(self.kind, target, self.identity(target), 0, old, value, asked=asked)
+        self.host.note(self.kind, target, self.identity(target), 0, old, value, wanted=wanted)
         guest.give(tid, value)
         guest.ours.add(tid)
 
@@ -470,7 +474,7 @@ class _Xps(_Kind):
 
     def take(self, target, value):
         queues, queue = self._place(target)
-        asked = target.partition("/")[0] in self.host.bound
-        self.host.note(self.kind, target, "", queues.made, queues.masks[queue], value, asked=asked)
+        wanted = target.partition("/")[0] in self.host.bound
+        self.host.note(self.kind, target, "", queues.made, queues.masks[queue], value, wanted=wanted)
         queues.masks[queue] = value
         queues.ours.add(queue)

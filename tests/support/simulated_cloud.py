@@ -208,10 +208,10 @@ class SimulatedLauncher:
         self._clock.wake_sleepers()
 
     def cleanup(self, run_id=""):
-        found = [name for name in self.stacks() if name.startswith(f"{model.NAME_PREFIX}{run_id}")]
-        for name in found:
+        names = [name for name in self.stacks() if name.startswith(f"{model.NAME_PREFIX}{run_id}")]
+        for name in names:
             self._remove(name)
-        return found
+        return names
 
     def stacks(self):
         """Return the names of all stacks there are."""

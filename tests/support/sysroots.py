@@ -28,14 +28,14 @@ def workplace() -> str | None:
 
 def content(root: str) -> dict[str, bytes]:
     """Return every file below proc and sys with its bytes."""
-    found = {}
+    contents = {}
     for top in ("proc", "sys"):
         for directory, _directories, names in os.walk(os.path.join(root, top)):
             for name in names:
                 path = os.path.join(directory, name)
                 if not os.path.islink(path):
-                    found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
-    return found
+                    contents[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
+    return contents
 
 
 def settings(root: str) -> list[Setting]:

@@ -23,8 +23,8 @@ class TransactionCase(testtools.TestCase):
 
     def run_json(self, *arguments, code=0):
         """Return the JSON document of a command that ends with ``code``."""
-        found, out, err = self.run_command(*arguments, "-f", "json")
-        self.assertEqual((code, ""), (found, err), out)
+        exit_code, out, err = self.run_command(*arguments, "-f", "json")
+        self.assertEqual((code, ""), (exit_code, err), out)
         return json.loads(out)
 
     def refused(self, *arguments, words=(), sysroot=True):

@@ -91,8 +91,8 @@ class LayersTest(testtools.TestCase):
         self.assertEqual([], wrong)
 
     def test_every_room_has_a_rank(self):
-        found = {room(relative) for relative, _tree in modules()} - {"__init__", "validation/__init__"}
-        self.assertEqual(set(), found - set(RANK))
+        rooms = {room(relative) for relative, _tree in modules()} - {"__init__", "validation/__init__"}
+        self.assertEqual(set(), rooms - set(RANK))
 
     def test_pure_rooms_and_rules_touch_no_system(self):
         """Rules of the audit read through their host alone."""

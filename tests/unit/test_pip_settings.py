@@ -25,15 +25,15 @@ class PipSettingsTest(testtools.TestCase):
         return self.tool.variables(self.tool.settings("\n".join(lines)), environment)
 
     def test_indexes(self):
-        found = self.variables(
+        variables = self.variables(
             "global.index-url='https://user:secret@index/simple'",
             "global.extra-index-url='\\nhttps://one/simple\\nhttps://two/simple'",
             "global.trusted-host='index one'",
         )
-        self.assertEqual("https://user:secret@index/simple", found["UV_DEFAULT_INDEX"])
-        self.assertEqual("https://one/simple https://two/simple", found["UV_INDEX"])
-        self.assertEqual("unsafe-best-match", found["UV_INDEX_STRATEGY"])
-        self.assertEqual("index one", found["UV_INSECURE_HOST"])
+        self.assertEqual("https://user:secret@index/simple", variables["UV_DEFAULT_INDEX"])
+        self.assertEqual("https://one/simple https://two/simple", variables["UV_INDEX"])
+        self.assertEqual("unsafe-best-match", variables["UV_INDEX_STRATEGY"])
+        self.assertEqual("index one", variables["UV_INSECURE_HOST"])
 
     def test_environment_wins_over_install_and_that_over_global(self):
         lines = ["install.timeout='2'", ":env:.default-timeout='3'", "global.timeout='1'", "download.timeout='4'"]
@@ -41,16 +41,18 @@ class PipSettingsTest(testtools.TestCase):
         self.assertEqual("2", self.variables(lines[0], *lines[2:])["UV_HTTP_TIMEOUT"])
 
     def test_variables_of_uv_stay(self):
-        found = self.variables("global.index-url='https://index/simple'", UV_DEFAULT_INDEX="https://own/simple")
-        self.assertNotIn("UV_DEFAULT_INDEX", found)
+        variables = self.variables(
+            "global.index-url='https://index/simple'", UV_DEFAULT_INDEX="https://own/simple"
+        )
+        self.assertNotIn("UV_DEFAULT_INDEX", variables)
 
     def test_no_index_and_folders(self):
         folder = self.useFixture(fixtures.TempDir()).path
-        found = self.variables(
+        variables = self.variables(
             "global.no-index='true'", f":env:.find-links='{folder} /missing https://host/files'"
         )
-        self.assertEqual("1", found["NO_INDEX"])
-        self.assertEqual(f"{folder},https://host/files", found["UV_FIND_LINKS"])
+        self.assertEqual("1", variables["NO_INDEX"])
+        self.assertEqual(f"{folder},https://host/files", variables["UV_FIND_LINKS"])
         self.assertNotIn("NO_INDEX", self.variables("global.no-index='false'"))
 
     def test_certificates(self):

@@ -124,11 +124,11 @@ class LibvirtTest(testtools.TestCase):
         return path
 
     def test_every_kind_of_domain_can_be_defined(self):
-        asked = parsing.parse(SPECS)
+        request = parsing.parse(SPECS)
         paths = []
         for name in corpus.names():
             # The machine of the test may have no KVM; the QEMU driver checks devices alike.
-            xml = transform.transform(corpus.text(name), asked).xml.replace('type="kvm"', 'type="qemu"', 1)
+            xml = transform.transform(corpus.text(name), request).xml.replace('type="kvm"', 'type="qemu"', 1)
             paths.append(
                 self.write(name, xml.replace("host-passthrough", "maximum").replace(' mode="host-model"', ""))
             )

@@ -40,9 +40,9 @@ class GlanceTest(testtools.TestCase):
 
     def test_load_and_renew(self):
         expected = {
-            (entry["namespace"], key, one["title"])
+            (entry["namespace"], key, definition["title"])
             for entry in metadefs.namespaces().values()
-            for key, one in entry["properties"].items()
+            for key, definition in entry["properties"].items()
         }
         query = (
             "SELECT namespace, name, json_extract(json_schema, '$.title') FROM metadef_properties "

@@ -32,11 +32,11 @@ class ResultTestCase(base.PerfTestCase):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
 
-    def publish(self, one, name="verdict.json"):
+    def publish(self, content, name="verdict.json"):
         """Write a result (or text) where nova-compute looks for it from now on."""
         path = os.path.join(self.directory, name)
         with open(path, "w") as file:
-            file.write(one if isinstance(one, str) else one.to_json())
+            file.write(content if isinstance(content, str) else content.to_json())
         self.flags(result_file=path, group="nova_perf_tuning")
 
     def traits_of(self, host):
@@ -179,8 +179,8 @@ class WeigherTest(testtools.TestCase):
             host.aggregates = list(aggregates)
             hosts.append(host)
         spec = objects.RequestSpec(flavor=objects.Flavor(extra_specs=extra_specs))
-        found = weights.HostWeightHandler().get_weighed_objects([weigher.PerfWeigher()], hosts, spec)
-        return {one.obj.host: round(one.weight, 6) for one in found}
+        weighed = weights.HostWeightHandler().get_weighed_objects([weigher.PerfWeigher()], hosts, spec)
+        return {host.obj.host: round(host.weight, 6) for host in weighed}
 
     def test_score_is_the_weight(self):
         stats = [{"perf_score": "97"}, {"perf_score": "96.5"}, {}, None]
@@ -194,8 +194,8 @@ class WeigherTest(testtools.TestCase):
     def test_scores_are_clipped_to_the_scale(self):
         """Another host's compute service writes them; one beyond the scale would win against everything."""
         stats = [{"perf_score": value} for value in ("nan", "inf", "x", None, "-5", "1e9")]
-        found = self.weigh(stats, {"perf:iothreads": "1"})
-        self.assertEqual([0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [found[f"host{number}"] for number in range(6)])
+        weights = self.weigh(stats, {"perf:iothreads": "1"})
+        self.assertEqual([0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [weights[f"host{number}"] for number in range(6)])
 
     def test_typo_in_the_multiplier_stops_no_scheduler(self):
         self.addCleanup(nova.conf.CONF.reset)
@@ -208,5 +208,5 @@ class WeigherTest(testtools.TestCase):
 
     def test_aggregate_overrides_the_multiplier(self):
         aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": "10"})
-        found = self.weigh([{"perf_score": "97"}, {}], {"perf:iothreads": "1"}, [aggregate])
-        self.assertEqual({"host0": 9.7, "host1": 0.0}, found)
+        weights = self.weigh([{"perf_score": "97"}, {}], {"perf:iothreads": "1"}, [aggregate])
+        self.assertEqual({"host0": 9.7, "host1": 0.0}, weights)

@@ -24,9 +24,9 @@ class StatusTest(testtools.TestCase):
                 text=True,
                 env={**os.environ, **environment},
             )
-        found = json.loads(done.stdout.splitlines()[-1])["checks"]
-        self.assertEqual(max(one["result"] for one in found), done.returncode, done.stderr)
-        return {one["check"]: (one["result"], one["details"]) for one in found}
+        checks = json.loads(done.stdout.splitlines()[-1])["checks"]
+        self.assertEqual(max(check["result"] for check in checks), done.returncode, done.stderr)
+        return {check["check"]: (check["result"], check["details"]) for check in checks}
 
     def test_all_is_well(self):
         self.assertEqual({0}, {code for code, _ in self.check().values()}, self.check())

@@ -67,9 +67,9 @@ class ExplainTest(CommandTest):
             "explain", "--vcpus", "4", "--spec", "perf:profile=network-throughput", "--spec", "perf:vif_queues=2",
             "--image-property", "hw_perf_iothreads=2", "-f", "json",
         )  # fmt: skip
-        found = json.loads(out)
-        rows = {row["spec"]: row for row in found["specs"]}
-        self.assertEqual((0, {"hw:vif_multiqueue_enabled": "true"}), (code, found["flavor_lacks"]))
+        document = json.loads(out)
+        rows = {row["spec"]: row for row in document["specs"]}
+        self.assertEqual((0, {"hw:vif_multiqueue_enabled": "true"}), (code, document["flavor_lacks"]))
         self.assertEqual(['<driver name="vhost" queues="2"/>'], rows["perf:vif_queues"]["xml"])
         self.assertEqual("flavor", rows["perf:vif_queues"]["origin"])
         self.assertEqual("image", rows["perf:iothreads"]["origin"])
@@ -87,9 +87,9 @@ class ExplainTest(CommandTest):
         properties = [f"hw_perf_{name}" for name in names]
         options = [part for text in properties for part in ("--image-property", text)]
         code, out, _ = self.run_command("explain", "--vcpus", "4", *options, "-f", "json")
-        found = json.loads(out)
-        self.assertEqual((0, []), (code, found["specs"]))
-        codes = [warning["code"] for warning in found["warnings"]]
+        document = json.loads(out)
+        self.assertEqual((0, []), (code, document["specs"]))
+        codes = [warning["code"] for warning in document["warnings"]]
         self.assertEqual(["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes)
 
     def test_mistakes(self):
@@ -110,9 +110,9 @@ class XmlTest(CommandTest):
     def test_json(self):
         path = self.xml_file(corpus.text("config-drive.xml"))
         code, out, err = self.run_command("xml", path, "--spec", "perf:iothreads=1", "-f", "json")
-        found = json.loads(out)
-        self.assertEqual((0, "", ["no_disk"]), (code, err, [note["code"] for note in found["notes"]]))
-        self.assertIn('iothread="1"', found["xml"])
+        document = json.loads(out)
+        self.assertEqual((0, "", ["no_disk"]), (code, err, [note["code"] for note in document["notes"]]))
+        self.assertIn('iothread="1"', document["xml"])
 
     def test_nothing_asked(self):
         text = corpus.text("rescue.xml")

@@ -34,31 +34,31 @@ class RightTest(testtools.TestCase):
             self.assertEqual([], corpus.schema_errors(corpus.text(name)), name)
 
     def test_pinned_guest(self):
-        found = parsing.parse_domain(corpus.text("numa-pinned.xml"))
+        guest = parsing.parse_domain(corpus.text("numa-pinned.xml"))
         self.assertEqual(
-            ("instance-0000000a", "kvm", 8, 1), (found.name, found.type, found.vcpus, found.iothreads)
+            ("instance-0000000a", "kvm", 8, 1), (guest.name, guest.type, guest.vcpus, guest.iothreads)
         )
-        self.assertEqual({vcpu: str(16 + vcpu) for vcpu in range(8)}, found.vcpu_pins)
+        self.assertEqual({vcpu: str(16 + vcpu) for vcpu in range(8)}, guest.vcpu_pins)
         self.assertEqual(
-            ("0,2-3", {1: "0,2-3"}, "0"), (found.emulator_pin, found.iothread_pins, found.memory_nodes)
+            ("0,2-3", {1: "0,2-3"}, "0"), (guest.emulator_pin, guest.iothread_pins, guest.memory_nodes)
         )
-        self.assertTrue(found.dedicated)
-        self.assertEqual(request.Request(iothreads=3), found.request)
-        self.assertEqual("instance-0000000a guest", found.title)
+        self.assertTrue(guest.dedicated)
+        self.assertEqual(request.Request(iothreads=3), guest.request)
+        self.assertEqual("instance-0000000a guest", guest.title)
         interface = domain.Interface("bridge", "tap00000001", "fa:16:3e:00:00:01", "virtio", "vhost", 8)
-        self.assertEqual((interface,), found.interfaces)
+        self.assertEqual((interface,), guest.interfaces)
 
     def test_passed_through(self):
-        found = parsing.parse_domain(corpus.text("hostdev.xml"))
-        self.assertEqual(("0000:82:10.1", "0000:84:00.0"), found.hostdevs)
-        self.assertEqual(["hostdev", "bridge"], [interface.kind for interface in found.interfaces])
+        guest = parsing.parse_domain(corpus.text("hostdev.xml"))
+        self.assertEqual(("0000:82:10.1", "0000:84:00.0"), guest.hostdevs)
+        self.assertEqual(["hostdev", "bridge"], [interface.kind for interface in guest.interfaces])
 
     def test_floating_guest(self):
-        found = parsing.parse_domain(corpus.text("rescue.xml"))
+        guest = parsing.parse_domain(corpus.text("rescue.xml"))
         self.assertEqual(
-            ({}, None, None, False), (found.vcpu_pins, found.emulator_pin, found.memory_nodes, found.dedicated)
+            ({}, None, None, False), (guest.vcpu_pins, guest.emulator_pin, guest.memory_nodes, guest.dedicated)
         )
-        self.assertIsNone(found.request)
+        self.assertIsNone(guest.request)
 
     def test_image_properties_and_profiles_count(self):
         self.assertEqual(4, parsing.parse_domain(corpus.text("multi-nic.xml")).request.vif_queues)
@@ -73,9 +73,9 @@ class RightTest(testtools.TestCase):
 
     def test_state_file_of_libvirt(self):
         for text in (STATUS, STATUS.encode()):
-            found = parsing.parse_domain(text)
+            guest = parsing.parse_domain(text)
             self.assertEqual(
-                ("a", 7, 4, "tap0"), (found.name, found.domain_id, found.vcpus, found.interfaces[0].device)
+                ("a", 7, 4, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
             )
 
     def test_dedicated_without_metadata(self):
@@ -90,9 +90,9 @@ class RightTest(testtools.TestCase):
 
     def test_unusable_request_leaves_the_guest(self):
         text = corpus.text("virtio-blk.xml").replace(">auto<", ">many<")
-        found = parsing.parse_domain(text)
-        self.assertIsNone(found.request)
-        self.assertIn("perf:vif_queues=many", found.request_error)
+        guest = parsing.parse_domain(text)
+        self.assertIsNone(guest.request)
+        self.assertIn("perf:vif_queues=many", guest.request_error)
 
 
 LAUGHS = (

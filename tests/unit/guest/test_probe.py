@@ -42,15 +42,15 @@ class TruthTest(testtools.TestCase):
             self.assertEqual(mode, probe.parse(text).virtualization, text)
 
     def test_queues_offloads_disks(self):
-        found = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
-        nic = found.nics["eth0"]
+        truth = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
+        nic = truth.nics["eth0"]
         self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
-        self.assertEqual({"vda": 2}, found.disks)
+        self.assertEqual({"vda": 2}, truth.disks)
 
     def codes(self, text, accelerator="none", **wanted):
-        found = probe.findings(probe.parse(text), request.Request(**wanted), accelerator, vcpus=4)
-        return [one.code for one in found]
+        results = probe.findings(probe.parse(text), request.Request(**wanted), accelerator, vcpus=4)
+        return [finding.code for finding in results]
 
     def test_what_was_asked_for_and_is_there_is_no_finding(self):
         enabled = ETHTOOL.replace("Combined:\t1", "Combined:\t2")
@@ -77,9 +77,9 @@ class TruthTest(testtools.TestCase):
             known = probe.resolved(wanted, xml, vcpus)
             self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
             spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
-            found = probe.findings(probe.parse(text), known, "tcg", vcpus)
-            self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), found)
-            self.assertIn(C.DISK_QUEUES, [one.code for one in found])
+            results = probe.findings(probe.parse(text), known, "tcg", vcpus)
+            self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), results)
+            self.assertIn(C.DISK_QUEUES, [finding.code for finding in results])
         left_out = probe.resolved(wanted, corpus.text("virtio-blk.xml"), 4)
         self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
         self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))

@@ -111,12 +111,12 @@ class StorageTest(testtools.TestCase):
     def threads(self, name, specs, **options):
         """Return target (or controller) -> I/O threads that serve it."""
         xml = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options).xml
-        found = {}
+        served = {}
         for device in parsing.parse_xml(xml).xpath("devices/*[self::disk or self::controller][driver]"):
             mapped = device.xpath("driver/iothreads/iothread/@id")
             key = device.get("index") if device.tag == "controller" else device.find("target").get("dev")
-            found[key] = mapped or [device.find("driver").get("iothread")]
-        return found
+            served[key] = mapped or [device.find("driver").get("iothread")]
+        return served
 
     def test_disks_spread(self):
         expected = {"vda": ["1"], "vdb": ["2"], "vdc": ["3"]}
@@ -125,8 +125,8 @@ class StorageTest(testtools.TestCase):
         self.assertEqual(expected, self.threads("numa-pinned.xml", {"perf:iothreads": "2"}))
 
     def test_controllers_spread_and_their_disks_stay(self):
-        found = self.threads("virtio-scsi.xml", {"perf:iothreads": "2", "perf:disk_queues": "4"})
-        self.assertEqual((["1"], ["2"], [None]), (found["0"], found["1"], found["sda"]))
+        served = self.threads("virtio-scsi.xml", {"perf:iothreads": "2", "perf:disk_queues": "4"})
+        self.assertEqual((["1"], ["2"], [None]), (served["0"], served["1"], served["sda"]))
 
     def test_cdroms_and_other_buses_are_left_out(self):
         lines, left_out = changed("config-drive.xml", {"perf:iothreads": "1"})

@@ -42,9 +42,9 @@ class DefinitionsTest(testtools.TestCase):
         for entry in metadefs.namespaces().values():
             self.assertTrue(len(entry["namespace"]) <= 80 and len(entry["display_name"]) <= 80)
             self.assertTrue(len(entry["description"]) <= 500)
-            for key, one in entry["properties"].items():
+            for key, definition in entry["properties"].items():
                 self.assertTrue(len(key) <= 80)
-                self.assertTrue(one["title"][0].isupper() and one["description"].endswith("."), key)
+                self.assertTrue(definition["title"][0].isupper() and definition["description"].endswith("."), key)
 
     @hypothesis.given(
         strategies.sampled_from(sorted(vocabulary.BY_KEY)),

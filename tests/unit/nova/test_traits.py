@@ -32,9 +32,9 @@ class WantedTest(testtools.TestCase):
         self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}))
 
     @hypothesis.given(test_host_result.RESULTS)
-    def test_names_are_what_placement_takes(self, one):
+    def test_names_are_what_placement_takes(self, result):
         """https://docs.openstack.org/api-ref/placement/#update-trait"""
-        for name in traits.wanted(one):
+        for name in traits.wanted(result):
             self.assertTrue(re.fullmatch(r"CUSTOM_[A-Z0-9_]+", name) and len(name) <= 255, name)
             self.assertTrue(name.startswith(traits.PREFIX))
 

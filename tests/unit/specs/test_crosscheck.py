@@ -78,9 +78,9 @@ class CrosscheckTest(testtools.TestCase):
     def test_broken(self):
         for rule, examples in BROKEN.items():
             for specs, properties, vcpus, words in examples:
-                found = findings(specs, properties, vcpus)
-                self.assertEqual([rule], [finding.rule for finding in found])
-                self.assertIn(words, crosscheck.message(found[0]))
+                results = findings(specs, properties, vcpus)
+                self.assertEqual([rule], [finding.rule for finding in results])
+                self.assertIn(words, crosscheck.message(results[0]))
 
     def test_fitting(self):
         for specs, properties, vcpus in FITTING:

@@ -25,10 +25,10 @@ class ShippedTest(testtools.TestCase):
     def test_shipped_files_pass_the_schema(self):
         directory = pathlib.Path(profiles.__file__).parent / "profiles"
         for path in directory.glob("*.yaml"):
-            found = profiles.parse(path.read_text(encoding="utf-8"), str(path))
-            self.assertEqual(path.stem, found.name)
-            self.assertEqual(profiles.shipped()[path.stem], found)
-            for key, spec in found.specs.items():
+            profile = profiles.parse(path.read_text(encoding="utf-8"), str(path))
+            self.assertEqual(path.stem, profile.name)
+            self.assertEqual(profiles.shipped()[path.stem], profile)
+            for key, spec in profile.specs.items():
                 self.assertIn(spec.basis, ("rule", "practice", "measured"), key)
 
     def test_specs_of_a_shipped_profile_fit_together(self):
@@ -42,13 +42,13 @@ class ParseTest(testtools.TestCase):
         return str(self.assertRaises(profiles.ProfileError, profiles.parse, text, "mine.yaml"))
 
     def test_good(self):
-        found = profiles.parse(GOOD, "mine.yaml")
+        profile = profiles.parse(GOOD, "mine.yaml")
         self.assertEqual(
             {"perf:iothreads": "3", "perf:vif_host_offload.ufo": "false", "hw:mem_page_size": "1GB"},
-            {key: spec.value for key, spec in found.specs.items()},
+            {key: spec.value for key, spec in profile.specs.items()},
         )
         self.assertEqual(
-            {"ufo": False}, parsing.parse({"perf:profile": "mine"}, {}, {"mine": found}).vif_host_offload
+            {"ufo": False}, parsing.parse({"perf:profile": "mine"}, {}, {"mine": profile}).vif_host_offload
         )
 
     def test_errors_name_file_and_key(self):
