@@ -42,10 +42,11 @@ class Audit(command.PerfCommand):
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> int | None:
         chosen = runner.chosen(args.rule) if args.rule else runner.load()
         if args.list:
-            return _list_rules(args, chosen)
+            _list_rules(args, chosen)
+            return None
         host = audit_options.view(args)
         report = runner.run(host, chosen)
         if args.junit:
@@ -69,7 +70,7 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
     return finding.level.rank >= rules.Level(fail_on).rank
 
 
-def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
+def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
     keys = ("appliable", "safe", "title", "why", "remedy", "source")
     rows = [
         {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in keys}}
@@ -79,7 +80,6 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
         command.print_json({"rules": rows})
     else:
         command.print_rows(("rule", "level", "appliable", "safe", "title"), rows)
-    return int(errors.ExitCode.PASS)
 
 
 def as_json(report: rules.Report, warnings: Sequence[str] = ()) -> dict[str, Any]:

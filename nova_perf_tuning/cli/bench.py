@@ -7,7 +7,7 @@ import dataclasses
 import os
 import socket
 
-from nova_perf_tuning import bounded_read, errors
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
@@ -19,11 +19,11 @@ from nova_perf_tuning.validation.report import summary, text
 class BenchList(command.PerfCommand):
     """List the benchmarks, what they measure and their parameters."""
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         benchmarks = plugins.load_all()
         if args.format == "json":
             command.print_json({"benchmarks": list(map(_describe, benchmarks))})
-            return int(errors.ExitCode.PASS)
+            return
         rows = []
         for benchmark in benchmarks:
             absent = plugins.missing(benchmark, {})
@@ -34,7 +34,6 @@ class BenchList(command.PerfCommand):
             print(f"\n{benchmark.kind}")
             parameters = [(f"  {known.name}", known.default, known.help) for known in benchmark.parameters]
             command.print_table(("  parameter", "default", "meaning"), parameters)
-        return int(errors.ExitCode.PASS)
 
 
 class BenchRun(command.PerfCommand):
@@ -50,7 +49,7 @@ class BenchRun(command.PerfCommand):
             help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
         )
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         kind, _, given = args.kind.partition(":")
         chosen = base.split(given)
         benchmark = plugins.load(kind)
@@ -72,7 +71,6 @@ class BenchRun(command.PerfCommand):
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = programs.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
-        return int(errors.ExitCode.PASS)
 
 
 class BenchParse(command.PerfCommand):
@@ -82,14 +80,13 @@ class BenchParse(command.PerfCommand):
         parser.add_argument("kind", metavar="KIND", help="benchmark that printed it, see 'nova-perf bench list'")
         parser.add_argument("file", metavar="FILE", help="what it printed on standard output; - is stdin")
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
         try:
             data = bounded_read.read_argument(args.file, base.MAX_CHARACTERS)
         except OSError as error:
             raise base.OutputError(f"{args.file}: {error.strerror}") from None
         _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))
-        return int(errors.ExitCode.PASS)
 
 
 def _show(

@@ -46,7 +46,7 @@ class Capacity(command.PerfCommand):
             help="share of a CPU that may be busy (default: 0.8)",
         )
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         results = store.load(args.results)
         try:
             forecast = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
@@ -56,7 +56,6 @@ class Capacity(command.PerfCommand):
             command.print_json({"capacity": data.capacity(forecast), "busy": args.busy})
         else:
             _show(forecast, args.busy)
-        return int(errors.ExitCode.PASS)
 
 
 def _show(forecast: capacity.Capacity, busy: float) -> None:

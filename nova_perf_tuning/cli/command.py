@@ -49,7 +49,7 @@ class PerfCommand(command.Command):
         cliff itself would exit with 1, which means FAIL here. ``nova-perf --debug`` shows the traceback.
         """
         try:
-            return self.take_action(parsed_args)
+            return int(self.take_action(parsed_args) or errors.ExitCode.PASS)
         except (errors.PerfTuningError, OSError) as error:
             if isinstance(error, BrokenPipeError) or self._debug():
                 raise
@@ -69,12 +69,12 @@ class PerfCommand(command.Command):
     def _debug(self) -> bool:
         return bool(getattr(self.app_args, "debug", False))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def take_action(self, parsed_args: argparse.Namespace) -> int | None:
         return self.run_command(parsed_args)
 
     @abc.abstractmethod
-    def run_command(self, args: argparse.Namespace) -> int:
-        """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`)."""
+    def run_command(self, args: argparse.Namespace) -> int | None:
+        """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`), None for 0."""
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

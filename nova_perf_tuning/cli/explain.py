@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.cli import command, option_types, spec_options
-from nova_perf_tuning.errors import ExitCode
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.guest.domain import LeftOut
@@ -78,7 +77,7 @@ class Explain(command.PerfCommand):
         )
         spec_options.add(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
@@ -98,7 +97,6 @@ class Explain(command.PerfCommand):
             )
         else:
             _print(table, missing, warnings)
-        return ExitCode.PASS
 
 
 def rows(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import audit_options, command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host.audit import generate
@@ -29,7 +28,7 @@ class Generate(command.PerfCommand):
         plan_module.add_host(parser, "/etc/nova/nova.conf")
         audit_options.add_path(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         host = audit_options.view(args)
         if args.what == "nova-conf":
             text = generate.nova_conf(host)
@@ -39,4 +38,3 @@ class Generate(command.PerfCommand):
             command.print_json({"what": args.what, "text": text})
         else:
             command.say(*text.splitlines())
-        return int(errors.ExitCode.PASS)

@@ -8,7 +8,6 @@ import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, option_types
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import text
@@ -37,7 +36,7 @@ class History(command.PerfCommand):
             help="SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)",
         )
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
 
         loaded = [(path, store.load(path)) for path in args.add]
@@ -57,7 +56,6 @@ class History(command.PerfCommand):
             command.print_json({"series": list(map(_plain, series))})
         else:
             _print(series)
-        return int(errors.ExitCode.PASS)
 
 
 def _print(series: list[history.Series]) -> None:

@@ -8,57 +8,55 @@ import sysconfig
 from typing import Final
 
 import nova_perf_tuning
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, option_types
 
-_PACKAGE: Final = pathlib.Path(nova_perf_tuning.__file__).parent
+_TOP: Final = pathlib.Path(nova_perf_tuning.__file__).parent.parent
+_OWN: Final = "nova_perf_tuning"
 _SHARE: Final = "share/nova-perf-tuning"
 
-#: Name -> what it is for, and where in the package it is.
-_IN_PACKAGE: Final = {
-    "heat": ("Heat templates and environments of the validation", "validation/cloud/heat"),
-    "metadefs": ("metadata definitions for Glance", "nova/metadefs"),
-    "profiles": ("tuning profiles; examples for your own", "specs/profiles"),
-    "budgets": ("the overhead budgets of '--budget default'", "validation/judge/default_budgets.yaml"),
-    "smoke": ("smoke tests of a cloud, a test path for stestr", "../nova_perf_tuning_smoke"),
-}
-#: Name -> what it is for, where below a prefix pip or a distribution puts it, and where in the source tree it is.
-_BESIDE: Final = {
-    "devstack": ("the DevStack plugin", f"{_SHARE}/devstack", "devstack"),
-    "image": ("how the benchmark image is built and uploaded", f"{_SHARE}/image", "tools/image"),
+#: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it: below a prefix,
+#: or beside the package as in the tree.
+_FILES: Final[dict[str, tuple[str, str, str | None]]] = {
+    "heat": ("Heat templates and environments of the validation", f"{_OWN}/validation/cloud/heat", None),
+    "metadefs": ("metadata definitions for Glance", f"{_OWN}/nova/metadefs", None),
+    "profiles": ("tuning profiles; examples for your own", f"{_OWN}/specs/profiles", None),
+    "budgets": (
+        "the overhead budgets of '--budget default'",
+        f"{_OWN}/validation/judge/default_budgets.yaml",
+        None,
+    ),
+    "smoke": ("smoke tests of a cloud, a test path for stestr", f"{_OWN}_smoke", None),
+    "devstack": ("the DevStack plugin", "devstack", f"{_SHARE}/devstack"),
+    "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
     "systemd": (
         "the agent's unit",
-        "lib/systemd/system/nova-perf-agent.service",
         "etc/systemd/nova-perf-agent.service",
+        "lib/systemd/system/nova-perf-agent.service",
     ),
     "irqbalance": (
         "policy script for irqbalance",
-        f"{_SHARE}/irqbalance-policy-nova-perf",
         "etc/irqbalance/irqbalance-policy-nova-perf",
+        f"{_SHARE}/irqbalance-policy-nova-perf",
     ),
-    "dashboard": ("Grafana's dashboard of agents' metrics", f"{_SHARE}/grafana", "etc/grafana"),
-    "sample": ("configuration with every option and its help", f"{_SHARE}/sample", "sample"),
-    "tmpfiles.d": ("directories of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
+    "dashboard": ("Grafana's dashboard of agents' metrics", "etc/grafana", f"{_SHARE}/grafana"),
+    "sample": ("configuration with every option and its help", "sample", f"{_SHARE}/sample"),
+    "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),
 }
 
 
 def locations() -> dict[str, tuple[pathlib.Path, str]]:
     """Return name -> where it is, and what it is for, of all that this installation has."""
-    candidates = {name: (what, [_PACKAGE / path]) for name, (what, path) in _IN_PACKAGE.items()}
-    candidates |= {name: (what, _beside(path, tree)) for name, (what, path, tree) in _BESIDE.items()}
-    return {
-        name: (present[0].resolve(), what)
-        for name, (what, paths) in candidates.items()
-        if (present := [path for path in paths if path.exists()])
-    }
-
-
-def _beside(path: str, tree: str) -> list[pathlib.Path]:
-    """Return where files may be: in the source tree, or where a scheme of Python's puts data."""
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
     prefixes = [*(sysconfig.get_path("data", scheme) for scheme in schemes), "/usr"]
-    in_tree = [_PACKAGE.parent / tree] if (_PACKAGE.parent / "setup.cfg").is_file() else []
-    return in_tree + [pathlib.Path(prefix) / path for prefix in prefixes]
+    located = {}
+    for name, (what, tree, installed) in _FILES.items():
+        places = [_TOP / tree] if installed is None or (_TOP / "setup.cfg").is_file() else []
+        if installed is not None:
+            places += [pathlib.Path(prefix, installed) for prefix in prefixes]
+        present = [path for path in places if path.exists()]
+        if present:
+            located[name] = present[0].resolve(), what
+    return located
 
 
 class Paths(command.PerfCommand):
@@ -71,7 +69,7 @@ class Paths(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", help="print the path of this one alone")
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         known = locations()
         if args.name is not None and args.name not in known:
             raise option_types.OptionError(
@@ -88,4 +86,3 @@ class Paths(command.PerfCommand):
             print(rows[0]["path"])
         else:
             command.print_rows(("name", "path", "what"), rows, limit=200)
-        return int(errors.ExitCode.PASS)

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterable
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
@@ -41,13 +41,12 @@ class Plan(command.PerfCommand):
             help="list every setting with its reason, also those that hold, and every warning",
         )
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         plan = plan_from(args)
         if args.format == "json":
             command.print_json(as_json(plan))
         else:
             _show(plan, args.all)
-        return int(errors.ExitCode.PASS)
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:

@@ -59,11 +59,12 @@ class Publish(command.PerfCommand):
             "(default: where nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)",
         )
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
         path = conf.nova_perf_tuning.result_file
         if args.withdraw:
-            return _withdraw(args, path)
+            _withdraw(args, path)
+            return
         if args.result is None:
             raise option_types.OptionError(
                 "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
@@ -75,7 +76,6 @@ class Publish(command.PerfCommand):
         with atomic_write.writing(path) as file:
             file.write(result.to_json().encode())
         _show(args, verdicts, result, path)
-        return 0
 
 
 def read(args: argparse.Namespace) -> host_results.HostResults:
@@ -131,7 +131,7 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
     return service
 
 
-def _withdraw(args: argparse.Namespace, path: str) -> int:
+def _withdraw(args: argparse.Namespace, path: str) -> None:
     if args.result is not None:
         raise option_types.OptionError("--withdraw takes away what is published; leave out RESULT")
     try:
@@ -143,7 +143,6 @@ def _withdraw(args: argparse.Namespace, path: str) -> int:
         command.print_json({"file": path, "removed": removed})
     else:
         print(f"{path}: removed; nova-compute takes its traits away" if removed else f"{path}: not there")
-    return 0
 
 
 def _show(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.host import recording
 
@@ -21,10 +20,9 @@ class Record(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         size = recording.record(args.file)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})
         else:
             print(f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}")
-        return int(errors.ExitCode.PASS)

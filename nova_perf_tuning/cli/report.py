@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import os
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, judge_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, trial_filter, verdict
@@ -30,7 +29,7 @@ class Report(command.PerfCommand):
         )
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         path = _output(args)
         if path is not None:
             judge_options.check_output(path, args.results)
@@ -55,7 +54,6 @@ class Report(command.PerfCommand):
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
             if args.format != "json":
                 command.say(path)
-        return int(errors.ExitCode.PASS)
 
 
 def _output(args: argparse.Namespace) -> str | None:

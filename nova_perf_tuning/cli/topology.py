@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model
@@ -38,13 +38,12 @@ class Topology(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_sysroot(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         facts = reader.read_host(args.sysroot)
         if args.format == "json":
             command.print_json(as_json(facts))
         else:
             show(facts)
-        return int(errors.ExitCode.PASS)
 
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:

@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Mapping
 
-from nova_perf_tuning import bounded_read, errors
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
@@ -31,7 +31,7 @@ class Xml(command.PerfCommand):
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         spec_options.add(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def run_command(self, args: argparse.Namespace) -> None:
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
@@ -51,7 +51,7 @@ class Xml(command.PerfCommand):
             command.print_json(
                 {"xml": result.xml, "notes": [{"code": code, "text": text} for code, text in notes]}
             )
-            return errors.ExitCode.PASS
+            return
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
         if args.diff:
@@ -62,7 +62,6 @@ class Xml(command.PerfCommand):
             sys.stdout.write(result.xml)
         for _code, text in notes:
             print(text, file=sys.stderr)
-        return errors.ExitCode.PASS
 
 
 def _request(
