@@ -40,7 +40,7 @@ _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     ),
     "dashboard": ("Grafana's dashboard of agents' metrics", "etc/grafana", f"{_SHARE}/grafana"),
     "sample": ("configuration with every option and its help", "sample", f"{_SHARE}/sample"),
-    "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),
+    "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),  # noqa: S108
 }
 
 
