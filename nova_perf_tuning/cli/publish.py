@@ -118,7 +118,7 @@ def _usable(
         raise option_types.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
     if objection is not None:
-        raise option_types.OptionError(f"{args.result}: {objection.text}")
+        raise option_types.OptionError(f"{args.result}: {objection}")
     return result
 
 

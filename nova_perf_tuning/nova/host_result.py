@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import enum
 import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from nova_perf_tuning import bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
@@ -57,21 +56,6 @@ class ResultError(errors.PerfTuningError):
     """A result file cannot be used; the message names the file and says why."""
 
 
-class ObjectionCode(enum.StrEnum):
-    """Why a result does not count."""
-
-    OTHER_HOST = "other_host"
-    IN_THE_FUTURE = "in_the_future"
-    TOO_OLD = "too_old"
-
-
-class Objection(NamedTuple):
-    """One of them; ``text`` is a clause for people."""
-
-    code: ObjectionCode
-    text: str
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResult:
     """What a validation found out about one host; see :data:`SCHEMA`. ``created_at`` is aware of its zone."""
@@ -87,21 +71,16 @@ class HostResult:
         data = {"schema": 1, **dataclasses.asdict(self), "created_at": self.created_at.isoformat()}
         return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
-    def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> Objection | None:
-        """Return why this result does not count on ``host`` at ``now``; None when it does."""
+    def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> str | None:
+        """Return why this result does not count on ``host`` at ``now``, for people; None when it does."""
+        made = self.created_at.isoformat()
         if not same_host(self.host, host):
-            text = f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
-            return Objection(ObjectionCode.OTHER_HOST, text)
+            return f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
         if self.created_at > now + MAX_SKEW:
-            text = f"it is dated {self.created_at.isoformat()}, in the future; check the clocks and validate again"
-            return Objection(ObjectionCode.IN_THE_FUTURE, text)
+            return f"it is dated {made}, in the future; check the clocks and validate again"
         if now - self.created_at > max_age:
-            text = (
-                f"it was made at {self.created_at.isoformat()}, longer ago than [nova_perf_tuning] result_max_age"
-            )
-            return Objection(
-                ObjectionCode.TOO_OLD, f"{text} = {int(max_age.total_seconds())} seconds; validate again"
-            )
+            limit = f"[nova_perf_tuning] result_max_age = {int(max_age.total_seconds())} seconds"
+            return f"it was made at {made}, longer ago than {limit}; validate again"
         return None
 
 

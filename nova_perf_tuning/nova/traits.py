@@ -108,7 +108,7 @@ class HostTraits:
             return None
         objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)
         if objection is not None:
-            self._say(nodename, logging.WARNING, f"{path}: {objection.text}")
+            self._say(nodename, logging.WARNING, f"{path}: {objection}")
             return None
         self._said.pop(nodename, None)
         return result

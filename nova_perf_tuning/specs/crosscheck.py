@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
@@ -173,13 +173,15 @@ def message(finding: Finding) -> str:
     return "; ".join(filter(None, (finding.evidence[0].value, finding.remedy)))
 
 
-def refuse(results: Iterable[Finding]) -> None:
-    """
-    :raises ContradictionError: findings of level ERROR are among ``results``; says all of them in one line.
+def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
+    """Return findings that are all warnings.
+
+    :raises ContradictionError: some are of level ERROR; says all of these in one line.
     """
     mistakes = [message(finding) for finding in results if finding.level is Level.ERROR]
     if mistakes:
         raise ContradictionError("; and ".join(mistakes))
+    return results
 
 
 def findings(
@@ -198,21 +200,6 @@ def findings(
     """
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     return [*_of_request(facts), *(_with_novas(facts) if native else ())]
-
-
-def check(
-    request: request_module.Request,
-    extra_specs: Mapping[str, str] = _NO_PROPERTIES,
-    image_properties: Mapping[str, str] = _NO_PROPERTIES,
-    vcpus: int | None = None,
-) -> list[Finding]:
-    """Return the warnings; arguments as of :func:`findings`.
-
-    :raises ContradictionError: as :func:`refuse`.
-    """
-    results = findings(request, extra_specs, image_properties, vcpus)
-    refuse(results)
-    return results
 
 
 def guest_request(
@@ -244,7 +231,7 @@ def guest_request(
     if any(finding.level is Level.ERROR for finding in results):
         request, of_flavor = parsed(_NO_PROPERTIES)
         mistakes = {finding.rule for finding in of_flavor}
-        refuse(finding for finding in results if finding.rule in mistakes)
+        refuse([finding for finding in results if finding.rule in mistakes])
     if request.native and not native_of_profile:
         lacks = ", ".join(f"{key}={text}" for key, text in sorted(request.native.items()))
         evidence = f"perf:profile={request.profile}: the flavor lacks {lacks}"

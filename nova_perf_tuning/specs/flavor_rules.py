@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import rules
@@ -117,7 +117,7 @@ RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
 
 
 #: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings.
-Written = tuple[dict[str, str], list[Finding]]
+Written = tuple[dict[str, str], Sequence[Finding]]
 
 
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
@@ -129,7 +129,7 @@ def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile
     :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
     """
     request = parsing.parse(specs, profiles=profiles)
-    warnings = crosscheck.check(request, specs, vcpus=vcpus)
+    warnings = crosscheck.refuse(crosscheck.findings(request, specs, vcpus=vcpus))
     return {**crosscheck.needed_native(request, specs, _NONE, vcpus), **request.extra_specs(), **specs}, warnings
 
 

@@ -3,7 +3,7 @@
 import errno
 import os
 import pathlib
-import subprocess
+import threading
 
 import fixtures
 import testtools
@@ -43,16 +43,10 @@ class ReadTest(testtools.TestCase):
         fifo = str(self.folder / "fifo")
         os.mkfifo(fifo)
         self.assertEqual(b"", bounded_read.read_argument(fifo, 100))  # nobody writes
-        with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)):
-            writer = subprocess.Popen(["sh", "-c", f"exec 3>{fifo}; sleep 0.2; echo text >&3"])
-            while not self._is_open(writer.pid, fifo):
-                pass
-            self.assertEqual(b"text\n", bounded_read.read_argument(fifo, 100))
-        writer.wait()
-
-    @staticmethod
-    def _is_open(pid, path):
-        try:
-            return os.readlink(f"/proc/{pid}/fd/3") == path
-        except OSError:
-            return False
+        reader = open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
+        writer = open(fifo, "w")
+        reader.close()
+        late = threading.Timer(0.1, lambda: (writer.write("text\n"), writer.close()))
+        late.start()
+        self.addCleanup(late.join)
+        self.assertEqual(b"text\n", bounded_read.read_argument(fifo, 100))

@@ -16,13 +16,10 @@ def fault(schema, data):
 class SchemaFaultTest(testtools.TestCase):
     def test_the_reason_is_seen(self):
         self.assertEqual("'x' is not of type 'number'", fault({"type": "number"}, "x"))
-        self.assertTrue(fault({"maxLength": 10}, "a" * 5000).startswith("is too long: 'aaa"))
-
-    def test_unknown_keys_name_what_may_have_been_meant(self):
-        schema = {"properties": {"max_loss": {}, "arm": {}}, "additionalProperties": False}
-        self.assertIn("did you mean 'max_loss'?", fault(schema, {"arm": 1, "maxloss": 2}))
-        self.assertIn("it has max_loss, arm", fault(schema, {"arm": 1, "zzz": 2}))
-        self.assertTrue(len(fault(schema, {f"{number}" * 500: 1 for number in range(500)})) < 500)
+        self.assertTrue(fault({"maxLength": 10}, "a" * 5000).endswith("' is too long"))
+        self.assertIn(
+            "'maxloss'", fault({"properties": {"max_loss": {}}, "additionalProperties": False}, {"maxloss": 2})
+        )
 
     @hypothesis.given(strategies.text() | strategies.lists(strategies.text()))
     def test_never_long_never_several_lines(self, data):

@@ -113,7 +113,7 @@ def check(result: host_result.HostResult, host: Host) -> None:
     """Refuse to publish a result for a host that is INVALID, of another host, too old, or dated in the future."""
     now = datetime.datetime.now(datetime.UTC)
     objections = [result.objection(name, now, MAX_AGE) for name in (host.name, host.node) if name]
-    reason = objections[0].text if objections[0] is not None and None not in objections else ""
+    reason = objections[0] if objections[0] is not None and None not in objections else ""
     if result.verdict == "INVALID":
         reason = "it is INVALID and says nothing about the host; validate again"
     if reason:

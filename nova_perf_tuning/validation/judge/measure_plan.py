@@ -25,7 +25,7 @@ def tuned_request(
     """
     known = profiles.load(profile_directory)
     tuned = parsing.parse(specs, {}, known)
-    crosscheck.check(tuned, specs, vcpus=vcpus)
+    crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))
     chosen = known[tuned.profile].specs if tuned.profile else {}
     return tuned, {key: entry.reason for key, entry in chosen.items() if key not in specs}
 

@@ -35,27 +35,23 @@ def result(**kwargs):
 
 
 class ObjectionTest(testtools.TestCase):
-    def objection(self, now=NOW, **kwargs):
-        objection = result(**kwargs).objection("cmp1", now, DAY)
-        return objection and objection.code
+    def counts(self, now=NOW, host="cmp1", other="cmp1"):
+        return result(host=host).objection(other, now, DAY) is None
 
     def test_age(self):
-        self.assertIsNone(self.objection(now=NOW + DAY))
-        late = NOW + DAY + datetime.timedelta(seconds=1)
-        self.assertEqual(host_result.ObjectionCode.TOO_OLD, self.objection(now=late))
+        self.assertTrue(self.counts(NOW + DAY))
+        self.assertFalse(self.counts(NOW + DAY + datetime.timedelta(seconds=1)))
 
     def test_future(self):
-        self.assertIsNone(self.objection(now=NOW - host_result.MAX_SKEW))
-        early = NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)
-        self.assertEqual(host_result.ObjectionCode.IN_THE_FUTURE, self.objection(now=early))
+        self.assertTrue(self.counts(NOW - host_result.MAX_SKEW))
+        self.assertFalse(self.counts(NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)))
 
     def test_host(self):
         same = [("cmp1", "CMP1"), ("cmp1", "cmp1.example.org"), ("cmp1.example.org.", "CMP1.example.org")]
         for name, other in same + [pair[::-1] for pair in same]:
-            self.assertIsNone(result(host=name).objection(other, NOW, DAY))
+            self.assertTrue(self.counts(host=name, other=other))
         for other in ("cmp2", "cmp1.example.net", "cmp10"):
-            objection = result(host="cmp1.example.org").objection(other, NOW, DAY)
-            self.assertEqual(host_result.ObjectionCode.OTHER_HOST, objection.code)
+            self.assertFalse(self.counts(host="cmp1.example.org", other=other))
 
 
 class ReadTest(testtools.TestCase):
