@@ -89,6 +89,7 @@ run_lint() {
 run_docs() {
     say "documentation, warnings are errors"
     check docs "$venv/bin/sphinx-build" -q -W --keep-going -b html -d "$logs/doctrees" doc/source "$logs/html"
+    check readme "$venv/bin/python" -m docutils --report warning --halt warning README.rst "$logs/readme.html"
     check releasenotes "$venv/bin/sphinx-build" -q -W -b html -d "$logs/notestrees" releasenotes/source "$logs/notes"
 }
 
