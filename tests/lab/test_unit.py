@@ -92,7 +92,7 @@ class UnitTest(rig.LabCase):
 
     def test_a_start_that_fails_is_tried_again(self):
         """It says why, not all the time, and it is at work once that is mended."""
-        self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", "[agent]\ninterval = nan\n")
+        self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", "[agent]\ninterval = 0\n")
         self.addCleanup(self.end_agent)
         self.lab.run("systemctl daemon-reload; systemctl stop nova-perf-agent")
         began = self.restarts()
