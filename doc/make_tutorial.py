@@ -26,12 +26,12 @@ PATHS = (
 LINES, WIDTH = 62, 114
 
 HEAD = """\
-==========================================
-Tutorial: the whole mission on one machine
-==========================================
+===============================================
+Tutorial: from flavor to verdict on one machine
+===============================================
 
 One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
-with one, from the flavor to the verdict that the scheduler obeys:
+with one, from the flavor to the verdict that the scheduler follows:
 
 ::
 
