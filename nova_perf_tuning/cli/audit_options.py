@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import option_types
+from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import guests
+
+_MAX_LOG: Final = 16 << 20  # a large host's has a megabyte
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +38,9 @@ def add_path(parser: argparse.ArgumentParser) -> None:
         help="NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say; may be "
         "repeated",
     )
+    parser.add_argument(
+        "--kernel-log", metavar="FILE", help="dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
+    )
 
 
 def view(args: argparse.Namespace) -> host_module.Host:
@@ -40,14 +49,25 @@ def view(args: argparse.Namespace) -> host_module.Host:
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
     novaconf.read(args.nova_config)  # which refuses what is wrong
+    given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
+    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
     options = host_module.Options(
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=_physnets(args.physnet),
         nova=novaconf.texts(args.nova_config),
+        domains=[(domain.name, data) for data, domain in given],
+        kernel_log=None if args.kernel_log is None else (args.kernel_log, _kernel_log(args.kernel_log)),
     )
-    return host_module.Host(root, reader.read_root(root), options)
+    return host_module.Host(root, facts, options)
+
+
+def _kernel_log(path: str) -> str:
+    try:
+        return bounded_read.read_argument(path, _MAX_LOG).decode("utf-8", "replace")
+    except OSError as error:
+        raise option_types.OptionError(f"--kernel-log {path}: {error.strerror}") from None
 
 
 def _physnets(texts: list[str]) -> dict[str, str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import command
+from nova_perf_tuning import bounded_read, cpulist
+from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan import guests, layout, planner
 
 #: Warnings that are shown one by one.
 _SHOWN = 20
@@ -61,7 +63,7 @@ def add_sysroot(parser: argparse.ArgumentParser) -> None:
 
 
 def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
-    """Add ``--sysroot`` and ``--nova-config``.
+    """Add ``--sysroot``, ``--nova-config`` and ``--domain``.
 
     :param nova_config: what is read where no nova.conf is named.
     """
@@ -73,6 +75,13 @@ def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
         default=[],
         help="take CPU sets and what else counts from this nova.conf; later files win; may be repeated "
         f"(default: {nova_config})",
+    )
+    parser.add_argument(
+        "--domain",
+        metavar="XML",
+        action="append",
+        default=[],
+        help="also look at this guest's domain XML; may be repeated",
     )
 
 
@@ -97,7 +106,9 @@ def plan_from(args: argparse.Namespace) -> planner.Plan:
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
     sets = cpu_sets(args)
-    return planner.plan(reader.read_host(args.sysroot), sets, rps=args.rps)
+    domains = [domain for _data, domain in domain_files(args.domain)]
+    facts = guests.with_domains(reader.read_host(args.sysroot), domains)
+    return planner.plan(facts, sets, rps=args.rps)
 
 
 def cpu_sets(args: argparse.Namespace) -> layout.CpuSets:
@@ -108,6 +119,24 @@ def cpu_sets(args: argparse.Namespace) -> layout.CpuSets:
     text = args.housekeeping
     housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
     return dataclasses.replace(novaconf.read(args.nova_config), housekeeping=housekeeping)
+
+
+def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
+    """Read the domains of XML files, each with its text.
+
+    :raises option_types.OptionError: one cannot be read or is no domain XML.
+    """
+    for path in paths:
+        try:
+            data = bounded_read.read(path, parsing.MAX_BYTES)
+            domain = parsing.parse_domain(data)
+        except OSError as error:
+            raise option_types.OptionError(
+                f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)"
+            ) from None
+        except parsing.DomainError as error:
+            raise option_types.OptionError(f"--domain {path!r}: {error}") from None
+        yield data, domain
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:

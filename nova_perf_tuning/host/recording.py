@@ -231,6 +231,7 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
 def _add_texts(tree: Tree) -> None:
     """Add the files of which a recording keeps some words or lines."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
+    tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):

@@ -60,6 +60,13 @@ CASES: dict[str, Case] = {
         "no CPUAffinity",
     ),
     "shared-set-isolated": Case({f"{_CPU}/isolated": "0-3\n"}, "error", "0-1,4-5,8-9,12-13"),
+    "isolated-not-dedicated": Case(
+        {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1\n"}, "warning", "2-3"
+    ),
+    "nohz-full-mismatch": Case({f"{_CPU}/nohz_full": "0-15\n"}, "warning", "2-3,6-7,10-11,14-15"),
+    "irqaffinity-on-dedicated": Case(
+        {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"}, "warning", "isolcpus=managed_irq,2-3"
+    ),
     # interrupts
     "nic-irq-on-cpu0": Case(_irqs(0, 9), "warning", "0 (eth0-TxRx-0)"),
     "nic-irq-remote-node": Case(_irqs(4, 9), "warning", "4 (eth0-TxRx-0)"),
@@ -76,6 +83,8 @@ CASES: dict[str, Case] = {
     "guest-larger-than-node": Case(
         {_GUEST: hosts.domain(memory_gib=100)}, "warning", "100 GiB (a node has 64 GiB)"
     ),
+    "emulator-on-dedicated": Case(hosts.process(own="0-15"), "warning", "0-15"),
+    "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "0-15"),
     # TCP
     "tcp-buffers-too-small": Case({}, "warning", "4096\t131072\t6291456", {"rtt_ms": 100.0}),
     "tcp-autotuning-off": Case(_sysctl("net/ipv4/tcp_moderate_rcvbuf", "0"), "warning", "0"),
@@ -128,6 +137,7 @@ CASES: dict[str, Case] = {
     ),
     # machine
     "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "no kvm"),
+    "xen-pv-guest": Case({"sys/hypervisor/type": "xen\n", "sys/hypervisor/guest_type": "PV\n"}, "error", "PV"),
     "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "kvm"),
     "vhost-net-missing": Case(
         {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "no vhost-net"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit.base import Rule
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, known, named, need
 
@@ -230,6 +230,8 @@ class SharedSetMissing(Rule):
 
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
+_CMDLINE = "/proc/cmdline"
+_SEAPATH = "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
 
 
 class HousekeepingUnset(Rule):
@@ -269,14 +271,16 @@ class HousekeepingUnset(Rule):
 
 def _systemd_affinity(host: Host) -> frozenset[int] | None:
     """Return ``CPUAffinity`` of systemd's manager, None when it is not set to a list."""
-    affinity = None
+    affinity = host.boot.get("systemd.cpu_affinity")
+    if affinity is not None:
+        return cpus_of_parameter(affinity)
     names = host.names("etc/systemd/system.conf.d")
     for path in ["etc/systemd/system.conf", *(f"etc/systemd/system.conf.d/{name}" for name in names)]:
         for line in (host.content(path) or "").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "CPUAffinity" and value.strip():
                 affinity = ",".join(value.split())
-    return None if affinity is None else cpulist.find(affinity) or frozenset()
+    return None if affinity is None else cpus_of_parameter(affinity)
 
 
 class SharedIsolated(Rule):
@@ -296,4 +300,72 @@ class SharedIsolated(Rule):
                 [(_ISOLATED, host.facts.isolated), host.option("compute", "cpu_shared_set")],
                 f"CPUs {cpulist.format(both)} are shared and isolated: every thread put there stays on CPU "
                 f"{min(both)}",
+            )
+
+
+class IsolatedUnused(Rule):
+    """Isolated CPUs are those that Nova dedicates."""
+
+    id = "isolated-not-dedicated"
+    why = "Isolated CPUs that are not dedicated run nothing; dedicated ones not isolated do the host's work."
+    remedy = "make isolcpus= and cpu_dedicated_set the same (nova-perf generate grub-args)"
+    source = _SEAPATH
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        lacking = "no isolated CPUs, or no [compute] cpu_dedicated_set"
+        dedicated = known(host.dedicated, lacking)
+        need(host.isolated, lacking)
+        idle = (host.isolated & host.online) - dedicated - (host.shared or frozenset())
+        disturbed = (dedicated & host.online) - host.isolated
+        evidence = [(_ISOLATED, cpulist.format(host.isolated)), host.option("compute", "cpu_dedicated_set")]
+        if idle:
+            yield self.finding(
+                evidence,
+                f"CPUs {cpulist.format(idle)} are isolated and given to nobody: they are lost to this host",
+            )
+        if disturbed:
+            yield self.finding(
+                evidence,
+                f"of the dedicated CPUs {cpulist.format(disturbed)} are not isolated: their guests are disturbed",
+                level=Level.INFO,
+            )
+
+
+class NohzFull(Rule):
+    """nohz_full names dedicated CPUs only."""
+
+    id = "nohz-full-mismatch"
+    why = "Without the tick every entry into the kernel costs more; it pays only where one thread has the CPU."
+    remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args)"
+    source = _SEAPATH
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        full = cpulist.parse(host.facts.nohz_full)
+        need(full, "no nohz_full")
+        beyond = full - host.sets.dedicated
+        if beyond:
+            yield self.finding(
+                [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],
+                f"CPUs {cpulist.format(beyond)} are without a tick, but several threads share them: {self.why}",
+            )
+
+
+class IrqAffinity(Rule):
+    """irqaffinity= is the complement of the dedicated and isolated CPUs."""
+
+    id = "irqaffinity-on-dedicated"
+    why = "New interrupts start on guests' CPUs, until somebody moves them."
+    remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args)"
+    source = "seapath/ansible #865: irqaffinity collided with isolcpus=managed_irq"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
+        isolcpus = host.boot.get("isolcpus", "")
+        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.isolated | host.sets.dedicated)
+        if wrong:
+            also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
+            given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]
+            yield self.finding(
+                [(_CMDLINE, f"{name}={host.boot[name]}") for name in given],
+                f"new interrupts may start on CPUs {cpulist.format(wrong)}, which are dedicated or isolated{also}",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -19,6 +20,8 @@ _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
+#: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
+_RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _MAX_PID: Final = 1 << 22
 
 
@@ -30,12 +33,15 @@ class Options:
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
     :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
+    :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
     bandwidth_mbps: int | None = None
     rtt_ms: float | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     nova: Sequence[tuple[str, str]] = ()
+    domains: Sequence[tuple[str, bytes]] = ()
+    kernel_log: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,6 +118,12 @@ class Host:
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
         rules.need(len(self.nodes_of(self.online)) > 1, "one NUMA node, or none known")
+
+    @functools.cached_property
+    def boot(self) -> Mapping[str, str]:
+        """The kernel's command line: parameter -> value, of a repeated one the last; empty for a flag."""
+        words = (word.partition("=") for word in _words(self.content("proc/cmdline") or "") if word.isprintable())
+        return {key: value for key, _, value in words}
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -211,10 +223,11 @@ class Host:
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:
         """Every domain with its devices, running ones first."""
+        given = dict(self.options.domains)
         processes = {guest.name: guest for guest in self.facts.guests}
         guests = []
         for domain in self.facts.domains:
-            for path, data in self._xml_of(domain.name):
+            for path, data in self._xml_of(domain.name, given):
                 try:
                     inventory = parsing.parse_inventory(data)
                 except parsing.DomainError:
@@ -223,7 +236,9 @@ class Host:
                 break
         return tuple(sorted(guests, key=lambda guest: (guest.process is None, guest.name)))
 
-    def _xml_of(self, name: str) -> Iterator[tuple[str, bytes]]:
+    def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        if name in given:
+            yield f"--domain {name}", given[name]
         for directory in guests.XML_DIRECTORIES:
             data = self.root.read(self.root.directory(directory), f"{name}.xml", parsing.MAX_BYTES)
             if data is not None:
@@ -328,3 +343,25 @@ class Host:
 
 def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSets:
     return layout.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line; a value may be quoted."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+def recorded_cmdline(line: str) -> str:
+    """Return the words of a command line that a recording keeps."""
+    return " ".join(
+        word
+        for word in _words(line)
+        if word.partition("=")[0] in _RECORDED and word.isprintable() and not set(word) & set(" \t\"'")
+    )
+
+
+def cpus_of_parameter(value: str) -> frozenset[int]:
+    """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
+    return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()

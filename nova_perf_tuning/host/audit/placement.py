@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
@@ -116,6 +116,53 @@ class LargerThanNode(_OnNodes):
         return self.of(
             guest, ["; ".join(much)], f"{guest.name} has {' and '.join(much)} and no NUMA nodes of its own", remedy
         )
+
+
+class _ThreadsOnDedicated(Rule):
+    """A rule on threads of one kind that may run on dedicated CPUs."""
+
+    kinds: ClassVar[tuple[str, ...]]
+    threads: ClassVar[str]
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(host.facts.guests, "no running guests")
+        need(host.sets.dedicated, "no dedicated CPUs")
+        disturbing = []
+        for guest in host.facts.guests:
+            for thread in guest.threads:
+                both = cpulist.parse(thread.affinity or "") & host.sets.dedicated
+                if thread.kind in self.kinds and both:
+                    disturbing.append((guest.name, thread, both))
+                    break
+        for name, thread, both in disturbing[:3]:
+            more = f"; so may those of {len(disturbing) - 3} more guests" if len(disturbing) > 3 else ""
+            yield self.finding(
+                [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
+                f"{self.threads} of {name} may run on CPUs {cpulist.format(both)}, which guests' vCPUs own{more}",
+                subject=name,
+            )
+
+
+class EmulatorOnDedicated(_ThreadsOnDedicated):
+    """Emulator and I/O threads are off the CPUs that guests own."""
+
+    id = "emulator-on-dedicated"
+    kinds = ("emulator", "iothread")
+    threads = "emulator or I/O threads"
+    why = "QEMU's own threads preempt vCPUs: packets are lost and latency has a tail."
+    remedy = "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or perf:emulator_placement=numa"
+    source = "Red Hat: strongly recommended in almost all NFV cases; Nova's documentation of emulator threads"
+
+
+class VhostOnDedicated(_ThreadsOnDedicated):
+    """vhost workers are off the CPUs that guests own."""
+
+    id = "vhost-on-dedicated"
+    kinds = ("vhost",)
+    threads = "vhost workers"
+    why = "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
+    remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply"
+    source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
 
 
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"

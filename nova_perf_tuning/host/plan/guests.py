@@ -68,6 +68,21 @@ class ThreadPlacement:
     others: Sequence[tuple[model.Thread, str]]
 
 
+def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]) -> model.HostFacts:
+    """Return ``facts`` with ``domains`` beside those of libvirt, or instead of those of the same name.
+
+    A running process of a domain's name belongs to it; else the guest counts as one that is not running.
+    """
+    given = {domain.name: domain for domain in domains}
+    return dataclasses.replace(
+        facts,
+        domains=(*(domain for domain in facts.domains if domain.name not in given), *given.values()),
+        guests=tuple(
+            dataclasses.replace(guest, domain=given.get(guest.name, guest.domain)) for guest in facts.guests
+        ),
+    )
+
+
 def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[GuestPlacement], list[str]]:
     """Return the running guests that ask for something of the host, and warnings."""
     placements = []

@@ -93,11 +93,19 @@ class AuditTest(testtools.TestCase):
         self.assertEqual(["too long, not read: etc/nova/nova.conf"], found["warnings"])
         self.assertIn("\nwarning: too long, not read: etc/nova/nova.conf\n", run("audit", "--sysroot", root)[1])
 
-    def test_a_nova_config_that_is_named(self) -> None:
+    def test_nova_config_and_domains_that_are_named(self) -> None:
         root = self.grow()
-        directory = hosts.grow(self, {"nova.conf": "[compute]\ncpu_dedicated_set = 2-40\n"})
+        directory = hosts.grow(
+            self,
+            {
+                "nova.conf": "[compute]\ncpu_dedicated_set = 2-40\n",
+                "g.xml": hosts.domain("g", pins=("10", "11"), model="e1000"),
+            },
+        )
         found = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)["findings"]
         self.assertIn("nova-cpu-sets", {finding["rule"] for finding in found})
+        found = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
+        self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in found])
 
     def test_physnet(self) -> None:
         tree = hosts.changed(

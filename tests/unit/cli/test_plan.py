@@ -95,6 +95,15 @@ class PlanCommandTest(testtools.TestCase):
         self.assertEqual("2,6", self.plan(*conf)["sets"]["shared"])
         self.assertEqual("0,2,4,6", self.plan(*conf, "--housekeeping", "0-2,^1,4,6")["sets"]["housekeeping"])
 
+    def test_domains_from_files_take_part(self):
+        before = self.plan()["sets"]["dedicated"]
+        path = self.directory / "new.xml"
+        text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
+        pins = text.replace("cpuset='1'", "cpuset='2'").replace("cpuset='5'", "cpuset='6'")
+        path.write_text(pins.replace("instance-00000001", "not-running"))
+        after = self.plan("--domain", str(path))["sets"]["dedicated"]
+        self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
+
     def test_table_for_people(self):
         code, out, err = run("--sysroot", self.root)
         self.assertEqual((0, ""), (code, err))
@@ -122,11 +131,21 @@ class PlanCommandTest(testtools.TestCase):
         ):
             self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
 
+    def test_hostile_domains_are_one_line(self):
+        path = self.directory / "path.xml"
+        os.mkfifo(path)
+        self.assertIn("not a plain file", self.refused("--domain", str(path)))
+        path.unlink()
+        for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
+            path.write_bytes(data)
+            self.assertIn("path.xml", self.refused("--domain", str(path)))
+        self.assertIn("No such file", self.refused("--domain", str(self.directory / "absent.xml")))
+
     def test_names_of_guests_cannot_drive_the_terminal(self):
-        path = pathlib.Path(self.xml) / "instance-00000001.xml"
-        text = path.read_text()
+        path = self.directory / "evil.xml"
+        text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
-        _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"))
+        _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path))
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
 
     def test_no_host_there(self):

@@ -14,7 +14,7 @@ SECRETS = {
     "etc/nova/nova.conf": hosts.NOVA_CONF
     + "[database]\nconnection = mysql://nova:geheim@db\n[compute]\nx = geheim\n",
     "etc/neutron/plugins/ml2/ml2_conf.ini": "[ovs]\nbridge_mappings = p:br-ex\nlocal_ip = 192.0.2.77\n",
-    "proc/cmdline": "root=UUID=geheim luks.key=geheim ip=192.0.2.77\n",
+    "proc/cmdline": "root=UUID=geheim isolcpus=2-3 luks.key=geheim ip=192.0.2.77\n",
     "etc/default/irqbalance": "SECRET=geheim\nIRQBALANCE_ARGS=--debug\n",
     "etc/systemd/system.conf": "[Manager]\nCPUAffinity=0-1\nDefaultEnvironment=geheim\n",
     "proc/4242/comm": "geheim\n",

@@ -193,3 +193,26 @@ class RunnerTest(testtools.TestCase):
         self.assertEqual([("broken", "ValueError: at fault")], report.failed)
         self.assertEqual(["clocksource-slow"], report.clean)
         self.assertRaises(runner.AuditError, runner.chosen, ["no-such"])
+
+
+class KernelLogTest(testtools.TestCase):
+    def test_only_what_proves_pv_counts(self) -> None:
+        boot, pv = "Linux version 3.2.0\n", "[0.0] Booting paravirtualized kernel on Xen\n"
+        for name, log, fires in (
+            ("pv", boot + pv, True),
+            ("bare metal", boot + "Booting paravirtualized kernel on bare hardware\n", False),
+            ("kvm", boot + "Hypervisor detected: KVM\n", False),
+            ("hvm", "Booting paravirtualized kernel on Xen HVM\n", False),
+            ("old kernel on hvm", boot + pv + "Xen HVM callback vector for event delivery is enabled\n", False),
+            ("hvm by its clock", "DMI: Xen HVM domU, BIOS 4.1.5\nXen: using vcpuop timer interface\n", False),
+            ("control domain", boot + pv + "VFS: running as Dom0: privileged\n", False),
+        ):
+            with self.subTest(name):
+                view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", log))
+                report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
+                self.assertEqual((fires, []), (bool(report.findings), report.unknown))
+
+    def test_a_log_without_the_boot_is_unknown(self) -> None:
+        view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", "usb 1-1: new device\n"))
+        report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
+        self.assertEqual("xen-pv-guest", report.unknown[0][0])

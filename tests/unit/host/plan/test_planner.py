@@ -5,7 +5,7 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.plan import nics, planner, steering
+from nova_perf_tuning.host.plan import guests, nics, planner, steering
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
 from tests.support import gen_host, hosts
 
@@ -270,6 +270,15 @@ class GuestTest(testtools.TestCase):
     def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
         guest = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)
         self.assertEqual("4-5", self.plan(guest).sets["dedicated"])
+
+    def test_a_domain_from_a_file_belongs_to_the_process_of_its_name(self):
+        running = hosts.guest("g", 1000, ["0-15"], workers=1)
+        absent = hosts.guest("absent", 9000, ["7"])
+        given = dataclasses.replace(hosts.guest("g", 1, ["5"], asks=self.NUMA).domain, name="g")
+        facts = guests.with_domains(hosts.facts(TWO_NODES, (), (), [running]), [given, absent.domain])
+        plan = planner.plan(facts, CpuSets())
+        self.assertEqual("5,7", plan.sets["dedicated"])
+        self.assertEqual("4,6,12-15", by_target(plan)["tid:1001"].value)
 
     def test_a_request_that_cannot_be_read_is_named(self):
         guest = hosts.guest("g", 1000, ["5"], workers=1)
