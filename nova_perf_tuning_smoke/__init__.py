@@ -4,5 +4,5 @@ They use openstacksdk and nothing of the package under test but its table of ext
 machine that reaches the cloud's API, and remove what they make. Which cloud: ``OS_CLOUD`` or the other ``OS_*``
 variables, as an administrator. :mod:`nova_perf_tuning_smoke.cloud` says what else can be set.
 
-Run them with ``python -m nova_perf_tuning_smoke``, or by stestr with this package's directory as its test path.
+Run them with ``python -m nova_perf_tuning_smoke``.
 """

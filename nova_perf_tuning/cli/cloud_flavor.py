@@ -71,8 +71,8 @@ class FlavorCreate(cloud_command.CloudShowOne):
         spec_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
-        asked = spec_options.flavor(parsed_args)
-        specs, warnings = flavor_rules.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
+        given = spec_options.flavor(parsed_args)
+        specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         for warning in warnings:
             self.warn(f"warning: {crosscheck.message(warning)}")
         made = flavors.create(
@@ -140,12 +140,12 @@ class FlavorCheck(cloud_command.CloudLister):
             checked = flavors.list_flavors(self.connection)
         else:
             checked = [flavors.find(self.connection, parsed_args.flavor)]
-        found = [
-            (flavor.name, one)
+        findings = [
+            (flavor.name, finding)
             for flavor in checked
-            for one in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known)
+            for finding in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known)
         ]
-        return findings_table(self, "Flavor", found, parsed_args.fail_on)
+        return findings_table(self, "Flavor", findings, parsed_args.fail_on)
 
 
 class FlavorExplain(cloud_command.CloudLister):
@@ -198,14 +198,22 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def findings_table(
-    command: cloud_command.CloudCommand, what: str, found: Sequence[tuple[str, rules.Finding]], fail_on: str
+    command: cloud_command.CloudCommand, what: str, findings: Sequence[tuple[str, rules.Finding]], fail_on: str
 ) -> Rows:
-    """Return findings as rows, and let the command end with 1 when one is grave enough."""
-    if any(fail_on == "warning" or one.level.value == "error" for _name, one in found):
+    """Return findings as rows, and let the command end with 1 when one reaches ``fail_on``."""
+    if any(fail_on == "warning" or finding.level.value == "error" for _name, finding in findings):
         command.exit_code = errors.ExitCode.FAIL
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
-        (name, one.level.value, one.rule, one.evidence[0].value, one.why, one.remedy, one.source)
-        for name, one in found
+        (
+            name,
+            finding.level.value,
+            finding.rule,
+            finding.evidence[0].value,
+            finding.why,
+            finding.remedy,
+            finding.source,
+        )
+        for name, finding in findings
     ]
 
 

@@ -29,5 +29,7 @@ class ImageCheck(cloud_command.CloudLister):
         if parsed_args.flavor:
             flavor = flavors.find(self.connection, parsed_args.flavor)
             together = (flavor.vcpus, flavor.extra_specs)
-        found = image_rules.findings(name, properties, known, together)
-        return cloud_flavor.findings_table(self, "Image", [(name, one) for one in found], parsed_args.fail_on)
+        findings = image_rules.findings(name, properties, known, together)
+        return cloud_flavor.findings_table(
+            self, "Image", [(name, finding) for finding in findings], parsed_args.fail_on
+        )

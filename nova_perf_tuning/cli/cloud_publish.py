@@ -85,11 +85,11 @@ class Publish(cloud_command.CloudLister):
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
             raise option_types.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-        found = publish_module.read(args)
-        for line in found.left_out:
+        verdicts = publish_module.read(args)
+        for line in verdicts.left_out:
             self.warn(line)
-        chosen = [host_results.of_host(found.hosts, args.host, args.result)] if args.host else found.hosts
+        chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)] if args.host else verdicts.hosts
         if args.withdraw:
-            return [(args.host or one.host, None) for one in chosen], ""
-        judged = "as recorded" if found.recorded else "now"
-        return [(args.host or one.host, one) for one in chosen], judged
+            return [(args.host or result.host, None) for result in chosen], ""
+        judged = "as recorded" if verdicts.recorded else "now"
+        return [(args.host or result.host, result) for result in chosen], judged

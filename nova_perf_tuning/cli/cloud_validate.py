@@ -336,14 +336,17 @@ class Run:
         return int(judged.whole.exit_code)
 
     def _show(
-        self, results: results_model.Results, told: Sequence[summary.BenchmarkSummary], judged: fleet.FleetVerdict
+        self,
+        results: results_model.Results,
+        summaries: Sequence[summary.BenchmarkSummary],
+        judged: fleet.FleetVerdict,
     ) -> None:
         if self._args.format == "json":
-            command.print_json(report.as_json(results, told, []))
+            command.print_json(report.as_json(results, summaries, []))
             return
         print()
-        result_tables.print_summary(told)
-        result_tables.print_headline(results, told)
+        result_tables.print_summary(summaries)
+        result_tables.print_headline(results, summaries)
         lacking = list(results.environment.host_cpu_faults.items())[:_MAX_CPU_FAULTS]
         command.say(
             f"host CPU of guests: {results.environment.host_cpu_source}",

@@ -25,7 +25,6 @@ _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
         f"{_OWN}/validation/judge/default_budgets.yaml",
         None,
     ),
-    "smoke": ("smoke tests of a cloud, a test path for stestr", f"{_OWN}_smoke", None),
     "devstack": ("the DevStack plugin", "devstack", f"{_SHARE}/devstack"),
     "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
     "systemd": (
@@ -63,7 +62,7 @@ class Paths(command.PerfCommand):
     """Show where the files that come with this package are: templates, profiles, units, the DevStack plugin.
 
     With NAME only its path is printed, for scripts. Example:
-    s=$(nova-perf paths smoke); stestr --test-path "$s" --top-dir "$s/.." run
+    openstack stack create -t $(nova-perf paths heat)/host_validation.yaml -e parameters.yaml hosts
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

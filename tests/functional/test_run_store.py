@@ -92,7 +92,7 @@ class SqliteTest(testtools.TestCase):
 
     def in_processes(self, *calls):
         with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            return [one.result() for one in [pool.submit(*call) for call in calls]]
+            return [future.result() for future in [pool.submit(*call) for call in calls]]
 
     def test_contract(self):
         store = run_store.RunStore(self.url)

@@ -23,9 +23,9 @@ class LoggingLauncher(simulation.SimulatedLauncher):
         super().__init__(cloud, simulation.RealTime(scale))
         self._log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def _measured(self, pair, *rest):
+    def measured(self, pair, *rest):
         os.write(self._log, f"begin {pair.client} {pair.server}\n".encode())
-        return super()._measured(pair, *rest)
+        return super().measured(pair, *rest)
 
 
 def main():

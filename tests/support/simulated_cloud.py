@@ -170,7 +170,7 @@ class SimulatedLauncher:
         self._clock = clock
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._attempts: collections.Counter[model.HostPair] = collections.Counter()
+        self.attempts: collections.Counter[model.HostPair] = collections.Counter()
         self._at_work: list[model.HostPair] = []
         self._stacks: set[str] = set()
 
@@ -184,8 +184,8 @@ class SimulatedLauncher:
 
     def measure(self, pair, plan):
         with self._lock:
-            self._attempts[pair] += 1
-            attempt = self._attempts[pair]
+            self.attempts[pair] += 1
+            attempt = self.attempts[pair]
             self.log.append(("begin", pair, attempt))
             over = self.cloud.quota is not None and len(self._at_work) >= self.cloud.quota
             self._at_work.append(pair)
@@ -194,9 +194,9 @@ class SimulatedLauncher:
                 self.overlaps.append(pair)
             self.most = max(self.most, len(self._at_work))
         stack = f"{model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
-        self._make(stack)
+        self.make(stack)
         try:
-            return self._measured(pair, attempt, plan, over)
+            return self.measured(pair, attempt, plan, over)
         finally:
             self._remove(stack)
             with self._lock:
@@ -219,7 +219,7 @@ class SimulatedLauncher:
 
     # -- below
 
-    def _measured(self, pair, attempt, plan, over):
+    def measured(self, pair, attempt, plan, over):
         rng = random.Random(f"{self.cloud.seed}:{pair}:{attempt}")
         outcome = model.PairOutcome(pair)
 
@@ -248,14 +248,14 @@ class SimulatedLauncher:
         spend("measure", 80, 120)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
-        outcome.trials.extend(self._trials(pair, plan, rng))
+        outcome.trials.extend(self.trials(pair, plan, rng))
         outcome.hosts = {arm.name: pair for arm in plan.arms}
         outcome.guests = {arm.name: {"client": {"kernel": "6.1"}} for arm in plan.arms}
         outcome.host_cpu_source = "simulated"
         spend("delete", 10, 20)
         return outcome
 
-    def _trials(self, pair, plan, rng):
+    def trials(self, pair, plan, rng):
         order = itertools.count()
         for block, arm, job in itertools.product(range(plan.trials), plan.arms, plan.jobs):
             ran_on = [(pair.client, pair.server)]
@@ -273,7 +273,7 @@ class SimulatedLauncher:
                     metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
                 )
 
-    def _make(self, stack):
+    def make(self, stack):
         if self.cloud.folder:
             pathlib.Path(self.cloud.folder, stack).touch()
         else:

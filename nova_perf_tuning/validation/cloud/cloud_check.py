@@ -48,11 +48,10 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
     unusable: dict[str, str] = {}
     for word in wanted:
         several = list(states) if word == ALL else aggregates.get(word, [])
-        host = None if word == ALL else _named(word, states)
-        if host is not None:
-            if states[host]:
-                raise model.CloudError(f"--hosts: host '{host}' is {states[host]}; mend that or leave it out")
-            chosen.add(host)
+        if word in states:
+            if states[word]:
+                raise model.CloudError(f"--hosts: host '{word}' is {states[word]}; repair it or leave it out")
+            chosen.add(word)
         elif several:
             known = {name: states.get(name, "no compute host") for name in several}
             chosen |= {name for name, fault in known.items() if not fault}
@@ -136,14 +135,6 @@ def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
         fault = "down" if service.state != "up" else disabled if service.status != "enabled" else ""
         states[str(service.host)] = fault
     return states, {str(some.name): [str(host) for host in some.hosts or ()] for some in aggregates}
-
-
-def _named(word: str, states: Mapping[str, str]) -> str | None:
-    """Return the host of that name; its domain may be left out where that is enough."""
-    if word in states:
-        return word
-    near = [name for name in states if name.split(".")[0] == word]
-    return near[0] if len(near) == 1 else None
 
 
 def _check_network(api: api_module.Api, name: str) -> None:

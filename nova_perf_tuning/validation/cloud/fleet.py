@@ -208,50 +208,32 @@ def _screen(
         pairs[trial.benchmark, trial.boot] = pair
     figures = dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured)
     excluded = set()
-    cells: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
+    # The number beside what is lost: trials that have a figure and lack the service CPU.
+    cells: dict[tuple[str, str, str], list[tuple[trial_filter.Lost, int]]] = collections.defaultdict(list)
+    failing: collections.Counter[tuple[str, str, str]] = collections.Counter()
     for boot, trials in boots.items():
-        for figure in figures:
-            cell = _cell(figure[1], trials, environment, figure in cpu_wanted)
-            if figure[0] != boot[0] or not cell.lost.of:
+        for benchmark, arm in figures:
+            cell = trial_filter.lost(trials, environment, arm)
+            if benchmark != boot[0] or not cell.of:
                 continue
-            if cell.excluded:
-                excluded.add(boot)
+            mine = [trial for trial in trials if trial.arm == arm and (benchmark, arm) in cpu_wanted]
+            without_cpu = sum(trial.value is not None and overhead.cost(trial).service_s is None for trial in mine)
+            left_out = cell.failed + cell.missing + without_cpu > trial_filter.MAX_LOST * cell.of
+            excluded |= {boot} if left_out else set()
             for host in {pairs[boot].client, pairs[boot].server}:
-                cells[host, *figure].append(cell)
+                cells[host, benchmark, arm].append((cell, without_cpu))
+                failing[host, benchmark, arm] += left_out
     lost: dict[str, list[Reason]] = collections.defaultdict(list)
-    for (host, benchmark, arm), mine in cells.items():
-        if sum(cell.excluded for cell in mine) > _FAILING * len(mine):
-            lost[host].append(_lost(benchmark, arm, mine))
+    for figure, of_host in cells.items():
+        if failing[figure] > _FAILING * len(of_host):
+            lost[figure[0]].append(_lost(*figure[1:], of_host))
     return [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded], lost
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Cell:
-    """See :func:`_screen`. :ivar without_cpu: trials that have a figure and lack the service CPU."""
-
-    lost: trial_filter.Lost
-    without_cpu: int
-
-    @property
-    def excluded(self) -> bool:
-        return self.lost.failed + self.lost.missing + self.without_cpu > trial_filter.MAX_LOST * self.lost.of
-
-
-def _cell(
-    arm: str, trials: Sequence[results.Trial], environment: environments.Environment, cpu_wanted: bool
-) -> _Cell:
-    """:param trials: of all arms of the boot."""
-    without_cpu = sum(
-        trial.arm == arm and trial.value is not None and overhead.cost(trial).service_s is None
-        for trial in (trials if cpu_wanted else ())
-    )
-    return _Cell(trial_filter.lost(trials, environment, arm), without_cpu)
-
-
-def _lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
+def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int]]) -> Reason:
     """Return that too many of a host's trials are lost."""
-    of, failed, missing = (sum(getattr(cell.lost, name) for cell in cells) for name in ("of", "failed", "missing"))
-    without_cpu = sum(cell.without_cpu for cell in cells)
+    of, failed, missing = (sum(getattr(lost, name) for lost, _ in cells) for name in ("of", "failed", "missing"))
+    without_cpu = sum(without for _, without in cells)
     return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).told(
         _C.HOST_LOST_TRIALS,
         benchmark=benchmark,

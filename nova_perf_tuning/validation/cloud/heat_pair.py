@@ -77,10 +77,15 @@ class HeatCloud:
 class HeatPairLauncher:
     """Launches the guests of a pair, measures and removes them; calls may come from several threads at once."""
 
-    def __init__(self, settings: model.GuestSettings, connect: Callable[[], connection.Connection]) -> None:
+    def __init__(
+        self,
+        settings: model.GuestSettings,
+        connect: Callable[[], connection.Connection],
+        retry_for_s: float = api_module.RETRY_FOR_S,
+    ) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""
         self.settings = settings
-        self._api = api_module.Api(connect)
+        self._api = api_module.Api(connect, retry_for_s)
         self._closing = stacks.Stacks(self._api.patient())
 
     def check(self, plan: model.MeasurePlan) -> None:
@@ -232,16 +237,13 @@ class _Pair:
         document = collector.read(outputs.get("documents"), expected)
         order = 1 + max((trial.order for trial in outcome.trials), default=-1)
         trials = collector.trials(document, expected, order)
-        for trial in trials if sampler else ():
-            run = document.runs[trial.order - order]
-            servers = [running.servers[role] for role in run.roles if role in running.servers]
-            used = (
-                sampler.used(servers, run.begin, run.end) if sampler and len(servers) == len(run.roles) else None
-            )
-            if used is not None:
-                trial.host_cpu_s = used
-                outcome.host_cpu_source = host_cpu.SOURCE
         if sampler is not None:
+            for trial in trials:
+                run = document.runs[trial.order - order]
+                used = sampler.used([running.servers.get(role, "") for role in run.roles], run.begin, run.end)
+                if used is not None:
+                    trial.host_cpu_s = used
+                    outcome.host_cpu_source = host_cpu.SOURCE
             outcome.host_cpu_faults.update(sampler.faults)
         outcome.trials += trials
         for run in document.runs:
@@ -256,10 +258,9 @@ class _Pair:
 
     def _find_servers(self, running: _Running) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
-        if len(running.servers) == 2:
-            return
-        running.servers |= self._stacks.servers(running.stack)
-        if len(running.servers) == 2 and self._sampler is not None:
+        if len(running.servers) < 2:
+            running.servers |= self._stacks.servers(running.stack)
+        if self._sampler is not None:
             self._sampler.watch(running.servers.values())
 
     def _consoles(self, running: _Running) -> str:

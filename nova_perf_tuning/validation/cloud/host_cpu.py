@@ -31,6 +31,7 @@ from nova_perf_tuning.validation.measure import overhead
 SOURCE: Final = "agent metrics"
 
 _METRIC: Final = "nova_perf_guest_host_cpu_seconds_total"
+_URL: Final = re.compile(r"https?://[^{}@\s]{0,200}\{host\}[^{}@\s]{0,200}").fullmatch
 _HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}").fullmatch
 #: An agent knows up to some thousand guests, each has five lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
@@ -43,8 +44,6 @@ _INTERVAL_S: Final = 1.0
 _LIMIT_S: Final = 0.5
 #: Agents are in the cloud's own network.
 _NO_PROXIES: Final = {"http": "", "https": ""}
-#: Between two questions to Nova where a guest is, in seconds.
-_FIND_S: Final = 5.0
 
 #: Moment of the wall clock, and class -> CPU seconds so far.
 _Sample: TypeAlias = tuple[float, Mapping[str, float]]
@@ -60,18 +59,12 @@ def check_url(url: str) -> None:
 
     :raises AgentError: it is none.
     """
-    filled = url.replace("{host}", "h")
-    try:
-        parts = urllib.parse.urlsplit(filled)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
-    except ValueError:
-        usable = False
-    if filled == url or not usable or not re.fullmatch(r"[!-z|~]{1,500}", filled):
+    if not _URL(url):
         shown = one_line(url, 80)
         raise AgentError(f"'{shown}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics")
 
 
-def _ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
+def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
     """Return guest -> class -> CPU seconds so far of those of ``names`` that the agent knows all classes of.
 
     :param limit_s: for connecting, for each wait and for the whole page.
@@ -97,24 +90,21 @@ def _ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str
 
 def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
     lines = [line for line in page.decode("utf-8", "replace").split("\n") if line.startswith(_METRIC)]
+    wanted = [line for line in lines if len(line) < _MAX_LINE and any(name in line for name in names)]
     guests: dict[str, dict[str, float]] = {name: {} for name in names}
     try:
-        if any(len(line) > _MAX_LINE for line in lines):
-            raise ValueError("a line is too long")
-        wanted = "\n".join(line for line in lines if any(name in line for name in names))
-        for family in parser.text_string_to_metric_families(wanted):
+        for family in parser.text_string_to_metric_families("\n".join(wanted)):
             for sample in family.samples:
-                guest, kind, seconds = sample.labels.get("guest", ""), sample.labels.get("class", ""), sample.value
-                if sample.name != _METRIC or not 0 <= seconds <= _MAX_S or kind in guests.get(guest, {}):
-                    raise ValueError(f"{sample.name} of class {kind} is {seconds}")
-                if guest in guests:
-                    guests[guest][kind] = seconds
+                if sample.name != _METRIC or not 0 <= sample.value <= _MAX_S:
+                    raise ValueError(f"{sample.name} is {sample.value}")
+                if (guest := sample.labels["guest"]) in guests:
+                    guests[guest][sample.labels["class"]] = sample.value
     except Exception as error:  # what the library raises at rubbish is of any kind
         raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
     return {guest: classes for guest, classes in guests.items() if classes.keys() == set(overhead.CLASSES)}
 
 
-def _used(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
+def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
     """Return class -> CPU seconds between two moments, on straight lines between samples.
 
     None if that is not known: no samples on either side, or a counter fell: it is another process's, or lacks the
@@ -150,13 +140,12 @@ class _Guest:
     """A guest that is sampled.
 
     :ivar name: libvirt's. :ivar url: of the agent of its host; empty: not known yet.
-    :ivar find_at: by the wall clock, when Nova is asked where it is. :ivar fault: why the last sample is missing.
+    :ivar fault: why the last sample is missing.
     """
 
     name: str = ""
     host: str = ""
     url: str = ""
-    find_at: float = 0.0
     fault: str = "no answer yet"
     samples: list[_Sample] = dataclasses.field(default_factory=list)
 
@@ -181,8 +170,10 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="agent-metrics", daemon=True)
 
     def watch(self, servers: Iterable[str]) -> None:
-        """Sample some servers (ids), too."""
-        self._guests = {**self._guests, **{server: _Guest() for server in servers}}
+        """Sample some servers (ids), too; call it again as long as Nova may not know their hosts."""
+        for server in servers:
+            if server not in self._guests or not self._guests[server].url:
+                self._guests = {**self._guests, server: self._find(server)}
         if not self._thread.ident:
             self._thread.start()
 
@@ -197,7 +188,7 @@ class Sampler:
         """
         parts = []
         for guest in (self._guests.get(server, _Guest()) for server in servers):
-            part = _used(guest.samples, begin, end)
+            part = used_between(guest.samples, begin, end)
             if part is None:
                 where = f"agent metrics of {guest.host}" if guest.host else "agent metrics"
                 self.faults[where] = guest.fault or "samples are missing, or a counter fell"
@@ -210,34 +201,30 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
-            now = time.time()
             by_url: dict[str, list[_Guest]] = {}
-            for server, guest in self._guests.items():
-                if not guest.url and now >= guest.find_at:
-                    guest.find_at = now + _FIND_S
-                    self._find(server, guest)
-                if guest.url:
-                    by_url.setdefault(guest.url, []).append(guest)
+            for guest in self._guests.values():
+                by_url.setdefault(guest.url, []).append(guest)
             for url, guests in by_url.items():
-                _sample(url, guests)
+                if url:
+                    _sample(url, guests)
 
-    def _find(self, server: str, guest: _Guest) -> None:
+    def _find(self, server: str) -> _Guest:
         try:
             shown = self._api.connection.compute.get_server(server)
-            name, host = shown.instance_name, shown.hypervisor_hostname
-            if not (isinstance(name, str) and name and isinstance(host, str) and host):
-                raise AgentError("Nova does not tell where the guest runs; it tells administrators")
-            if not _HOST(host):
-                raise AgentError(f"the hypervisor's name '{one_line(host, 60)}' fits in no URL")
-            guest.name, guest.host, guest.url = name, host, self._url.replace("{host}", host)
-        except Exception as error:  # sampling goes on, whatever the answer was
-            guest.fault = one_line(api_module.text_of(error), 200)
+        except api_module.ERRORS as error:
+            return _Guest(fault=api_module.text_of(error))
+        name, host = shown.instance_name, shown.hypervisor_hostname
+        if not name or not host:
+            return _Guest(fault="Nova does not tell where the guest runs; it tells administrators")
+        if not _HOST(host):
+            return _Guest(fault=f"the hypervisor's name '{one_line(host, 60)}' fits in no URL")
+        return _Guest(name, host, self._url.replace("{host}", host))
 
 
 def _sample(url: str, guests: Sequence[_Guest]) -> None:
     begun = time.time()
     try:
-        classes = _ask(url, [guest.name for guest in guests], _LIMIT_S)
+        classes = ask(url, [guest.name for guest in guests], _LIMIT_S)
     except AgentError as error:
         for guest in guests:
             guest.fault = str(error)
@@ -247,7 +234,5 @@ def _sample(url: str, guests: Sequence[_Guest]) -> None:
         if guest.name not in classes:
             guest.fault = f"it does not know the guest {one_line(guest.name, 60)}, or not all classes"
             continue
-        if guest.samples and moment <= guest.samples[-1][0]:
-            guest.samples.clear()  # the clock was set back
         guest.samples.append((moment, classes[guest.name]))
         guest.fault = ""

@@ -212,7 +212,7 @@ class RunnerTest(RunnerCase):
         self.start("server", self.script("server", benchmarks, trials))
         client = self.start("client", self.script("client", benchmarks, trials))
         client.wait(timeout=300)
-        return {one["id"]: (path, one) for path, one in signals}, begun, self.log("client")
+        return {signal["id"]: (path, signal) for path, signal in signals}, begun, self.log("client")
 
     def expected(self, kinds, trials, begun):
         """Return what the second arm of two was asked for."""
@@ -226,18 +226,18 @@ class RunnerTest(RunnerCase):
         ]
         signals, begun, log = self.measure(benchmarks, 2)
         self.assertEqual({"server", "client", "results", "figures"}, set(signals), log)
-        path, told = signals["results"]
+        path, data = signals["results"]
         self.assertEqual("/documents", path)
         expected = self.expected(["iperf3:seconds=1", "cpu:seconds=1"], 2, begun)
-        found = collector.read(json.dumps({"results": told["data"]}), expected)
-        self.assertEqual([""] * 6, [run.error for run in found.runs])
-        alone = [run for run in found.runs if run.job.label == "cpu"]
+        document = collector.read(json.dumps({"results": data["data"]}), expected)
+        self.assertEqual([""] * 6, [run.error for run in document.runs])
+        alone = [run for run in document.runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
-        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(found.runs)))
+        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(document.runs)))
         self.assertTrue(all(run.cpu_s["server"] > 0.5 for run in alone if run.role == "server"), alone)
-        self.assertEqual({1}, {expected.grid.arm(run.slot) for run in found.runs})
-        self.assertTrue(all(run.cpu_s["client"] > 0 for run in found.runs if run.role == "client"))
-        self.assertTrue(all(run.cpu_s["server"] is not None for run in found.runs))
+        self.assertEqual({1}, {expected.grid.arm(run.slot) for run in document.runs})
+        self.assertTrue(all(run.cpu_s["client"] > 0 for run in document.runs if run.role == "client"))
+        self.assertTrue(all(run.cpu_s["server"] is not None for run in document.runs))
         figures = signals["figures"][1]["data"]
         self.assertIn("Mbit/s, median of 2", figures["iperf3"])
         self.assertIn("events/s, median of 2", figures["cpu"])
@@ -250,8 +250,8 @@ class RunnerTest(RunnerCase):
         self.assertIn("slot 0: sysbench ended with status 0", log)
         self.assertIn("slot 0: benchmark 0 on the server ended with status 0", log)
         expected = self.expected(["cpu:seconds=1"], 1, begun)
-        told = json.dumps({"results": signals["results"][1]["data"]})
-        runs = collector.read(told, expected).runs
+        data = json.dumps({"results": signals["results"][1]["data"]})
+        runs = collector.read(data, expected).runs
         self.assertEqual([documents.following(expected.grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
 
     def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):

@@ -11,7 +11,6 @@ import unittest
 import fixtures
 import testtools
 
-from nova_perf_tuning.cli import paths
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning_smoke import test_api, test_guest
 from tests.support import api_server
@@ -122,19 +121,3 @@ class SmokeTest(testtools.TestCase):
         self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{directory}:{TOP}"))
         (line,) = self.run_program(code=3).splitlines()
         self.assertIn("no openstack; install nova-perf-tuning[smoke]", line)
-
-    def test_stestr_runs_them_as_the_help_of_paths_says(self):
-        """From any folder, and with the package wherever it is."""
-        programs = pathlib.Path(sys.executable).parent
-        command = (paths.Paths.__doc__ or "").split("Example:")[1]
-        page = pathlib.Path(TOP, "doc/source/admin/upgrade.rst").read_text()
-        self.assertIn(command.split(";")[1].strip(), page)
-        done = subprocess.run(
-            ["bash", "-c", command],
-            env={"NOVA_PERF_SMOKE_METADEFS": "no", **os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
-            cwd=self.useFixture(fixtures.TempDir()).path,
-            capture_output=True,
-            text=True,
-        )
-        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.assertIn("Passed: 4", done.stdout)

@@ -14,7 +14,6 @@ FILES = {
     "metadefs": "compute-perf-tuning.json",
     "profiles": "balanced.yaml",
     "budgets": "",
-    "smoke": "test_api.py",
     "devstack": "plugin.sh",
     "image": "build",
     "systemd": "",

@@ -22,10 +22,10 @@ def names(count):
     return [f"h{number:03d}" for number in range(count)]
 
 
-def kill(one, number):
+def kill(controller, number):
     """Send a signal to this process and wait until the campaign has heard of it."""
     os.kill(os.getpid(), number)
-    while not one.stopped_by:
+    while not controller.stopped_by:
         threading.Event().wait(0.01)
 
 
@@ -35,7 +35,7 @@ class CampaignCase(testtools.TestCase):
         folder = self.useFixture(fixtures.TempDir()).path
         self.store = run_store.RunStore(f"sqlite:///{folder}/results.db")
         self.addCleanup(self.store.close)
-        self.told = []
+        self.progress = []
 
     def begin(self, hosts, cloud=None, peers=2, **changes):
         """Return a new campaign on a simulated cloud."""
@@ -51,7 +51,7 @@ class CampaignCase(testtools.TestCase):
         run.plan = dataclasses.replace(run.plan, settings=settings)
         self.threads = simulation.VirtualWorkers()
         self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads)
-        return campaign.Campaign(self.store, self.launcher, run, self.told.append, self.threads)
+        return campaign.Campaign(self.store, self.launcher, run, self.progress.append, self.threads)
 
     def states(self):
         return collections.Counter(task.state for task in self.store.load(self.run_id).tasks)
@@ -61,17 +61,17 @@ class CampaignCase(testtools.TestCase):
 
     def check_consistent(self):
         """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
-        found = collections.Counter(number for number, _ in self.store.trials(self.run_id))
+        counts = collections.Counter(number for number, _ in self.store.trials(self.run_id))
         for task in self.store.load(self.run_id).tasks:
-            self.assertEqual(24 if task.state == "done" else 0, found[task.number], task)
+            self.assertEqual(24 if task.state == "done" else 0, counts[task.number], task)
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual([], self.launcher.overlaps)
 
 
 class CampaignTest(CampaignCase):
     def test_every_pair_once(self):
-        one = self.begin(12, peers=3)
-        self.assertEqual("complete", one.run())
+        controller = self.begin(12, peers=3)
+        self.assertEqual("complete", controller.run())
         self.assertEqual({"done": 18}, self.states())
         self.assertEqual(18, len([entry for entry in self.launcher.log if entry[0] == "begin"]))
         self.assertEqual(4, self.launcher.most)
@@ -84,16 +84,16 @@ class CampaignTest(CampaignCase):
         self.assertEqual([], self.faults())
 
     def test_time_left_comes_true(self):
-        one = self.begin(16, peers=4, max_parallel=4)
-        one.run()
+        controller = self.begin(16, peers=4, max_parallel=4)
+        controller.run()
         end = self.threads.now()
-        half = [now for now in self.told if now.done == 16]
+        half = [now for now in self.progress if now.done == 16]
         self.assertTrue(half)
         self.assertTrue(0.35 * end < half[0].left_s < 0.65 * end, (half[0], end))
 
     def test_faults_stay_with_their_pair(self):
-        one = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
-        self.assertEqual("complete", one.run())
+        controller = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
+        self.assertEqual("complete", controller.run())
         states = self.states()
         self.assertEqual({"done", "failed"}, set(states))
         self.assertTrue(states["done"] > 40)
@@ -106,7 +106,7 @@ class CampaignTest(CampaignCase):
 
     def fail_when(self, broken, kind=model.ErrorClass.API, seconds=5.0):
         """Let attempts fail for the cloud's sake where ``broken``, told how many have ended, says so."""
-        whole = self.launcher._measured
+        whole = self.launcher.measured
 
         def measured(pair, *rest):
             if not broken(sum(what == "end" for what, _, _ in self.launcher.log)):
@@ -114,14 +114,14 @@ class CampaignTest(CampaignCase):
             self.threads.sleep(seconds)
             return model.PairOutcome(pair, errors=[model.PairError(kind, "not allowed (403): by policy")])
 
-        self.launcher._measured = measured
+        self.launcher.measured = measured
 
     def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
         """The run ends soon, and all that failed is measured when it goes on."""
         for retries in (0, 1):
-            one = self.begin(24, peers=3, retries=retries)
+            controller = self.begin(24, peers=3, retries=retries)
             self.fail_when(lambda ended: ended >= 8)
-            error = self.assertRaises(campaign.HopelessError, one.run)
+            error = self.assertRaises(campaign.HopelessError, controller.run)
             self.assertIn("8 attempts on end failed, over different hosts", str(error))
             self.assertEqual("interrupted", self.store.load(self.run_id).state)
             states = self.states()
@@ -134,13 +134,13 @@ class CampaignTest(CampaignCase):
 
     def leave_stacks(self, *hosts):
         """Let the first pair of each of some hosts leave its stack behind."""
-        whole, left = self.launcher.measure, set(hosts)
+        whole, stuck = self.launcher.measure, set(hosts)
 
         def measure(pair, plan):
             outcome = whole(pair, plan)
-            if {pair.client, pair.server} & left:
-                left.difference_update((pair.client, pair.server))
-                self.launcher._make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
+            if {pair.client, pair.server} & stuck:
+                stuck.difference_update((pair.client, pair.server))
+                self.launcher.make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
                 outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, "still there"))
                 self.launcher.log.append(("left", pair, 0))
             return outcome
@@ -149,18 +149,18 @@ class CampaignTest(CampaignCase):
 
     def test_hosts_on_which_a_stack_stayed_are_not_measured_beside_it(self):
         """All others are; then the stacks are removed once more, and the rest is left to who resumes the run."""
-        one = self.begin(12, peers=3)
+        controller = self.begin(12, peers=3)
         self.leave_stacks("h001", "h007")
-        error = self.assertRaises(campaign.HopelessError, one.run)
+        error = self.assertRaises(campaign.HopelessError, controller.run)
         self.assertIn("pairs not measured: stacks stayed on their hosts", str(error))
-        self.assertFalse(one.unclean)
-        left, begun = set(), []
+        self.assertFalse(controller.unclean)
+        stuck, begun = set(), []
         for what, pair, _ in self.launcher.log:
             hosts = {pair.client, pair.server}
-            left |= hosts if what == "left" else set()
+            stuck |= hosts if what == "left" else set()
             if what == "begin":
                 begun.append(pair)
-                self.assertFalse(hosts & left)
+                self.assertFalse(hosts & stuck)
         self.check_consistent()
         self.assertEqual("complete", self.campaign(self.store.claim(self.run_id)).run())
         self.assertEqual({"done": 18}, self.states())
@@ -169,8 +169,8 @@ class CampaignTest(CampaignCase):
 
     def test_one_dead_host(self):
         """Its pairs are tried again, then they have failed; nobody else is drawn for its peers."""
-        one = self.begin(12, simulation.Cloud(dead={"h004"}), peers=3)
-        self.assertEqual("complete", one.run())
+        controller = self.begin(12, simulation.Cloud(dead={"h004"}), peers=3)
+        self.assertEqual("complete", controller.run())
         run = self.store.load(self.run_id)
         failed = [task for task in run.tasks if task.state == "failed"]
         self.assertEqual(
@@ -178,68 +178,70 @@ class CampaignTest(CampaignCase):
         )
         self.assertEqual({"done": 15, "failed": 3}, self.states())
         _, judged = fleet_results.collect(self.store, run.run_id, [], 0.15, "complete")
-        found = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
-        self.assertEqual(("INVALID", 0), found.pop("h004"))
-        self.assertEqual([("PASS", 2)] * 3, list(found.values()))
+        verdicts = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
+        self.assertEqual(("INVALID", 0), verdicts.pop("h004"))
+        self.assertEqual([("PASS", 2)] * 3, list(verdicts.values()))
         self.check_consistent()
 
     def test_quota_lowers_how_many_run_at_a_time(self):
-        one = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
-        self.assertEqual("complete", one.run())
+        controller = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
+        self.assertEqual("complete", controller.run())
         self.assertEqual({"done": 16}, self.states())
-        self.assertTrue(any("quota: at most 3 pairs at a time" in now.text for now in self.told), self.told)
+        self.assertTrue(
+            any("quota: at most 3 pairs at a time" in now.text for now in self.progress), self.progress
+        )
         self.assertEqual([], self.faults())
         self.check_consistent()
 
     def test_nothing_works_and_then_it_does(self):
-        one = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
-        error = self.assertRaises(campaign.HopelessError, one.run)
+        controller = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
+        error = self.assertRaises(campaign.HopelessError, controller.run)
         self.assertIn("40 attempts on end failed, over different hosts; the last one: no signal", str(error))
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual({"planned": 40}, self.states())
         again = self.campaign(self.store.claim(self.run_id), simulation.Cloud(faults=0.2), retries=1)
         self.assertEqual("complete", again.run())
-        self.assertEqual(2, max(self.launcher._attempts.values()), "pairs that failed have attempts of their own")
+        self.assertEqual(2, max(self.launcher.attempts.values()), "pairs that failed have attempts of their own")
         self.check_consistent()
 
     def test_results_of_many_trials_have_those_that_are_judged(self):
-        one = self.begin(6)
-        one.run()
+        controller = self.begin(6)
+        controller.run()
         for limit, count in ((144, 144), (143, 72)):
             self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
             measured, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
             self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
 
     def test_time_limit(self):
-        one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
-        self.assertEqual("time limit", one.run())
+        controller = self.begin(20, max_parallel=2, time_limit_s=1500.0)
+        self.assertEqual("time limit", controller.run())
         states = self.states()
         self.assertTrue(states["done"] and states["planned"], states)
         self.check_consistent()
 
     def test_a_launcher_that_breaks_is_a_fault_of_the_pair(self):
-        one = self.begin(6, retries=0)
-        whole = self.launcher._measured
+        controller = self.begin(6, retries=0)
+        whole = self.launcher.measured
 
         def broken(pair, *rest):
             return whole(pair, *rest) if "h001" not in (pair.client, pair.server) else 1 / 0
 
-        self.launcher._measured = broken
-        self.assertEqual("complete", one.run())
+        self.launcher.measured = broken
+        self.assertEqual("complete", controller.run())
         [first, *_] = self.faults()
         self.assertIn("internal error, please report: ZeroDivisionError", first.reason)
 
     def test_what_concerns_the_whole_cloud_ends_the_run(self):
-        one = self.begin(12)
-        whole = self.launcher._measured
+        controller = self.begin(12)
+        whole = self.launcher.measured
 
         def refused(pair, attempt, *rest):
             if sum(what == "end" for what, _, _ in self.launcher.log) >= 3:
                 raise model.CloudError("Keystone: the credentials are not valid any more")
             return whole(pair, attempt, *rest)
 
-        self.launcher._measured = refused
-        error = self.assertRaises(model.CloudError, one.run)
+        self.launcher.measured = refused
+        error = self.assertRaises(model.CloudError, controller.run)
         self.assertIn("not valid any more", str(error))
         self.assertTrue(self.states()["done"] >= 3)
         self.check_consistent()
@@ -248,40 +250,40 @@ class CampaignTest(CampaignCase):
         self.check_consistent()
 
     def test_stacks_that_cannot_be_removed_are_remembered(self):
-        one = self.begin(4)
+        controller = self.begin(4)
         cleanup = self.launcher.cleanup
 
         def refuse(_run_id=""):
             raise model.CloudError("stack nova-perf-x: DELETE_FAILED")
 
         self.launcher.cleanup = refuse
-        self.assertEqual("complete", one.run())
-        self.assertTrue(one.unclean)
+        self.assertEqual("complete", controller.run())
+        self.assertTrue(controller.unclean)
         self.assertTrue(self.store.lines()[0].leftovers)
-        self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.told[-1].text)
+        self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.progress[-1].text)
         self.launcher.cleanup = cleanup
 
     def test_pairs_that_do_not_stop_are_waited_for_once(self):
-        one = self.begin(4)
+        controller = self.begin(4)
         self.launcher.measure = lambda *_: self.threads.sleep(1e6)
         self.launcher.interrupt = lambda: None
         started = self.threads.start
 
         def stop(*what):
             started(*what)
-            kill(one, signal.SIGTERM)
+            kill(controller, signal.SIGTERM)
 
         self.threads.start = stop
-        self.assertEqual("interrupted", one.run())
+        self.assertEqual("interrupted", controller.run())
         self.assertEqual(campaign.STOP_S, self.threads.now())
-        self.assertTrue(one.unclean)
+        self.assertTrue(controller.unclean)
         self.threads.wake_sleepers()
 
     def test_removal_ends_at_a_second_signal(self):
         """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
         self.useFixture(fixtures.MockPatchObject(workers, "SECOND_S", 0.0))
         for signals in (1, 2):
-            one = self.begin(4)
+            controller = self.begin(4)
 
             def cleanup(_run_id, signals=signals):
                 for _ in range(signals):
@@ -289,9 +291,9 @@ class CampaignTest(CampaignCase):
                 return []
 
             self.launcher.cleanup = cleanup
-            self.assertEqual("complete", one.run())
+            self.assertEqual("complete", controller.run())
             run = self.store.load(self.run_id)
-            self.assertEqual((signals == 2, signals == 2), (one.unclean, run.leftovers))
+            self.assertEqual((signals == 2, signals == 2), (controller.unclean, run.leftovers))
             self.assertEqual("complete", run.state)
 
     def test_signals_that_are_ignored_stay_so(self):
@@ -299,17 +301,17 @@ class CampaignTest(CampaignCase):
         with contextlib.ExitStack() as put_back:
             for number in (signal.SIGHUP, signal.SIGINT):
                 put_back.callback(signal.signal, number, signal.signal(number, signal.SIG_IGN))
-            one = self.begin(4)
-            whole = self.launcher._measured
+            controller = self.begin(4)
+            whole = self.launcher.measured
 
             def measured(*what):
                 for number in (signal.SIGHUP, signal.SIGINT):
                     os.kill(os.getpid(), number)
                 return whole(*what)
 
-            self.launcher._measured = measured
-            self.assertEqual("complete", one.run())
-            self.assertEqual(0, one.stopped_by)
+            self.launcher.measured = measured
+            self.assertEqual("complete", controller.run())
+            self.assertEqual(0, controller.stopped_by)
             self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
 
     def test_ctrl_c_and_resume(self):
@@ -319,13 +321,12 @@ class CampaignTest(CampaignCase):
             (signal.SIGTERM, None),
             (signal.SIGINT, BrokenPipeError("gone")),
         ):
-            one = self.begin(16, peers=3)
-            self.launcher._make(f"{model.NAME_PREFIX}{self.run_id}-left")
-            if gone:
-                one._tell = mock.Mock(side_effect=gone)
-            self.stop_after(one, 7, number)
-            self.assertEqual("interrupted", one.run())
-            self.assertEqual(number, one.stopped_by)
+            self.progress = mock.Mock(**{"append.side_effect": gone})
+            controller = self.begin(16, peers=3)
+            self.launcher.make(f"{model.NAME_PREFIX}{self.run_id}-left")
+            self.stop_after(controller, 7, number)
+            self.assertEqual("interrupted", controller.run())
+            self.assertEqual(number, controller.stopped_by)
             before = self.states()
             self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
             self.assertEqual(24, before["done"] + before["planned"])
@@ -339,14 +340,14 @@ class CampaignTest(CampaignCase):
             self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
             self.check_consistent()
 
-    def stop_after(self, one, ended, number):
+    def stop_after(self, controller, ended, number):
         """Send a signal to this process when so many attempts have ended."""
-        whole = self.launcher._measured
+        whole = self.launcher.measured
 
         def measured(*rest):
             outcome = whole(*rest)
             if sum(what == "end" for what, _, _ in self.launcher.log) == ended:
-                kill(one, number)
+                kill(controller, number)
             return outcome
 
-        self.launcher._measured = measured
+        self.launcher.measured = measured

@@ -39,7 +39,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.cloud.add_stack(f"nova-perf-{run_id}-a-b-tuned-123456")
 
     def names(self):
-        return sorted(one["stack_name"] for one in self.cloud.stacks.values())
+        return sorted(stack["stack_name"] for stack in self.cloud.stacks.values())
 
     def leftovers(self):
         return {line.run_id: line.leftovers for line in self.store.lines()}

@@ -23,32 +23,32 @@ class GoodTest(testtools.TestCase):
     def test_trials_of_two_arms(self):
         for arm in (0, 1):
             wanted = documents.expected(arm)
-            found = collector.trials(read(documents.document(wanted), wanted), wanted, 10)
-            self.assertEqual({wanted.name}, {one.arm for one in found})
-            self.assertEqual([10, 11, 12, 13, 14, 15], sorted({one.order for one in found}))
-            self.assertEqual(6, len([one for one in found if one.primary and one.value]))
-            self.assertEqual(2, len({one.block for one in found}))
-            iperf3 = next(one for one in found if one.benchmark == "iperf3" and one.primary)
+            trials = collector.trials(read(documents.document(wanted), wanted), wanted, 10)
+            self.assertEqual({wanted.name}, {trial.arm for trial in trials})
+            self.assertEqual([10, 11, 12, 13, 14, 15], sorted({trial.order for trial in trials}))
+            self.assertEqual(6, len([trial for trial in trials if trial.primary and trial.value]))
+            self.assertEqual(2, len({trial.block for trial in trials}))
+            iperf3 = next(trial for trial in trials if trial.benchmark == "iperf3" and trial.primary)
             self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
             self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
             self.assertAlmostEqual(5.25, iperf3.window_s)
-            fio = [one for one in found if one.benchmark == "fio" and one.primary]
+            fio = [trial for trial in trials if trial.benchmark == "fio" and trial.primary]
             # Each guest ran it alone: the other had no part in it.
-            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(one.boot, one.guest_cpu_s) for one in fio])
+            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio])
 
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
         content["trials"][0] |= {"status": 1, "stdout": "", "stderr": "bind failed\nevil\x1b[31m"}
-        found = collector.trials(read(content), WANTED, 0)
-        [failed] = [one for one in found if one.value is None]
+        trials = collector.trials(read(content), WANTED, 0)
+        [failed] = [trial for trial in trials if trial.value is None]
         self.assertIn("status 1: bind failed evil?[31m", failed.error)
 
     def test_unknown_cpu_times_stay_unknown(self):
         content = documents.document(WANTED)
-        for one in content["trials"]:
-            one["cpu"]["server"] = None
-        found = collector.trials(read(content), WANTED, 0)
-        self.assertEqual({None}, {one.guest_cpu_s for one in found if one.benchmark == "iperf3"})
+        for trial in content["trials"]:
+            trial["cpu"]["server"] = None
+        trials = collector.trials(read(content), WANTED, 0)
+        self.assertEqual({None}, {trial.guest_cpu_s for trial in trials if trial.benchmark == "iperf3"})
 
 
 class BadTest(testtools.TestCase):
@@ -94,50 +94,54 @@ class BadTest(testtools.TestCase):
         self.assert_refused(json.dumps({"results": base64.b64encode(bomb).decode()}), "unpacks to more")
 
     def test_another_run_or_arm(self):
-        self.assert_document_refused(lambda one: one.update(run_id="other"), "run_id")
-        self.assert_document_refused(lambda one: one.update(arm=1), "arm")
-        self.assert_document_refused(lambda one: one.update(slot_seconds=21), "slot_seconds")
+        self.assert_document_refused(lambda document: document.update(run_id="other"), "run_id")
+        self.assert_document_refused(lambda document: document.update(arm=1), "arm")
+        self.assert_document_refused(lambda document: document.update(slot_seconds=21), "slot_seconds")
 
     def test_missing_double_and_foreign_trials(self):
-        self.assert_document_refused(lambda one: one["trials"].pop(), "lacks 1 trials")
-        self.assert_document_refused(lambda one: one["trials"].append(one["trials"][0]), "7 trials instead of 6")
-        self.assert_document_refused(lambda one: one["trials"][0].update(label="<script>"), "'<script>'")
+        self.assert_document_refused(lambda document: document["trials"].pop(), "lacks 1 trials")
+        self.assert_document_refused(
+            lambda document: document["trials"].append(document["trials"][0]), "7 trials instead of 6"
+        )
+        self.assert_document_refused(lambda document: document["trials"][0].update(label="<script>"), "'<script>'")
         extra = {"trial": 3}
         self.assert_document_refused(
-            lambda one: one["trials"].append(one["trials"][0] | extra), "7 trials instead of 6"
+            lambda document: document["trials"].append(document["trials"][0] | extra), "7 trials instead of 6"
         )
 
     def test_slots_of_somebody_else(self):
         self.assert_document_refused(
-            lambda one: one["trials"][0].update(slot=one["trials"][0]["slot"] + 1), "slot"
+            lambda document: document["trials"][0].update(slot=document["trials"][0]["slot"] + 1), "slot"
         )
-        self.assert_document_refused(lambda one: one["trials"][0].update(begin=5.0), "outside its slot")
+        self.assert_document_refused(lambda document: document["trials"][0].update(begin=5.0), "outside its slot")
 
     def test_a_wrong_clock(self):
         wanted = documents.expected()
         content = documents.document(wanted)
-        for one in content["trials"]:  # a whole number of rounds later: the right slots at the wrong time
-            one["slot"] += 4000
+        for trial in content["trials"]:  # a whole number of rounds later: the right slots at the wrong time
+            trial["slot"] += 4000
             for key in ("begin", "end"):
-                one[key] += 4000 * wanted.grid.length_s
+                trial[key] += 4000 * wanted.grid.length_s
         self.assert_refused(documents.signalled(content), "clock is wrong", wanted)
 
     def test_additional_and_mistyped_members(self):
-        self.assert_document_refused(lambda one: one.update(extra=1), "Additional properties")
-        self.assert_document_refused(lambda one: one["trials"][0].update(status="0"), "is not of type")
-        self.assert_document_refused(lambda one: one["guests"].pop("server"), "required")
-        self.assert_document_refused(lambda one: one["guests"].update(server=None), "guests.server")
+        self.assert_document_refused(lambda document: document.update(extra=1), "Additional properties")
+        self.assert_document_refused(lambda document: document["trials"][0].update(status="0"), "is not of type")
+        self.assert_document_refused(lambda document: document["guests"].pop("server"), "required")
+        self.assert_document_refused(lambda document: document["guests"].update(server=None), "guests.server")
         self.assert_document_refused(
-            lambda one: one["trials"][0].update(stdout="x" * 300_000), "schema's maxLength"
+            lambda document: document["trials"][0].update(stdout="x" * 300_000), "schema's maxLength"
         )
 
     def test_facts_that_no_file_or_terminal_should_hold(self):
         """Half a surrogate pair can be written to no file, an escape sequence is obeyed by terminals."""
-        for told in ("6.1 \ud800", "6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
+        for text in ("6.1 \ud800", "6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
             for fact in ("kernel", "clocksource", "tx_checksum"):
                 for role in ("client", "server"):
                     self.assert_document_refused(
-                        lambda one, fact=fact, role=role, told=told: one["guests"][role].update({fact: told}),
+                        lambda document, fact=fact, role=role, text=text: document["guests"][role].update(
+                            {fact: text}
+                        ),
                         f"guests.{role}",
                     )
 
@@ -157,9 +161,9 @@ class AnythingTest(testtools.TestCase):
             | strategies.just({})
         )
         try:
-            found = collector.trials(read(content), WANTED, 0)
+            trials = collector.trials(read(content), WANTED, 0)
         except collector.DocumentError as error:
             self.assertLess(len(str(error)), 500)
             self.assertTrue(str(error).isprintable())
         else:
-            self.assertTrue(all(one.error is None or one.error.isprintable() for one in found))
+            self.assertTrue(all(trial.error is None or trial.error.isprintable() for trial in trials))

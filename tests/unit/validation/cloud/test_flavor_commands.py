@@ -60,7 +60,7 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
         self.assertIn("more than the 2 vCPUs", line)
         line = self.refused(*("flavor", "create", "f", "--vcpus", "2", "--ram", "512", "--profile", "fast"))
         self.assertIn("no such profile", line)
-        self.assertEqual([], [one for one in self.cloud.requests if one[0] != "GET"])
+        self.assertEqual([], [request for request in self.cloud.requests if request[0] != "GET"])
 
     def test_novas_reason_in_one_line_and_no_flavor_stays(self):
         spec = "hw:pci_numa_affinity_policy=legcy"
@@ -85,10 +85,10 @@ class FlavorSetTest(openstack_program.ProgramTestCase):
         done = self.perf("flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes")
         self.assertEqual([["perf:iothreads"], ["hw:numa_nodes"]], [done["set"], done["removed"]])
         self.assertEqual({"perf:iothreads": "2", "other:key": "x"}, flavor["extra_specs"])
-        before = len([one for one in self.cloud.requests if one[0] != "GET"])
+        before = len([request for request in self.cloud.requests if request[0] != "GET"])
         done = self.perf("flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes")
         self.assertEqual([[], []], [done["set"], done["removed"]])
-        self.assertEqual(before, len([one for one in self.cloud.requests if one[0] != "GET"]))
+        self.assertEqual(before, len([request for request in self.cloud.requests if request[0] != "GET"]))
 
     def test_another_profile_takes_the_old_one_out(self):
         self.run_openstack(
@@ -124,11 +124,11 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         """Return flavor -> rules, and the exit code."""
         done = self.run_openstack("perf", "flavor", "check", *arguments, "-f", "json")
         self.assertEqual("", done.err)
-        found = {}
+        rules = {}
         for row in done.data:
             self.assertTrue(all(row[key] for key in ("Level", "Rule", "Found", "Why", "Remedy", "Source")), row)
-            found.setdefault(row["Flavor"], set()).add(row["Rule"])
-        return found, done.code
+            rules.setdefault(row["Flavor"], set()).add(row["Rule"])
+        return rules, done.code
 
     def test_findings_and_exit_codes(self):
         self.cloud.add_flavor("good", perf_iothreads="1")

@@ -21,11 +21,12 @@ def ring(count=4):
     tasks = samples.pairs(count)
     tasks[-1]["server"] = "c0"
     hosts = [
-        {"host": f"c{one}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2} for one in range(count)
+        {"host": f"c{number}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2}
+        for number in range(count)
     ]
     data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=count, blocks=6, noise=0.005)
-    told = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
-    samples.tell(data, boots=count, fleet=told)
+    fleet_data = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
+    samples.tell(data, boots=count, fleet=fleet_data)
     return data
 
 
@@ -35,7 +36,7 @@ def run(value=lambda pair, arm, block: 1, peers=2, **changes):
     :param value: factor of the usual figure; None: the trial failed, "": there is none.
     """
     rng = random.Random(7)
-    pairs = [(f"h{one}", f"h{(one + step) % 6}") for step in range(1, peers // 2 + 1) for one in range(6)]
+    pairs = [(f"h{number}", f"h{(number + step) % 6}") for step in range(1, peers // 2 + 1) for number in range(6)]
     trials = []
     for number, pair in enumerate(pairs):
         for block in range(6):
@@ -45,23 +46,27 @@ def run(value=lambda pair, arm, block: 1, peers=2, **changes):
                     continue
                 figure = None if factor is None else factor * 1000 * math.exp(rng.gauss(0, 0.005))
                 place = {"arm": arm, "boot": number, "block": block, "order": len(trials)}
-                told = {"value": figure, "error": "no" if figure is None else None}
-                trials.append(samples.trial(**{**place, **told, **changes}))
-    hosts = [{"host": f"h{one}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for one in range(6)]
+                figures = {"value": figure, "error": "no" if figure is None else None}
+                trials.append(samples.trial(**{**place, **figures, **changes}))
+    hosts = [
+        {"host": f"h{number}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for number in range(6)
+    ]
     done = [
         {**samples.pairs(1)[0], "number": number, "client": client, "server": server}
         for number, (client, server) in enumerate(pairs)
     ]
     kind = changes.get("benchmark", "iperf3")
     environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
-    told = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
-    return samples.of(trials, **environment, fleet=told)
+    fleet_data = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
+    return samples.of(trials, **environment, fleet=fleet_data)
 
 
 def judged(data, budgets=()):
     """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
-    _, found = fleet.judge(data, budgets)
-    return {one.host: (one.verdict, one.findings[0][1].code) for one in found.hosts if one.verdict is not V.PASS}
+    _, verdict = fleet.judge(data, budgets)
+    return {
+        host.host: (host.verdict, host.findings[0][1].code) for host in verdict.hosts if host.verdict is not V.PASS
+    }
 
 
 def of(*hosts, factor=None, arms=("untuned", "tuned")):
@@ -82,7 +87,7 @@ class LostTrialsTest(testtools.TestCase):
                 {"h2": dead},
             ),
             ("few that fail are no fault", run(lambda pair, _, block: None if block == 3 else 1), {}),
-            ("nobody is named where all fail", run(lambda *_: None), {f"h{one}": dead for one in range(6)}),
+            ("nobody is named where all fail", run(lambda *_: None), {f"h{number}": dead for number in range(6)}),
             ("an arm is missing with a host", run(of("h2", factor="", arms=["tuned"]), peers=4), {"h2": dead}),
             ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
             (
@@ -103,16 +108,16 @@ class LostTrialsTest(testtools.TestCase):
                     self.assertEqual(expected, judged(data, some))
 
     def test_what_was_left_out_is_not_measured(self):
-        data, found = fleet.judge(run(of("h2")), [])
-        self.assertEqual([1, 0, 1, 2], [one.measured for one in found.hosts[1:5]])
+        data, verdict = fleet.judge(run(of("h2")), [])
+        self.assertEqual([1, 0, 1, 2], [host.measured for host in verdict.hosts[1:5]])
         self.assertEqual("INVALID", data.environment.fleet.verdict)
 
     def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
         data = run(peers=4, work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4})
         hosts = {pair.number: {pair.client, pair.server} for pair in data.environment.fleet.pairs}
         trials = [
-            dataclasses.replace(one, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[one.boot] else one
-            for one in data.trials
+            dataclasses.replace(trial, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[trial.boot] else trial
+            for trial in data.trials
         ]
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
         self.assertEqual(
@@ -127,7 +132,7 @@ class BudgetTest(testtools.TestCase):
             ("met", run(), BUDGET, {}),
             (
                 "broken by all",
-                run(of(*(f"h{one}" for one in range(6)), factor=0.8, arms=["tuned"])),
+                run(of(*(f"h{number}" for number in range(6)), factor=0.8, arms=["tuned"])),
                 BUDGET,
                 V.FAIL,
             ),
@@ -135,22 +140,22 @@ class BudgetTest(testtools.TestCase):
             ("noise may explain it", run(of("h2", factor=0.93, arms=["tuned"])), BUDGET, V.INCONCLUSIVE),
         ):
             with self.subTest(name):
-                found = {host: word for host, (word, _) in judged(data, budgets).items()}
-                all_ = {f"h{one}": expected for one in range(6)}
-                self.assertEqual(all_ if isinstance(expected, V) else expected, found)
+                verdicts = {host: word for host, (word, _) in judged(data, budgets).items()}
+                all_ = {f"h{number}": expected for number in range(6)}
+                self.assertEqual(all_ if isinstance(expected, V) else expected, verdicts)
 
     def test_service_cpu(self):
         data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
         for limit, verdicts in ((0.05, {V.PASS}), (0.03, {V.FAIL})):
             budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
-            self.assertEqual(verdicts, {one.verdict for one in fleet.judge(data, budgets)[1].hosts})
+            self.assertEqual(verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts})
 
     def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
         """Hosts are compared with each other all the same; but that is not what was asked."""
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
-        told, found = fleet.judge(ring(), gold)
-        self.assertEqual("INVALID", told.environment.fleet.verdict)
-        self.assertEqual({C.NO_BUDGET_APPLIES}, {one.findings[0][1].code for one in found.hosts})
+        changed, verdict = fleet.judge(ring(), gold)
+        self.assertEqual("INVALID", changed.environment.fleet.verdict)
+        self.assertEqual({C.NO_BUDGET_APPLIES}, {host.findings[0][1].code for host in verdict.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
-            told, _ = fleet.judge(ring(), budgets)
-            self.assertEqual("PASS", told.environment.fleet.verdict)
+            changed, _ = fleet.judge(ring(), budgets)
+            self.assertEqual("PASS", changed.environment.fleet.verdict)

@@ -77,10 +77,7 @@ class HeatCase(testtools.TestCase):
 
     def launcher(self, **changes):
         settings = model.GuestSettings(external_network="x", **changes)
-        launcher = heat_pair.HeatPairLauncher(settings, self.connect)
-        for one in (launcher._api, launcher._closing._api):
-            one.retry_for_s = 0.5
-        return launcher
+        return heat_pair.HeatPairLauncher(settings, self.connect, retry_for_s=0.5)
 
     def plan(self, time_limit_s=100.0):
         return model.MeasurePlan("r", (ARM,), tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
@@ -140,8 +137,8 @@ class AnswerTest(HeatCase):
             self.cloud.add_stack(name)
         for number, tags in enumerate((["production"], None)):
             self.cloud.add_stack(f"{ours}{number}")["tags"] = tags
-        self.assertEqual([ours], [one.name for one in self.stacks.owned(run_id)])
-        self.assertEqual([other], [one.name for one in self.stacks.owned("run1")])
+        self.assertEqual([ours], [stack.name for stack in self.stacks.owned(run_id)])
+        self.assertEqual([other], [stack.name for stack in self.stacks.owned("run1")])
 
 
 class RemovalTest(HeatCase):
@@ -191,16 +188,15 @@ class RemovalTest(HeatCase):
         for late in (0, 3):
             self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 2.0 if late else 0.3))
             self.cloud.faults = [(ALL, HEAT, lost)] * 50
-            launcher = self.launcher()
-            delete = launcher._closing.delete
+            delete = stacks.Stacks.delete
 
-            def healed(*arguments, late=late, delete=delete):
+            def healed(closing, leftovers, late=late, delete=delete):
                 self.cloud.faults = [(ALL, HEAT, gone)] * late
-                return delete(*arguments)
+                return delete(closing, leftovers)
 
-            with mock.patch.object(launcher._closing, "delete", side_effect=healed):
-                outcome = self.measure(launcher)
-            self.assertEqual([model.ErrorClass.API], [one.kind for one in outcome.errors], outcome.errors)
+            with mock.patch.object(stacks.Stacks, "delete", healed):
+                outcome = self.measure()
+            self.assertEqual([model.ErrorClass.API], [error.kind for error in outcome.errors], outcome.errors)
             self.assertEqual({}, self.cloud.stacks)
 
 
@@ -209,7 +205,7 @@ class LauncherTest(HeatCase):
         launcher = self.launcher()
         launcher.interrupt()
         outcome = self.measure(launcher)
-        self.assertEqual([model.ErrorClass.INTERRUPTED], [one.kind for one in outcome.errors])
+        self.assertEqual([model.ErrorClass.INTERRUPTED], [error.kind for error in outcome.errors])
         self.assertEqual([], self.asked())
 
     def test_a_refused_stack_is_an_error_of_the_pair(self):
@@ -298,17 +294,17 @@ class ClassifyTest(testtools.TestCase):
             "WaitConditionTimeout: resources.report: 0 of 3 received",
             "aborted; the server 1.2.3.4 does not answer on port 5198",
         ):
-            for told in (
+            for reason in (
                 f"WaitConditionFailure: resources.report: {said}",
                 f"report: WaitConditionFailure: resources.report: {said}",
                 f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
             ):
-                self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(told), told)
-            told = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
-            self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)
+                self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(reason), reason)
+            reason = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+            self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)
 
     def test_a_client_that_waits_for_its_server_in_vain(self):
         [words] = re.findall('fail "(the server [^"]*)"', stacks.files()["runner.sh"])
         said = f"client: {words}".replace("$peer", "192.168.73.9").replace("$control_port", "5198")
-        told = f"report: WaitConditionFailure: resources.report: {said}"
-        self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)
+        reason = f"report: WaitConditionFailure: resources.report: {said}"
+        self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)

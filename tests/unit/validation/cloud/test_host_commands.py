@@ -111,13 +111,13 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
 
     def test_another_writer_in_between(self):
-        left = [3]
+        times = [3]
 
         def write(provider):
-            if left[0]:
-                left[0] -= 1
+            if times[0]:
+                times[0] -= 1
                 provider["generation"] += 1
-                provider["traits"].add(f"CUSTOM_OTHER{left[0]}")
+                provider["traits"].add(f"CUSTOM_OTHER{times[0]}")
                 self.cloud.traits |= provider["traits"]
 
         self.cloud.before_traits_put = write
@@ -205,8 +205,8 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
 
     def test_a_budget_judges_every_host_of_a_run_again(self):
         data = test_fleet.ring()
-        for one in data.trials:
-            one.value *= 1 - 0.3 * (one.arm == "tuned")
+        for trial in data.trials:
+            trial.value *= 1 - 0.3 * (trial.arm == "tuned")
         for name in ("c0", "c1", "c2", "c3"):
             self.hosts[name] = self.cloud.add_host(name)
         samples.tell(data, created=datetime.datetime.now(datetime.UTC).isoformat(), launcher="heat")

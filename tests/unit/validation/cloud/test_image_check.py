@@ -19,7 +19,7 @@ CASES = {
 
 class RulesTest(testtools.TestCase):
     def found(self, properties, name="image", flavor=None):
-        return {one.rule for one in image_rules.findings(name, properties, profiles.shipped(), flavor)}
+        return {finding.rule for finding in image_rules.findings(name, properties, profiles.shipped(), flavor)}
 
     def test_each_rule_fires_and_stays_silent(self):
         self.assertEqual({rule.id for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
@@ -71,7 +71,7 @@ class RulesTest(testtools.TestCase):
 class FlavorRulesTest(testtools.TestCase):
     def found(self, vcpus=4, **specs):
         facts = flavor_rules.FlavorFacts(vcpus, {key.replace("_", ":", 1): val for key, val in specs.items()})
-        return {one.rule for one in rules.run(flavor_rules.RULES, facts, strict=True).findings}
+        return {finding.rule for finding in rules.run(flavor_rules.RULES, facts, strict=True).findings}
 
     def test_each(self):
         pinned = {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "share"}

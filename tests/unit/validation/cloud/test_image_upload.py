@@ -38,11 +38,11 @@ class UploadTest(openstack_program.ProgramTestCase):
         return code, out.getvalue().strip(), err.getvalue()
 
     def images(self):
-        return {one["name"]: one["id"] for one in self.cloud.images.values()}
+        return {image["name"]: image["id"] for image in self.cloud.images.values()}
 
     def test_a_new_image_takes_the_name_of_the_old_one(self):
-        _, first, told = self.upload("111")
-        self.assertEqual({"perf-guest": first}, self.images(), told)
+        _, first, messages = self.upload("111")
+        self.assertEqual({"perf-guest": first}, self.images(), messages)
         self.assertEqual(first, self.upload("111")[1])
         _, second, _ = self.upload("222")
         self.assertEqual({"perf-guest": second, "perf-guest-111": first}, self.images())
@@ -52,25 +52,25 @@ class UploadTest(openstack_program.ProgramTestCase):
     def test_the_old_image_keeps_its_name_when_the_new_one_fails(self):
         _, first, _ = self.upload("111")
         self.cloud.faults.append(("POST", "/v2/images$", REFUSED))
-        why, _, told = self.upload("222")
+        why, _, messages = self.upload("222")
         self.assertRegex(why, "image/upload: .*413")
-        self.assertEqual("", told)
+        self.assertEqual("", messages)
         self.assertEqual({"perf-guest": first}, self.images())
 
     def test_an_image_that_never_got_its_data_is_not_taken(self):
         """As it is left where the tool was killed between the two."""
         _, killed, _ = self.upload("111")
         self.cloud.images[killed] |= {"status": "queued", "name": "perf-guest-111"}
-        code, second, told = self.upload("111")
-        self.assertIsNone(code, told)
+        code, second, messages = self.upload("111")
+        self.assertIsNone(code, messages)
         self.assertNotEqual(killed, second)
         self.assertEqual({"perf-guest": second, "perf-guest-111": killed}, self.images())
         self.assertEqual("active", self.cloud.images[second]["status"])
 
     def test_images_of_other_projects_are_left_alone(self):
         other = self.cloud.add_image("perf-guest", nova_perf_image="111", owner="somebody-else")
-        _, own, told = self.upload("111")
-        self.assertNotEqual(other["id"], own, told)
+        _, own, messages = self.upload("111")
+        self.assertNotEqual(other["id"], own, messages)
         self.assertEqual({"perf-guest"}, set(self.images()))
 
     def test_no_way_to_the_cloud_is_one_line(self):
@@ -88,7 +88,7 @@ class UploadTest(openstack_program.ProgramTestCase):
 
     def assert_one_line(self, done):
         """The interpreter itself prints why it ended."""
-        why, shown, told = done
-        self.assertEqual(("", ""), (shown, told))
+        why, shown, messages = done
+        self.assertEqual(("", ""), (shown, messages))
         self.assertTrue(why.startswith("image/upload: "), why)
         self.assertEqual(1, len(why.splitlines()))

@@ -1,18 +1,13 @@
 """Who meets whom, and the grid of slots: arms never meet, and the runner's shell works out the same."""
 
 import collections
-import pathlib
-import re
-import subprocess
 
 import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.cloud import model, stacks
-from tests.support import documents
+from nova_perf_tuning.validation.cloud import model
 
-RUNNER = pathlib.Path(stacks.__file__).parent / "heat" / "runner.sh"
 grids = strategies.builds(model.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
 
 
@@ -24,43 +19,16 @@ class GridTest(testtools.TestCase):
         self.assertEqual({block}, {grid.block(index) for index in indexes})
 
 
-class RunnerTest(testtools.TestCase):
-    """The function of the shell script itself, by busybox, which the guest has."""
-
-    def next_slot(self, grid, arm, now, start):
-        [function] = re.findall(
-            r"^next_slot\(\) \{.*?^\}", RUNNER.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-        )
-        script = (
-            f"now_cs() {{ echo {now}00; }}\nstart={start} slot_s={grid.length_s} arms={grid.arms} arm={arm}\n"
-            f"{function}\nnext_slot"
-        )
-        done = subprocess.run(["busybox", "sh", "-c", script], capture_output=True, text=True, check=True)
-        return int(done.stdout)
-
-    @hypothesis.settings(deadline=None, max_examples=60)
-    @hypothesis.given(
-        grids, strategies.integers(10**9, 4 * 10**9), strategies.integers(-500, 500), strategies.data()
-    )
-    def test_same_slot_as_here(self, grid, now, ahead, data):
-        arm = data.draw(strategies.integers(0, grid.arms - 1))
-        start = data.draw(strategies.sampled_from([0, now + ahead]))
-        # The runner adds a second to its clock: a slot that begins this very moment is not taken any more.
-        self.assertEqual(
-            documents.following(grid, arm, max(now + 1, start)), self.next_slot(grid, arm, now, start)
-        )
-
-
 def names(count):
     return [f"host-{number:03d}" for number in range(count)]
 
 
 def peers_of(pairs):
-    found = collections.defaultdict(set)
+    peers = collections.defaultdict(set)
     for pair in pairs:
-        found[pair.client].add(pair.server)
-        found[pair.server].add(pair.client)
-    return found
+        peers[pair.client].add(pair.server)
+        peers[pair.server].add(pair.client)
+    return peers
 
 
 class ScheduleTest(testtools.TestCase):

@@ -75,20 +75,20 @@ class RuleTest(testtools.TestCase):
                     measured.append((model.HostPair(*pair), samples.trial(arm=arm, value=value * factor * noise)))
             measured.append((model.HostPair(*pair), samples.trial(metric="retransmits", primary=False, value=1.0)))
             measured.append((model.HostPair(*pair), samples.trial(value=None, error="lost")))
-        found = peer_comparison.compare(measured, 0.1)
+        comparisons = peer_comparison.compare(measured, 0.1)
         self.assertEqual(
             {("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0},
-            {figure: round(math.exp(one.middle), 6) for figure, one in found.items()},
+            {figure: round(math.exp(comparison.middle), 6) for figure, comparison in comparisons.items()},
         )
-        self.assertEqual([SLOW, SLOW], [one.states["d"] for one in found.values()])
+        self.assertEqual([SLOW, SLOW], [comparison.states["d"] for comparison in comparisons.values()])
 
     def test_lower_is_better_and_zero_is_best(self):
         pairs = {("a", "b"): 10, ("b", "c"): 10, ("c", "a"): 10, ("a", "d"): 14, ("d", "b"): 15, ("e", "a"): 0}
         measured = [
             (model.HostPair(*pair), samples.trial(value=value, better="lower")) for pair, value in pairs.items()
         ]
-        [found] = peer_comparison.compare(measured, 0.1).values()
-        self.assertEqual((GOOD, SLOW, GOOD), tuple(found.states[host] for host in "ade"))
+        [comparison] = peer_comparison.compare(measured, 0.1).values()
+        self.assertEqual((GOOD, SLOW, GOOD), tuple(comparison.states[host] for host in "ade"))
         zeros = [(pair, samples.trial(value=0.0, better="lower")) for pair, _ in measured]
         self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
 
@@ -110,6 +110,6 @@ class FleetTest(testtools.TestCase):
 
     def test_one_slow_host_is_found_and_its_peers_stay_good(self):
         for count, peers in ((3, 2), (4, 2), (6, 2), (6, 3), (10, 3), (30, 3)):
-            found = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
-            self.assertGreaterEqual(sum(one["h001"] is SLOW for one in found), 97, (count, peers))
-            self.assertFalse([one for one in found if list(one.values()).count(SLOW) > 1])
+            rounds = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
+            self.assertGreaterEqual(sum(comparison["h001"] is SLOW for comparison in rounds), 97, (count, peers))
+            self.assertFalse([comparison for comparison in rounds if list(comparison.values()).count(SLOW) > 1])
