@@ -46,7 +46,7 @@ class ApplyTest(transaction_case.TransactionCase):
         plan = self.some_plan()
         first = self.run_json("apply", "--from", plan)
         self.assertEqual({"written": 3, "pending": 1}, first["counts"])
-        irq = next(one for one in first["settings"] if one["kind"] == "irq_affinity")
+        irq = next(setting for setting in first["settings"] if setting["kind"] == "irq_affinity")
         self.assertEqual(("0-7", "pending", "why"), (irq["previous"], irq["result"], irq["reason"]))
         after = sysroots.content(self.root)
         self.assertEqual({"unchanged": 4}, self.run_json("apply", "--from", plan)["counts"])
@@ -54,8 +54,8 @@ class ApplyTest(transaction_case.TransactionCase):
 
     def test_it_names_the_command_that_undoes_it(self):
         before = sysroots.content(self.root)
-        folder = os.path.join(self.root, "a state")
-        code, out, err = self.run_command("apply", "--from", self.some_plan(), "--state-dir", folder)
+        directory = os.path.join(self.root, "a state")
+        code, out, err = self.run_command("apply", "--from", self.some_plan(), "--state-dir", directory)
         self.assertEqual((0, ""), (code, err))
         words = shlex.split(out.splitlines()[-1].partition("undo it with: ")[2])
         self.assertEqual("nova-perf", words[0], out)
@@ -72,7 +72,9 @@ class ApplyTest(transaction_case.TransactionCase):
         self.assertLessEqual(set(result["counts"]), {"written", "pending", "unchanged"})
         code, out, err = self.run_command("plan", "-f", "json")
         self.assertEqual((0, ""), (code, err))
-        self.assertTrue(all(one["current"] == one["value"] for one in json.loads(out)["settings"]), out)
+        self.assertTrue(
+            all(setting["current"] == setting["value"] for setting in json.loads(out)["settings"]), out
+        )
         self.run_json("restore")
         self.assertEqual(before, sysroots.content(self.root))
 
@@ -130,10 +132,10 @@ class PlanFileTest(transaction_case.TransactionCase):
             setting = {"kind": kind, "target": "x", "value": "y"}
             words = (kind, "not taken from a file")
             self.refused("apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words)
-        found = json.loads(self.run_command("plan", "-f", "json")[1])["settings"]
-        self.assertLessEqual({one["kind"] for one in found}, set(planfile.FORMS))
-        settings = planfile.load(self.plan(found))
-        self.assertEqual(len(found), len(settings))
+        planned = json.loads(self.run_command("plan", "-f", "json")[1])["settings"]
+        self.assertLessEqual({setting["kind"] for setting in planned}, set(planfile.FORMS))
+        settings = planfile.load(self.plan(planned))
+        self.assertEqual(len(planned), len(settings))
         self.assertEqual(set(), {setting.rule for setting in settings} & journal.AGENT_RULES, "it is the person's")
 
 

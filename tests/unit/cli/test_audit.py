@@ -26,8 +26,8 @@ class AuditTest(testtools.TestCase):
         return hosts.grow(self, hosts.changed(hosts.good(), changes))
 
     def json(self, *arguments: str, code: int) -> dict[str, list[dict[str, object]]]:
-        found, out, err = run("audit", "-f", "json", *arguments)
-        self.assertEqual((code, ""), (found, err))
+        status, out, err = run("audit", "-f", "json", *arguments)
+        self.assertEqual((code, ""), (status, err))
         result: dict[str, list[dict[str, object]]] = json.loads(out)
         schema = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
         jsonschema.Draft202012Validator(json.loads(schema)).validate(result)
@@ -35,11 +35,11 @@ class AuditTest(testtools.TestCase):
 
     def test_clean_and_findings(self) -> None:
         self.assertEqual([], self.json("--sysroot", self.grow(), code=0)["findings"])
-        found = self.json("--sysroot", self.grow("mtu-small", "thp-never"), code=1)["findings"]
+        findings = self.json("--sysroot", self.grow("mtu-small", "thp-never"), code=1)["findings"]
         self.assertLessEqual(
-            {"mtu-small", "thp-never", "guest-small-pages"}, {finding["rule"] for finding in found}
+            {"mtu-small", "thp-never", "guest-small-pages"}, {finding["rule"] for finding in findings}
         )
-        levels = [finding["level"] for finding in found]
+        levels = [finding["level"] for finding in findings]
         self.assertEqual(sorted(levels, key=["error", "warning", "info"].index), levels)
 
     def test_fail_on(self) -> None:
@@ -89,8 +89,8 @@ class AuditTest(testtools.TestCase):
         root = self.grow()
         with open(f"{root}/etc/nova/nova.conf", "ab") as file:
             file.truncate(8 << 20)
-        found = self.json("--sysroot", root, code=1)
-        self.assertEqual(["too long, not read: etc/nova/nova.conf"], found["warnings"])
+        report = self.json("--sysroot", root, code=1)
+        self.assertEqual(["too long, not read: etc/nova/nova.conf"], report["warnings"])
         self.assertIn("\nwarning: too long, not read: etc/nova/nova.conf\n", run("audit", "--sysroot", root)[1])
 
     def test_nova_config_and_domains_that_are_named(self) -> None:
@@ -102,20 +102,20 @@ class AuditTest(testtools.TestCase):
                 "g.xml": hosts.domain("g", pins=("10", "11"), model="e1000"),
             },
         )
-        found = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)["findings"]
-        self.assertIn("nova-cpu-sets", {finding["rule"] for finding in found})
-        found = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
-        self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in found])
+        findings = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)["findings"]
+        self.assertIn("nova-cpu-sets", {finding["rule"] for finding in findings})
+        findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
+        self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
     def test_physnet(self) -> None:
         tree = hosts.changed(
             hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
         )
         root = hosts.grow(self, tree)
-        found = self.json("--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1)[
+        findings = self.json("--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1)[
             "findings"
         ]
-        self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", [finding["remedy"] for finding in found])
+        self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", [finding["remedy"] for finding in findings])
 
     def test_usage_errors(self) -> None:
         root = self.grow()
@@ -148,8 +148,8 @@ class GenerateTest(testtools.TestCase):
         self.assertEqual(("0,4,8,12", "1-3,5-7,9-11,13-15"), (sets.shared, sets.dedicated))
         self.assertIn("[neutron_physnet_physnet1]\n# eth0 is there.\nnuma_nodes = 0\n", text)
         judged = hosts.changed(hosts.good(), {"etc/nova/nova.conf": text})
-        found = {finding.rule for finding in runner.run(hosts.view(judged), strict=True).findings}
-        self.assertFalse({finding for finding in found if finding.startswith("nova-")}, found)
+        rules = {finding.rule for finding in runner.run(hosts.view(judged), strict=True).findings}
+        self.assertFalse({rule for rule in rules if rule.startswith("nova-")}, rules)
 
     def test_nova_conf_keeps_sets_that_are_there(self) -> None:
         text = self.made("nova-conf", hosts.good())

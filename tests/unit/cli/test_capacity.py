@@ -24,9 +24,9 @@ class CapacityCommandTest(testtools.TestCase):
     def test_answer(self):
         done = self.capacity("--shared", "0-9", "-f", "json")
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        told = json.loads(done.stdout)
-        self.assertEqual(("all shared work", 16), (told["capacity"]["limits"][0]["resource"],
-                                                   told["capacity"]["limits"][0]["guests"]))  # fmt: skip
+        document = json.loads(done.stdout)
+        self.assertEqual(("all shared work", 16), (document["capacity"]["limits"][0]["resource"],
+                                                   document["capacity"]["limits"][0]["guests"]))  # fmt: skip
 
     def test_mistakes(self):
         for arguments, words in (

@@ -14,14 +14,14 @@ from tests.support import program, samples
 class HistoryTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
         self.results = self.path("results.json")
         data = samples.results({"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU")
         store.save(data, self.results)
         self.environment = {**os.environ, "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}"}
 
     def path(self, name):
-        return os.path.join(self.folder, name)
+        return os.path.join(self.directory, name)
 
     def run_command(self, *arguments):
         return program.nova_perf(*arguments, env=self.environment)
@@ -45,13 +45,13 @@ class HistoryTest(testtools.TestCase):
         self.assertIn("results.json: these are results of many hosts", done.stderr)
 
     def test_mistakes_are_one_line(self):
-        for arguments, told in (
+        for arguments, words in (
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
         ):
             done = self.run_command("history", *arguments)
             self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
-            self.assertIn(told, done.stderr)
+            self.assertIn(words, done.stderr)
 
     def test_results_are_not_replaced(self):
         link = self.path("link.json")

@@ -8,7 +8,7 @@ import testtools
 
 from tests.support import program
 
-#: One file of each kind, to see that the folder is the right one.
+#: One file of each kind, to see that the directory is the right one.
 FILES = {
     "heat": "host_validation.yaml",
     "metadefs": "compute-perf-tuning.json",
@@ -30,12 +30,12 @@ class PathsTest(testtools.TestCase):
     def test_each_kind_is_where_it_says(self):
         done = self.run_command("-f", "json")
         self.assertEqual(["", 0], [done.stderr, done.returncode])
-        found = {row["name"]: row for row in json.loads(done.stdout)["paths"]}
+        rows = {row["name"]: row for row in json.loads(done.stdout)["paths"]}
         # The sample is made with the package.
-        self.assertEqual(set(FILES), set(found) - {"sample"})
+        self.assertEqual(set(FILES), set(rows) - {"sample"})
         for name, file in FILES.items():
-            self.assertTrue((pathlib.Path(found[name]["path"]) / file).exists(), found[name])
-            self.assertTrue(os.path.isabs(found[name]["path"]) and found[name]["what"])
+            self.assertTrue((pathlib.Path(rows[name]["path"]) / file).exists(), rows[name])
+            self.assertTrue(os.path.isabs(rows[name]["path"]) and rows[name]["what"])
 
     def test_table(self):
         lines = self.run_command().stdout.splitlines()

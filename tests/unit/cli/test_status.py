@@ -38,7 +38,7 @@ class StatusTest(StateCase):
         self.run_json("apply", "--from", self.some_plan())
         result = self.run_json("status")
         self.assertEqual(f"{self.state}/journal.sqlite", result["journal"])
-        irq = next(one for one in result["settings"] if one["target"] == "irq:24")
+        irq = next(setting for setting in result["settings"] if setting["target"] == "irq:24")
         self.assertEqual(("2", "0-7", "nic", "why"), (irq["value"], irq["original"], irq["rule"], irq["reason"]))
         self.assertRegex(irq["since"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d$")
         code, out, _err = self.run_command("status")
@@ -58,7 +58,7 @@ class StatusTest(StateCase):
         self.put("proc/4242/comm", "irqbalance")
         result = self.run_json("status")
         self.assertEqual({"irqbalance": 4242}, result["competing_daemons"])
-        details = {one["target"]: one["detail"] for one in result["settings"]}
+        details = {setting["target"]: setting["detail"] for setting in result["settings"]}
         self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
         self.assertEqual("holds 3c; may have been written by a program that is not known", details["eth0/rx-0"])
 
@@ -68,7 +68,7 @@ class StatusTest(StateCase):
         connection.execute("UPDATE entry SET state = 'intended', written = NULL WHERE target = 'eth0/rx-0'")
         connection.commit()
         connection.close()
-        details = {one["target"]: one["detail"] for one in self.run_json("status")["settings"]}
+        details = {setting["target"]: setting["detail"] for setting in self.run_json("status")["settings"]}
         self.assertIn("cut short", details["eth0/rx-0"])
 
     def test_what_a_file_says_cannot_command_the_terminal(self):
@@ -94,11 +94,11 @@ class AgentTest(StateCase):
             lines = [line for line in out.splitlines() if line.startswith("agent: ")]
             self.assertEqual(1, len(lines))
             self.assertIn(f"agent: its state cannot be read: {path}: ", lines[0])
-            found = self.run_json("status")
-            self.assertEqual(4, len(found["settings"]))
-            self.assertIsNone(found["agent"]["running"])
-            self.assertIn(path, found["agent"]["unreadable"])
+            document = self.run_json("status")
+            self.assertEqual(4, len(document["settings"]))
+            self.assertIsNone(document["agent"]["running"])
+            self.assertIn(path, document["agent"]["unreadable"])
 
-    def test_a_folder_in_its_place(self):
+    def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
         self.assertIn(f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.line())

@@ -37,21 +37,23 @@ class StatusUpgradeTest(testtools.TestCase):
         """Return name of the check -> (code, sentence) and the exit code."""
         done = self.run_check("--json", **settings)
         self.assertEqual("", done.stderr)
-        found = {row["check"]: (row["result"], row["details"]) for row in json.loads(done.stdout)["checks"]}
-        self.assertEqual(max(code for code, _ in found.values()), done.returncode)
-        for name, (_code, details) in found.items():
+        checks = {row["check"]: (row["result"], row["details"]) for row in json.loads(done.stdout)["checks"]}
+        self.assertEqual(max(code for code, _ in checks.values()), done.returncode)
+        for name, (_code, details) in checks.items():
             self.assertTrue(details and details.endswith(".") and "\n" not in details, name)
-        return found
+        return checks
 
     def test_says_that_there_is_no_nova(self):
-        found = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
+        checks = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
         for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
-            self.assertEqual(1, found[name][0])
-            self.assertIn("here is no Nova in this environment", found[name][1])
-        sentences = [details for _, details in found.values() if "run nova-perf-status with the Python" in details]
+            self.assertEqual(1, checks[name][0])
+            self.assertIn("here is no Nova in this environment", checks[name][1])
+        sentences = [
+            details for _, details in checks.values() if "run nova-perf-status with the Python" in details
+        ]
         self.assertEqual(1, len(sentences))
         for name in ("Driver is configured", "Profiles"):
-            self.assertEqual(0, found[name][0], found[name])
+            self.assertEqual(0, checks[name][0], checks[name])
 
     def test_driver_not_configured(self):
         for driver in ("", "libvirt.LibvirtDriver"):
@@ -76,20 +78,20 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertEqual(2, code)
         self.assertIn("mine.yaml", details)
 
-    def test_folders_of_nova_compute(self):
+    def test_directories_of_nova_compute(self):
         """Neither is named after this program."""
         for name, text in (
             ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
-            ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-folder\n"),
+            ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-directory\n"),
         ):
             os.makedirs(os.path.join(self.directory, ".nova", name))
             with open(os.path.join(self.directory, ".nova", name, "10-ours.conf"), "w") as file:
                 file.write(text)
         with fixtures.EnvironmentVariable("HOME", self.directory):
             done = run("upgrade", "check", "--json")
-        found = {row["check"]: row["details"] for row in json.loads(done.stdout)["checks"]}
-        self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", found["Driver is configured"])
-        self.assertIn("/nowhere/of-the-folder", found["Profiles"])
+        checks = {row["check"]: row["details"] for row in json.loads(done.stdout)["checks"]}
+        self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", checks["Driver is configured"])
+        self.assertIn("/nowhere/of-the-directory", checks["Profiles"])
 
     def test_wrong_option_is_one_line(self):
         for name, value in (("result_max_age", "long"), ("result_max_age", "")):

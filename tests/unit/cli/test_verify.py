@@ -23,7 +23,7 @@ class VerifyTest(transaction_case.TransactionCase):
         self.put(_RPS, "3c")
         result = self.run_json("verify", code=1)
         self.assertEqual({"holds": 2, "pending": 1, "drifted": 1}, result["counts"])
-        drifted = next(one for one in result["settings"] if one["state"] == "drifted")
+        drifted = next(setting for setting in result["settings"] if setting["state"] == "drifted")
         self.assertEqual(("eth0/rx-0", "0f", "3c"), (drifted["target"], drifted["value"], drifted["current"]))
         code, out, _err = self.run_command("verify")
         self.assertEqual(1, code)

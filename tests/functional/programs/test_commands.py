@@ -36,6 +36,13 @@ class CommandsTest(testtools.TestCase):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=600, check=False)
         self.assertEqual(0, done.returncode, done.stderr)
 
+    def test_no_sqlalchemy(self):
+        program = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
+        program += "sys.exit(main.main(['history']))"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+        self.assertIn("install nova-perf-tuning[report]", done.stderr)
+
     def test_no_reader(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):
             shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
