@@ -52,7 +52,7 @@ def read_argument(path: str, limit: int) -> bytes:
 
 def _read(path: str | os.PathLike[str], limit: int, pipes: bool) -> bytes:
     try:
-        file = open(path, "rb", opener=_opened)  # takes care of the descriptor of a folder too
+        file = open(path, "rb", opener=_opened)  # takes care of the descriptor of a directory too
     except ValueError as error:  # a NUL in it, or what the locale cannot encode
         raise OSError(errno.EINVAL, str(error)) from None
     with file:

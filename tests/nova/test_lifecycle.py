@@ -116,12 +116,6 @@ class RequestTest(base.PerfTestCase):
         self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
         self.assertNotIn("perf:emulator_placement", self.request(domain))
 
-    def test_io_threads_of_an_image_have_the_operators_limit(self):
-        self.flags(image_iothreads=1, group="nova_perf_tuning")
-        domain = self.domain(self.boot(base.PLAIN, image_uuid=self.image(hw_perf_iothreads="2")))
-        self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"))
-        self.assertIn("the operator allows images at most 1", self.stdlog.logger.output)
-
     def test_cpus_of_its_own_by_their_resource_class(self):
         """Nova pins such a guest, and refuses hw:cpu_policy beside it."""
         for key in ("resources:PCPU", "resources1:PCPU"):

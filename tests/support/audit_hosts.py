@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
 
 import testtools
 
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import archive, reader
-from tests.support import sysroots
+from tests.support import trees
 
 #: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`DIRECTORY` a directory; None in a change: gone.
 Tree = Mapping[str, str | None]
@@ -60,19 +59,7 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
 
 def grow(test: testtools.TestCase, tree: Tree) -> str:
     """Write a host into a directory that is removed after ``test``, and return its root."""
-    directory = tempfile.TemporaryDirectory(prefix="nova-perf-audit-", dir=sysroots.workplace())
-    test.addCleanup(directory.cleanup)
-    for path, text in tree.items():
-        place = os.path.join(directory.name, path)
-        os.makedirs(place if text in (None, DIRECTORY) else os.path.dirname(place), exist_ok=True)
-        if text is None or text == DIRECTORY:
-            continue
-        if text.startswith("-> "):
-            target = text[3:]
-            os.symlink(os.path.relpath(target, "/" + os.path.dirname(path)) if target[0] == "/" else target, place)
-        else:
-            pathlib.Path(place).write_text(text)
-    return directory.name
+    return trees.grow(test, {path: None if text == DIRECTORY else text for path, text in tree.items()}, end="")
 
 
 def content(root: str) -> dict[str, bytes | None]:
@@ -129,7 +116,7 @@ def nic(
     ):
         tree[f"{directory}/statistics/{counter}"] = f"{count}\n"
     if master:
-        tree[f"{directory}/master"] = "-> /sys/devices/virtual/net/" + master
+        tree[f"{directory}/master"] = "-> ../../../../virtual/net/" + master
     return tree
 
 

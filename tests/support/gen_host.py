@@ -22,6 +22,8 @@ import sys
 import types
 import uuid
 
+from nova_perf_tuning.cpulist import format as cpulist
+
 #: CPUs, nodes, packages, NICs, queues of each and guests.
 SIZES = ("cpus", "nodes", "packages", "nics", "queues", "guests")
 PRESETS = {"tiny": (8, 2, 2, 1, 4, 2), "small": (64, 2, 2, 2, 16, 16), "huge": (1024, 8, 2, 16, 128, 512)}
@@ -34,17 +36,6 @@ SYSCTL = {
     "kernel": {"numa_balancing": 1, "osrelease": "6.12.0-synthetic"},
 }
 FLAGS = "fpu vme de pse tsc msr pae cx8 apic sep lm constant_tsc nonstop_tsc x2apic aes avx avx2"
-
-
-def cpulist(cpus):
-    """Kernel list format: [0, 1, 2, 5] -> '0-2,5'."""
-    out = []
-    for cpu in sorted(cpus):
-        if out and out[-1][1] == cpu - 1:
-            out[-1][1] = cpu
-        else:
-            out.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
 
 
 def cpumask(cpus, width):

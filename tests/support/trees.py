@@ -20,8 +20,8 @@ def link(target: str) -> str:
     return f"-> {target}"
 
 
-def grow(test: testtools.TestCase, tree: Tree) -> str:
-    """Write ``tree`` (path -> text with a newline added, ``DIRECTORY`` or :func:`link`) and return its root."""
+def grow(test: testtools.TestCase, tree: Tree, end: str = "\n") -> str:
+    """Write ``tree`` (path -> text without ``end``, ``DIRECTORY`` or :func:`link`) and return its root."""
     directory = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
     test.addCleanup(directory.cleanup)
     for path, text in tree.items():
@@ -33,7 +33,7 @@ def grow(test: testtools.TestCase, tree: Tree) -> str:
             os.symlink(text[3:], place)
         else:
             with open(place, "w") as file:
-                file.write(text + "\n")
+                file.write(text + end)
     return directory.name
 
 

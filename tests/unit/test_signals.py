@@ -36,11 +36,6 @@ class DeferredTest(PlainCase):
             steps.append("inner block ended")
         self.assertEqual(["inner block ended"], steps)
 
-    def test_nothing_came(self) -> None:
-        with signals.deferred():
-            pass
-        self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
-
 
 class GuardedTest(PlainCase):
     def test_termination_unwinds_and_the_default_comes_back(self) -> None:

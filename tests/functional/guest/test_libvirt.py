@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import sys
 import tempfile
 
 import testtools
@@ -30,7 +29,6 @@ SPECS = {
     "perf:vhost_placement": "spread",
 }
 NAME = "perf-functional"
-NOVA_PERF = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 #: What libvirt shall log: programs it runs, QEMU's start and what QEMU is asked.
 LOGGED = "1:util.command 1:qemu.qemu_process 1:qemu.qemu_monitor_json 3:*"
 GUEST = """<domain type="qemu">

@@ -8,7 +8,7 @@ import testtools
 
 from nova_perf_tuning.guest import parsing
 from tests.support import corpus, program
-from tests.unit.guest.test_parsing import HOSTILE, SMALL
+from tests.unit.guest.test_parsing import LAUGHS, SMALL
 
 #: Options of ``explain`` -> words of the error.
 WRONG_OPTIONS = [
@@ -129,7 +129,5 @@ class XmlTest(CommandTest):
         )
 
     def test_hostile_domains(self):
-        for content, words in HOSTILE:
-            for options in ((), ("--spec", "perf:iothreads=1", "--diff")):
-                result = self.run_command("xml", self.xml_file(content), *options)
-                self.check_error(result, "not well formed" if "not UTF-8" in words else words)
+        for content, words in ((LAUGHS, "DOCTYPE"), (SMALL % "<vcpu>-1</vcpu>", "<vcpu>")):
+            self.check_error(self.run_command("xml", self.xml_file(content), "--spec", "perf:iothreads=1"), words)
