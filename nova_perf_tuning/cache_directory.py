@@ -1,4 +1,4 @@
-"""The directory in which the tools of this project keep what they have built: guest images and benchmark programs."""
+"""The directory in which this project's tools keep what they have built: guest images and benchmark programs."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def path(*names: str) -> str:
 
 
 def program_path() -> str:
-    """Return the PATH for benchmarks on this host: the user's, system directories, then this project's programs."""
+    """Return the PATH for benchmarks on this host: the user's, the system's, then this project's programs."""
     return ":".join([os.environ.get("PATH") or "/usr/bin:/bin", "/usr/sbin", "/sbin", path("programs")])
