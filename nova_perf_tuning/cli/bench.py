@@ -11,7 +11,8 @@ from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
-from nova_perf_tuning.validation.launch import local, programs
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
 from nova_perf_tuning.validation.report import summary, text
 
@@ -26,8 +27,11 @@ class BenchList(command.PerfCommand):
             return
         rows = []
         for benchmark in benchmarks:
-            absent = plugins.missing(benchmark, {})
-            installed = f"no: {plugins.how_to_get(benchmark, absent)}" if absent else "yes"
+            installed = "yes"
+            try:
+                plugins.check_installed(benchmark, {})
+            except plugins.MissingProgramError as error:
+                installed = f"no: {error}"
             rows.append((benchmark.kind, benchmark.primary[1], installed, benchmark.summary))
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for benchmark in benchmarks:
@@ -69,7 +73,7 @@ class BenchRun(command.PerfCommand):
         if outcome.error:
             raise base.OutputError(outcome.error)
         if os.path.isabs(merged.get("directory", "")):
-            environment.scratch_filesystem = programs.filesystem(merged["directory"])
+            environment.scratch_filesystem = launch.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
 
 

@@ -68,14 +68,19 @@ class VerdictsTest(rig.GuestCase):
         :param wanted: benchmark -> verdict on its budget.
         """
 
-        def found_so_far(results: model.Results) -> dict[str, verdict.Verdict]:
+        def verdicts(results: model.Results) -> dict[str, verdict.Verdict]:
             judged = verdict.judge_all(results, budgets)
-            boots = len({one.boot for one in results.trials})
-            for one in judged:  # what a test run prints of it
+            boots = len({trial.boot for trial in results.trials})
+            for judgement in judged:  # what a test run prints of it
                 print(
-                    f"NOTE: {boots} boots: {one.budget.benchmark}: {one.verdict.value}: {text.lines(one.reasons)}"
+                    f"NOTE: {boots} boots: {judgement.budget.benchmark}: {judgement.verdict.value}:"
+                    f" {text.lines(judgement.reasons)}"
                 )
-            return {one.budget.benchmark: one.verdict for one in judged if one.budget.benchmark in wanted}
+            return {
+                judgement.budget.benchmark: judgement.verdict
+                for judgement in judged
+                if judgement.budget.benchmark in wanted
+            }
 
         plan = session.Plan(
             arms=tuple(base.Arm(name, request.Request()) for name in arms),
@@ -89,24 +94,24 @@ class VerdictsTest(rig.GuestCase):
         launcher = SpoiltLauncher(accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S)
         with launcher:
             running = session.Session(launcher, plan, lambda _: None)
-            found = running.run(lambda results: found_so_far(results) != wanted)
-        self.assertEqual([], found.environment.errors)
-        self.assertEqual(wanted, found_so_far(found), verdict.judge_all(found, budgets))
-        return found
+            results = running.run(lambda results: verdicts(results) != wanted)
+        self.assertEqual([], results.environment.errors)
+        self.assertEqual(wanted, verdicts(results), verdict.judge_all(results, budgets))
+        return results
 
     def test_cpu_quota_fails_and_names_the_cpu_while_equal_guests_do_not_fail(self) -> None:
         budgets = [budget("cpu", "quota"), budget("iperf3", "quota")]
         arms = ("untuned", "again", "quota")
         wanted = {"cpu": verdict.Verdict.FAIL}
         # With trials of one second, 3 boots told 20 % from 5 % on one day and 15 on another.
-        found = self.measure(arms, budgets, wanted, blocks=4, seconds=3)
-        for equal in verdict.judge_all(found, [budget("cpu", "again"), budget("iperf3", "again")]):
+        results = self.measure(arms, budgets, wanted, blocks=4, seconds=3)
+        for equal in verdict.judge_all(results, [budget("cpu", "again"), budget("iperf3", "again")]):
             self.assertIn(equal.verdict, (verdict.Verdict.PASS, verdict.Verdict.INCONCLUSIVE), equal.reasons)
             assert equal.loss is not None and equal.loss.low is not None, equal.reasons  # it was judged
-        judged = verdict.judge_all(found, budgets)
-        told = diagnosis.diagnose(found, judged)
-        assert told is not None
-        self.assertEqual("CPU", told.culprit, told.sentence)
+        judged = verdict.judge_all(results, budgets)
+        advice = diagnosis.diagnose(results, judged)
+        assert advice is not None
+        self.assertEqual("CPU", advice.culprit, advice.sentence)
         loss = judged[0].loss
         assert loss is not None
         self.assertAlmostEqual(1 - _QUOTA, loss.value, delta=0.1)
@@ -115,11 +120,13 @@ class VerdictsTest(rig.GuestCase):
         budgets = [budget("cpu", "limited"), budget("iperf3", "limited")]
         wanted = {"iperf3": verdict.Verdict.FAIL}
         arms = ("untuned", "limited")
-        found = self.measure(arms, budgets, wanted)
-        judged = verdict.judge_all(found, budgets)
-        told = diagnosis.diagnose(found, judged)
-        assert told is not None
-        self.assertEqual("network", told.culprit, told.sentence)
-        self.assertIn("rate limit", " ".join(told.actions))
-        rates = [one.value for one in found.trials if one.arm == "limited" and one.metric == "throughput"]
-        self.assertTrue(rates and all(one is not None and one < 1.5 * _LIMIT_MBITS for one in rates), rates)
+        results = self.measure(arms, budgets, wanted)
+        judged = verdict.judge_all(results, budgets)
+        advice = diagnosis.diagnose(results, judged)
+        assert advice is not None
+        self.assertEqual("network", advice.culprit, advice.sentence)
+        self.assertIn("rate limit", " ".join(advice.actions))
+        values = [
+            trial.value for trial in results.trials if (trial.arm, trial.metric) == ("limited", "throughput")
+        ]
+        self.assertTrue(values and all(value and value < 1.5 * _LIMIT_MBITS for value in values), values)

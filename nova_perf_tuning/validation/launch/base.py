@@ -7,12 +7,15 @@ by :meth:`Launcher.close`, also after an error or Ctrl-C.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import os
+import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.environment import Environment
 
@@ -20,8 +23,8 @@ from nova_perf_tuning.validation.environment import Environment
 #: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
 STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
-#: How quick the answer of a clock is good enough.
-_QUICK_S: Final = 0.01
+#: They take a second, but not on a disk that has other work or was never read from.
+_LIMIT_S = 300.0
 
 
 class LaunchError(errors.PerfTuningError):
@@ -72,16 +75,13 @@ class Clock:
 
     @classmethod
     def read(cls, question: Callable[[], float]) -> Clock:
-        """Ask a clock for what it shows, three times at most: the quickest answer counts."""
-        answers = []
-        for _ in range(3):
-            before = time.monotonic()
-            shown = question()
-            after = time.monotonic()
-            answers.append(cls(shown - (before + after) / 2, (after - before) / 2))
-            if after - before < _QUICK_S:
-                break
-        return min(answers, key=lambda answer: answer.error_s)
+        """Ask a clock for what it shows, three times: the quickest answer counts."""
+
+        def ask() -> Clock:
+            before, shown, after = time.monotonic(), question(), time.monotonic()
+            return cls(shown - (before + after) / 2, (after - before) / 2)
+
+        return min((ask() for _ in range(3)), key=lambda answer: answer.error_s)
 
     def monotonic(self, at: float) -> float:
         """Return the host's CLOCK_MONOTONIC when this clock shows ``at``."""
@@ -119,15 +119,11 @@ class Machine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def start(self, argv: Sequence[str]) -> int:
-        """Start a program (a benchmark's server) and return a handle for :meth:`stop`.
+    def serving(self, argv: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which a program, a benchmark's server, runs; at its end it is killed.
 
         :raises ProgramError: it is missing or ended at once.
         """
-
-    @abc.abstractmethod
-    def stop(self, handle: int) -> None:
-        """End a program that :meth:`start` started; one that has ended already is no error."""
 
     @abc.abstractmethod
     def counter(self) -> Callable[[], dict[str, float]]:
@@ -213,3 +209,33 @@ class Launcher(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Remove everything made here; may be called twice and after any failure."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of programs: plain English, and /usr/sbin, which is not on every user's PATH."""
+    return {**os.environ, "PATH": cache_directory.program_path(), "LC_ALL": "C"}
+
+
+def call(argv: Sequence[str], text: str = "") -> str:
+    """Run a program to its end and return its standard output.
+
+    :param text: its standard input.
+    :raises LaunchError: it fails (last line of its errors) or takes five minutes.
+    """
+    try:
+        done = subprocess.run(
+            argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=environment(), check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"{' '.join(argv)[:200]} did not end within {_LIMIT_S:.0f} s") from error
+    if done.returncode:
+        reason = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+        raise LaunchError(f"{' '.join(argv)[:200]} failed ({done.returncode}): {reason[0][:300]}")
+    return done.stdout
+
+
+def filesystem(directory: str) -> str:
+    """Return the type of the file system that holds ``directory``, such as ``ext4``; empty if unknown."""
+    with contextlib.suppress(LaunchError, OSError):
+        return call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory]).split()[-1]
+    return ""

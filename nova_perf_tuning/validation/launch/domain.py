@@ -15,10 +15,10 @@ import os
 import shutil
 import subprocess
 from importlib import resources
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.printing import printable
-from nova_perf_tuning.validation.launch import base, network, programs
+from nova_perf_tuning.validation.launch import base, network
 from nova_perf_tuning.validation.launch.image import Image
 from nova_perf_tuning.validation.launch.run_directory import RunDirectory
 
@@ -52,19 +52,11 @@ _EMULATED: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Accelerator:
-    """How guests run.
-
-    :ivar name: ``kvm`` or ``tcg``; :ivar reason: how that was decided, for the report.
-    """
+class Accelerator(NamedTuple):
+    """How guests run: ``kvm`` or ``tcg``, and how that was decided, for the report."""
 
     name: str
     reason: str
-
-    @property
-    def kvm(self) -> bool:
-        return self.name == KVM
 
 
 def choose(wanted: str, emulator: str, image: Image) -> Accelerator:
@@ -89,7 +81,7 @@ def _kvm_fault(emulator: str, image: Image) -> str:
     try:
         done = subprocess.run(
             command,
-            env=programs.environment(),
+            env=base.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -118,22 +110,6 @@ class GuestFiles:
     console: str
 
 
-def cache_mode(directory: str) -> str:
-    """Return the disk cache mode that Nova would choose: ``none`` if direct I/O works there, else ``writeback``.
-
-    nova.virt.libvirt.driver: ``disk_cachemode``; direct I/O fails with EINVAL on tmpfs before Linux 6.6.
-    """
-    path = os.path.join(directory, ".direct_io")
-    try:
-        programs.call(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "oflag=direct"])
-    except base.LaunchError:
-        return "writeback"
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-    return "none"
-
-
 def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> GuestFiles:
     """Make one guest's disks.
 
@@ -148,9 +124,9 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
         raise base.LaunchError(
             f"{run.parent}: {free_mib} MiB are free, a guest's disk needs {size.scratch_mib} MiB"
         )
-    programs.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
-    programs.call(["fallocate", "--posix", "--length", f"{size.scratch_mib}MiB", scratch])
-    programs.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "nodiscard", scratch])
+    base.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
+    base.call(["fallocate", "--posix", "--length", f"{size.scratch_mib}MiB", scratch])
+    base.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "nodiscard", scratch])
     return GuestFiles(image.kernel, image.initrd, root, scratch, run.file(f"{name}.console"))
 
 
@@ -161,12 +137,10 @@ def remove(run: RunDirectory, name: str) -> None:
             os.unlink(path)
 
 
-def base_domain(
-    name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool, cache: str
-) -> str:
-    """Return the XML of one untuned guest; ``cache``: see :func:`cache_mode`."""
+def base_domain(name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool) -> str:
+    """Return the XML of one untuned guest."""
     values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
-    values |= {"name": name, "machine": MACHINE, "cache": cache}
+    values |= {"name": name, "machine": MACHINE}
     filled = {key: html.escape(str(value)) for key, value in values.items()}
     text = (resources.files(__package__) / "domain.xml").read_text(encoding="utf-8")
     return text.format_map(filled | (_KVM if kvm else _EMULATED))

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import libvirt
@@ -153,20 +153,12 @@ class Guest(base.Machine):
         self.xml = xml
         self._domain = domain
         self._console = console
-        self._agent = AgentChannel(domain, self.failure)
+        self.agent = AgentChannel(domain, self.failure)
         self._jobs = 0
-        self._running: dict[int, tuple[str, int]] = {}
 
     def is_alive(self) -> bool:
         """Whether its process exists (a guest that panicked or was destroyed has none)."""
-        try:
-            return bool(self._domain.isActive())
-        except libvirt.libvirtError:
-            return False
-
-    def is_ready(self) -> bool:
-        """Whether its agent answers."""
-        return self._agent.is_ready()
+        return self._state() not in (libvirt.VIR_DOMAIN_NOSTATE, libvirt.VIR_DOMAIN_SHUTOFF)
 
     def failure(self, what: str) -> base.LaunchError:
         """Return the error to raise: what is wrong, then the console's last lines."""
@@ -188,10 +180,7 @@ class Guest(base.Machine):
         return "\n".join(f"  | {line}" for line in kept) or "  (nothing)"
 
     def configure_network(self, peer: str | None = None) -> None:
-        """Give the interface its address and, with ``peer``, see that the peer answers.
-
-        :raises LaunchError: it cannot be set, or nothing comes back from the peer.
-        """
+        """Give the interface its address and, with ``peer``, see that the peer answers."""
         for argv in (
             ("ip", "addr", "add", f"{self.address}/{network.POOL.prefixlen}", "dev", "eth0"),
             ("ip", "link", "set", "eth0", "up"),
@@ -212,7 +201,7 @@ class Guest(base.Machine):
         job, pid = self._start((*_STAMPED, *argv))
         done = self._wait(pid, until)
         if done is None:
-            self._agent.kill(job, "KILL")
+            self.agent.kill(job, "KILL")
             done = self._wait(pid, time.monotonic() + _DEATH_S)
             if done is None:
                 raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
@@ -220,7 +209,8 @@ class Guest(base.Machine):
         stderr, lived = _lived(done.stderr)
         return dataclasses.replace(done, stderr=stderr, lived=lived)
 
-    def start(self, argv: Sequence[str]) -> int:
+    @contextlib.contextmanager
+    def serving(self, argv: Sequence[str]) -> Iterator[None]:
         job, pid = self._start(argv)
         # A server listens when it has come to rest; one that ended at once has failed.
         done = self.run(("/usr/lib/perf/await-idle", job), _SHORT_S)
@@ -229,33 +219,22 @@ class Guest(base.Machine):
             text = (status.stderr or status.stdout) if status is not None else ""
             # The machine is well, so its console has nothing to say.
             raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {local.first_line(text)}")
-        self._running[self._jobs] = (job, pid)
-        return self._jobs
-
-    def stop(self, handle: int) -> None:
-        if handle not in self._running:
-            return
-        job, pid = self._running.pop(handle)
         try:
-            if self._agent.exited(pid) is None:
-                self._agent.kill(job, "KILL")
+            yield
+        finally:
+            if self.is_alive() and self.agent.exited(pid) is None:
+                self.agent.kill(job, "KILL")
                 self._wait(pid, time.monotonic() + _DEATH_S)
-        except base.LaunchError:
-            if self.is_alive():
-                raise
 
     def truth(self) -> truth_module.Truth:
-        """Ask the guest what it is and has.
-
-        :raises LaunchError: it does not answer.
-        """
+        """Ask the guest what it is and has."""
         return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
 
     def busy_s(self) -> float | None:
-        return self._optional(self._agent.busy_s)
+        return self._optional(self.agent.busy_s)
 
     def clock(self) -> base.Clock | None:
-        return self._optional(lambda: base.Clock.read(self._agent.time_s))
+        return self._optional(lambda: base.Clock.read(self.agent.time_s))
 
     def _optional(self, question: Callable[[], _Answer]) -> _Answer | None:
         """Ask the agent for what one can do without; None: no answer."""
@@ -276,10 +255,7 @@ class Guest(base.Machine):
         return {**spent, "total": sum(spent.values()), "wait_s": waited_s}
 
     def process(self) -> model.GuestProcess:
-        """Return QEMU's process and threads as the host's facts have them.
-
-        :raises LaunchError: it is gone.
-        """
+        """Return QEMU's process and threads as the host's facts have them."""
         for process in guests.read_guests(Root())[0]:
             if process.name == self.name:
                 return process
@@ -287,14 +263,11 @@ class Guest(base.Machine):
 
     def suspend(self) -> None:
         """Pause all vCPUs; no error when it is paused or gone."""
-        if self.is_alive() and self._state() == libvirt.VIR_DOMAIN_RUNNING:
+        if self._state() == libvirt.VIR_DOMAIN_RUNNING:
             self._domain.suspend()
 
     def resume(self) -> None:
-        """Let it run on.
-
-        :raises LaunchError: it is gone.
-        """
+        """Let it run on."""
         if not self.is_alive():
             raise self.failure("it has ended")
         if self._state() == libvirt.VIR_DOMAIN_PAUSED:
@@ -303,19 +276,19 @@ class Guest(base.Machine):
     def _state(self) -> int:
         try:
             return int(self._domain.state()[0])
-        except libvirt.libvirtError as error:
-            raise self.failure("it has ended") from error
+        except libvirt.libvirtError:
+            return int(libvirt.VIR_DOMAIN_NOSTATE)
 
     def _start(self, argv: Sequence[str]) -> tuple[str, int]:
         self._jobs += 1
         job = f"job{self._jobs}"
-        return job, self._agent.start(job, argv)
+        return job, self.agent.start(job, argv)
 
     def _wait(self, pid: int, until: float) -> base.Finished | None:
         """Return how a program ended, None when it still runs at ``until`` (CLOCK_MONOTONIC)."""
         begin = time.monotonic()
         while True:
-            status = self._agent.exited(pid)
+            status = self.agent.exited(pid)
             now = time.monotonic()
             if status is not None or now >= until:
                 return status

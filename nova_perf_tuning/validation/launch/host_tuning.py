@@ -56,10 +56,7 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
 
 
 def restore(directory: str) -> None:
-    """Put back all that :func:`apply` changed; nothing to do is no error.
-
-    :raises LaunchError: naming the first setting that could not be put back.
-    """
+    """Put back all that :func:`apply` changed; nothing to do is no error."""
     if not os.path.exists(os.path.join(directory, "journal.sqlite")):
         return
     with journal_module.Journal(directory, writer=True) as journal:

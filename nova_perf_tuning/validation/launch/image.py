@@ -14,7 +14,6 @@ from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.run_directory import RunDirectory
 
-_BUILD = "build it with tools/image/build"
 #: Programs of this project.
 _OWN: Final = "nova-perf-"
 
@@ -28,7 +27,6 @@ class Image:
     :ivar release: kernel release.
     :ivar sums: program -> SHA-256 of its file.
     :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
-    :ivar options: what tools/image/build was called with, for a shell; empty where nothing was added.
     """
 
     id: str
@@ -38,8 +36,7 @@ class Image:
     packages: dict[str, str]
     release: str
     sums: Mapping[str, str]
-    added: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    options: str = ""
+    added: Mapping[str, str]
 
 
 def default_directory(programs: Collection[str] = ()) -> str:
@@ -50,17 +47,15 @@ def default_directory(programs: Collection[str] = ()) -> str:
     :param programs: names of programs, and absolute paths of other files.
     :raises LaunchError: there are images, but none has them all; says how to build one.
     """
-    lacking: list[set[str]] = []
-    for directory in map(cache_directory.path, ("image", "full-image", "own-image")):
-        if _has(directory, "complete"):
-            lacking.append(set(programs) - set(_read(directory, "programs").split()) - set(_added(directory)))
-            if not lacking[-1]:
-                return directory
-    if not lacking:
+    directories = map(cache_directory.path, ("image", "full-image", "own-image"))
+    built = [directory for directory in directories if _has(directory, "complete")]
+    for directory in built:
+        if set(programs) <= {*_read(directory, "programs").split(), *_added(directory)}:
+            return directory
+    if not built:
         return cache_directory.path("image")
-    fewest = min(lacking, key=lambda names: len(names))
     raise base.LaunchError(
-        f"no guest image has {', '.join(sorted(fewest))}; build one with tools/image/build --full, and"
+        f"no guest image has all of {', '.join(sorted(programs))}; build one with tools/image/build --full, and"
         " --add PATH for what is in no package of it, or measure with --launcher host"
     )
 
@@ -69,11 +64,13 @@ def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
     """Return the image in ``directory`` (default: :func:`default_directory`).
 
     :param programs: what it must have, for the choice of the default one.
-    :raises LaunchError: it is missing, unfinished or unreadable; says how to build it.
+    :raises LaunchError: it is missing or unfinished; says how to build it.
     """
     directory = os.path.realpath(directory or default_directory(programs))
     if not _has(directory, "complete"):
-        raise base.LaunchError(f"guest image {directory} is missing or unfinished; {_BUILD}")
+        raise base.LaunchError(
+            f"guest image {directory} is missing or unfinished; build it with tools/image/build"
+        )
     versions = (line.split(" ", 1) for line in _read(directory, "packages").splitlines())
     sums = (line.split("  ", 1) for line in _read(directory, "sums").splitlines())
     return Image(
@@ -85,7 +82,6 @@ def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
         release=_read(directory, "release").strip(),
         sums={os.path.basename(path): digest for digest, path in sums},
         added=_added(directory),
-        options=_read(directory, "options").strip() if _has(directory, "options") else "",
     )
 
 
@@ -120,38 +116,24 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
         if os.path.exists(path) and _sum(path) != digest:
             raise base.LaunchError(
                 f"{path} is not the {os.path.basename(path)} of guest image {built.id}, so host and guests would"
-                f" not compare; build the image anew with tools/image/build {built.options or '(--full)'}, and"
-                " have no other build of it on PATH"
+                " not compare; build the image anew with tools/image/build and the same options, and have no other"
+                " build of it on PATH"
             )
 
 
 def _sum(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise base.LaunchError(f"{path} cannot be read: {error.strerror}") from None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(directory: str, name: str) -> str:
-    try:
-        return pathlib.Path(directory, name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise base.LaunchError(
-            f"guest image {directory} is damaged ({name}: {error.strerror}); remove it and {_BUILD}"
-        ) from None
+    return pathlib.Path(directory, name).read_text(encoding="utf-8")
 
 
 def copy(image: Image, run: RunDirectory) -> Image:
-    """Copy the image into the run's directory, where QEMU's user can read it, and return it there.
-
-    :raises LaunchError: the disk is full or the image unreadable.
-    """
+    """Copy the image into the run's directory, where QEMU's user can read it, and return it there."""
     kernel, initrd, root = parts = [run.file(name) for name in ("vmlinuz", "initrd", "root.img")]
-    try:
-        for source, target in zip((image.kernel, image.initrd, image.root), parts, strict=True):
-            shutil.copyfile(source, target)
-            os.chmod(target, 0o644)
-    except OSError as error:
-        raise base.LaunchError(f"guest image cannot be copied to {run.path}: {error.strerror}") from error
+    for source, target in zip((image.kernel, image.initrd, image.root), parts, strict=True):
+        shutil.copyfile(source, target)
+        os.chmod(target, 0o644)
     return dataclasses.replace(image, kernel=kernel, initrd=initrd, root=root)

@@ -30,7 +30,6 @@ from nova_perf_tuning.validation.launch import (
     image,
     local,
     network,
-    programs,
     run_directory,
 )
 from nova_perf_tuning.validation.launch.guest import Guest
@@ -56,7 +55,6 @@ class _Rig:
     """What :meth:`LibvirtLauncher.prepare` has found and made.
 
     :ivar image: as it was built; :ivar files: its copy in the run's directory.
-    :ivar cache: disk cache mode.
     """
 
     run: run_directory.RunDirectory
@@ -65,7 +63,6 @@ class _Rig:
     files: Image
     emulator: str
     accelerator: domain.Accelerator
-    cache: str
 
 
 @dataclasses.dataclass(slots=True)
@@ -135,9 +132,9 @@ class LibvirtLauncher(base.Launcher):
     def prepare(self) -> None:
         if os.geteuid():
             raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
-        for program, package in programs.NEEDED.items():
-            if shutil.which(program, path=programs.environment()["PATH"]) is None:
-                raise base.LaunchError(f"program {program} is missing; install the package {package}")
+        for program in ("ip", "qemu-img", "mke2fs"):
+            if shutil.which(program, path=base.environment()["PATH"]) is None:
+                raise base.LaunchError(f"program {program} is missing; install it")
         built = image.load(self._image_directory, self._programs)
         self._connect()
         emulator = self._find_emulator()
@@ -146,10 +143,10 @@ class LibvirtLauncher(base.Launcher):
             self.remove_dead_runs()
             with signals.deferred():
                 self._run = run_directory.RunDirectory()
-            files, cache = image.copy(built, self._run), domain.cache_mode(self._run.path)
+            files = image.copy(built, self._run)
             bridge = network.Network(self._run.id)
             bridge.create()
-            self._rig = _Rig(self._run, bridge, built, files, emulator, accelerator, cache)
+            self._rig = _Rig(self._run, bridge, built, files, emulator, accelerator)
         except BaseException:
             self.close()
             raise
@@ -184,7 +181,7 @@ class LibvirtLauncher(base.Launcher):
         name = self._domain_name(arm.name, role)
         port = rig.network.new_port()
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
-        xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.kvm, cache=rig.cache)
+        xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM)
         mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
         transformed = transform_module.transform(xml, arm.request, mapping=mapping)
         with _refused(f"libvirt cannot start guest {name}"):
@@ -200,7 +197,7 @@ class LibvirtLauncher(base.Launcher):
             for guest in list(waiting):
                 if not guest.is_alive():
                     raise guest.failure("it ended while booting")
-                if guest.is_ready():
+                if guest.agent.is_ready():
                     waiting.remove(guest)
             if waiting:
                 if time.monotonic() > until:
@@ -215,7 +212,8 @@ class LibvirtLauncher(base.Launcher):
             guest.suspend()
         if arm == self._active:
             return
-        host_tuning.restore(self._prepared().run.journal)
+        journal = self._prepared().run.file(run_directory.JOURNAL)
+        host_tuning.restore(journal)
         self._active = None
         if arm is None:
             return
@@ -223,9 +221,7 @@ class LibvirtLauncher(base.Launcher):
         for guest in chosen.guests:
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
-        chosen.settings = (
-            host_tuning.apply(self._prepared().run.journal, chosen.guests, resting) if chosen.arm.request else []
-        )
+        chosen.settings = host_tuning.apply(journal, chosen.guests, resting) if chosen.arm.request else []
         self._active = arm
 
     def host_pair(self) -> base.Pair:
@@ -245,7 +241,7 @@ class LibvirtLauncher(base.Launcher):
             libvirt=_version(connection.getLibVersion()),
             qemu=_version(connection.getVersion()),
             kernel=platform.release(),
-            scratch_filesystem=programs.filesystem(rig.run.path),
+            scratch_filesystem=base.filesystem(rig.run.path),
             vhost_net=os.path.exists(_VHOST_NET),
             guest=dataclasses.asdict(self._size),
             arms={
@@ -265,7 +261,6 @@ class LibvirtLauncher(base.Launcher):
                 "accelerator_reason": rig.accelerator.reason,
                 "emulator": rig.emulator,
                 "machine": domain.MACHINE,
-                "disk_cache": rig.cache,
                 "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
             },
         )
@@ -277,7 +272,7 @@ class LibvirtLauncher(base.Launcher):
             return
         with signals.deferred():
             if self._active == arm:
-                host_tuning.restore(self._run.journal)
+                host_tuning.restore(self._run.file(run_directory.JOURNAL))
                 self._active = None
             self._arms.pop(arm, None)
             self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
@@ -287,37 +282,27 @@ class LibvirtLauncher(base.Launcher):
 
     def close(self) -> None:
         with signals.deferred():
-            self._close()
-
-    def _close(self) -> None:
-        run, hosts = self._run, self._hosts
-        self._hosts, self._run, self._rig, self._active = [], None, None, None
-        self._arms.clear()
-        removed = False
-        try:
-            if run is not None:
-                with contextlib.ExitStack() as steps:
-                    steps.callback(self._remove_remains, run.id, run.path)
-                    for host in hosts:
-                        steps.callback(host.close)
+            run = self._run
+            self._hosts, self._run, self._rig, self._active = [], None, None, None
+            self._arms.clear()
+            removed = False
+            try:
+                if run is not None:
+                    self._remove_remains(run.id, run.path)
                 removed = True
-        except (errors.PerfTuningError, OSError) as error:
-            raise base.LaunchError(
-                f"not everything could be removed; the next run tries again: {error}"
-            ) from error
-        finally:
-            if run is not None:
-                run.close(keep=not removed)
-            if self._connection is not None:
-                with contextlib.suppress(libvirt.libvirtError):
-                    self._connection.close()
-                self._connection = None
+            except (errors.PerfTuningError, OSError) as error:
+                why = f"not everything could be removed; the next run tries again: {error}"
+                raise base.LaunchError(why) from error
+            finally:
+                if run is not None:
+                    run.close(keep=not removed)
+                if self._connection is not None:
+                    with contextlib.suppress(libvirt.libvirtError):
+                        self._connection.close()
+                    self._connection = None
 
     def _remove_remains(self, run_id: str, directory: str) -> None:
-        """Remove all of one run but its directory, each part whatever became of the others.
-
-        :raises LaunchError: one of them could not be removed.
-        """
+        """Remove all of one run but its directory, each part whatever became of the others."""
         LOG.debug("removing run %s", run_id)
         with contextlib.ExitStack() as steps:  # the last one first
             steps.callback(_remove_logs, f"{_PREFIX}-{run_id}-*")

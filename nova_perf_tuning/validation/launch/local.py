@@ -16,19 +16,20 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final
+
+import psutil
 
 from nova_perf_tuning import signals
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.launch import base, programs
+from nova_perf_tuning.validation.launch import base
 
 #: Names of launchers that the command line takes.
 NAMES: Final = ("libvirt", "host")
 _SETTLE_S = 10.0
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 def load(name: str) -> base.Launcher:
@@ -75,7 +76,7 @@ class LocalLauncher(base.Launcher):
             launcher="host",
             accelerator="none",
             kernel=platform.release(),
-            scratch_filesystem=programs.filesystem(self._directory or self._parent or tempfile.gettempdir()),
+            scratch_filesystem=base.filesystem(self._directory or self._parent or tempfile.gettempdir()),
         )
 
     def close(self) -> None:
@@ -111,7 +112,7 @@ class _Process:
         self._popen = subprocess.Popen(
             [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
             cwd=directory,
-            env=programs.environment(),
+            env=base.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
             stderr=self.stderr,
@@ -183,20 +184,20 @@ class HostMachine(base.Machine):
             returncode, stdout, stderr = self._finish(process)
         return base.Finished(returncode if in_time else None, stdout, stderr, (begun, ended))
 
-    def start(self, argv: Sequence[str]) -> int:
+    @contextlib.contextmanager
+    def serving(self, argv: Sequence[str]) -> Iterator[None]:
         try:
             process = self._start(argv)
         except OSError as error:
             raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
-        if not _await_idle(process):
+        listens = False
+        try:
+            if listens := _await_idle(process):
+                yield
+        finally:
             _status, stdout, stderr = self._finish(process)
+        if not listens:
             raise base.ProgramError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
-        return process.pid
-
-    def stop(self, handle: int) -> None:
-        process = self._processes.get(handle)
-        if process is not None:
-            self._finish(process)
 
     def counter(self) -> Callable[[], dict[str, float]]:
         return self._read
@@ -212,8 +213,8 @@ class HostMachine(base.Machine):
 
     def close(self) -> None:
         """End everything that still runs and remove the directory; may be called twice."""
-        for handle in list(self._processes):
-            self.stop(handle)
+        for process in list(self._processes.values()):
+            self._finish(process)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, argv: Sequence[str]) -> _Process:
@@ -233,10 +234,9 @@ class HostMachine(base.Machine):
 def _tree_cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process and all below it, of those that have ended and were waited for too."""
     spent = 0.0
-    with contextlib.suppress(OSError):  # it has ended in between
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read(4096).rpartition(b")")[2].split()
-        spent += guest_cpu.process_s(pid) + sum(int(field) for field in fields[13:15]) * _TICK_S  # cutime, cstime
+    with contextlib.suppress(OSError, psutil.Error):  # it has ended in between
+        times = psutil.Process(pid).cpu_times()
+        spent += guest_cpu.process_s(pid) + times.children_user + times.children_system
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 spent += sum(_tree_cpu_s(int(child)) for child in file.read().split())
@@ -250,10 +250,5 @@ def _await_idle(process: _Process) -> bool:
     while time.monotonic() < until and asleep < 2:
         if process.wait(0.03):
             return False
-        try:
-            with open(f"/proc/{process.pid}/stat", "rb") as file:
-                state = file.read(4096).rpartition(b")")[2].split()[0]
-        except (OSError, IndexError):
-            return False
-        asleep = asleep + 1 if state == b"S" else 0
+        asleep = asleep + 1 if psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING else 0
     return True

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import pathlib
 import signal
 import time
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.validation.launch import base, programs
+from nova_perf_tuning.validation.launch import base
 
 #: RFC 2544 reserves 198.18.0.0/15 for benchmarks between devices.
 POOL: Final = ipaddress.ip_network("198.18.0.0/15")
@@ -46,26 +47,23 @@ class Network:
         return f"nova-perf-{self.run_id}-{role}"
 
     def create(self) -> None:
-        """Make bridge, namespaces and the pairs of veth between them.
-
-        :raises LaunchError: the kernel refuses.
-        """
+        """Make bridge, namespaces and the pairs of veth between them."""
         for role in ROLES:
-            programs.call(["ip", "netns", "add", self.namespace(role)])
+            base.call(["ip", "netns", "add", self.namespace(role)])
         commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
         for role in ROLES:
             inside = f"type veth peer name eth0 netns {self.namespace(role)}"
             commands.append(f"link add {self._veths[role]} {inside}")
             commands.append(f"link set {self._veths[role]} master {self.bridge}")
-        programs.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
+        base.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
         for device in (self.bridge, *self._veths.values()):
             _disable_ipv6(device)
         links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
-        programs.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
+        base.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
         for role in ROLES:
             address = f"{self.host_address(role)}/{POOL.prefixlen}"
             commands = ["link set lo up", f"addr add {address} dev eth0", "link set eth0 up"]
-            programs.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
+            base.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
 
     def host_address(self, role: str) -> str:
         """Return the address of a namespace on the benchmark network."""
@@ -84,27 +82,24 @@ class Network:
         for role in ROLES:
             if os.path.exists(os.path.join(_NAMESPACES, self.namespace(role))):
                 _kill_inside(self.namespace(role))
-                programs.call(["ip", "netns", "del", self.namespace(role)])
+                base.call(["ip", "netns", "del", self.namespace(role)])
         taps = [name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")]
         for device in (*self._veths.values(), *taps, self.bridge):
             if os.path.exists(f"/sys/class/net/{device}"):
                 # A veth goes with its namespace, which the kernel takes down a moment later.
                 with contextlib.suppress(base.LaunchError):
-                    programs.call(["ip", "link", "del", device])
+                    base.call(["ip", "link", "del", device])
 
 
 def _disable_ipv6(device: str) -> None:
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6", "w") as file,
-    ):
-        file.write("1")
+    with contextlib.suppress(FileNotFoundError):
+        pathlib.Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text("1", encoding="ascii")
 
 
 def _kill_inside(namespace: str) -> None:
     """Kill every process in a namespace; a benchmark's server outlives a launcher that was killed."""
     for _round in range(10):
-        pids = programs.call(["ip", "netns", "pids", namespace]).split()
+        pids = base.call(["ip", "netns", "pids", namespace]).split()
         if not pids:
             return
         for pid in pids:

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.launch import base
 
 LOG = logging.getLogger(__name__)
 
@@ -35,25 +34,15 @@ class RunDirectory:
     """
 
     def __init__(self, parent: str = BASE) -> None:
-        """Make and lock a new directory; it gets its name when it is locked, so that no sweep finds it before.
-
-        :raises LaunchError: it cannot be made.
-        """
+        """Make and lock a new directory; it gets its name when it is locked, so that no sweep finds it before."""
         self.parent = parent
         self.id = secrets.token_hex(4)
         self.path = os.path.join(parent, self.id)
-        try:
-            os.makedirs(f"{self.path}.new")
-            for path in (parent, f"{self.path}.new"):
-                os.chmod(path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
-            self._lock = _locked(f"{self.path}.new")
-            os.rename(f"{self.path}.new", self.path)
-        except OSError as error:
-            raise base.LaunchError(f"run directory {self.path} cannot be made: {error.strerror}") from error
-
-    @property
-    def journal(self) -> str:
-        return self.file(JOURNAL)
+        os.makedirs(f"{self.path}.new")
+        for path in (parent, f"{self.path}.new"):
+            os.chmod(path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
+        self._lock = _locked(f"{self.path}.new")
+        os.rename(f"{self.path}.new", self.path)
 
     def file(self, name: str) -> str:
         """Return the path of a file in the directory."""
@@ -79,7 +68,7 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     swept: list[str] = []
     for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
         path = os.path.join(parent, name)
-        if not _ID.fullmatch(name) or os.path.islink(path):
+        if not _ID.fullmatch(name):
             continue
         with contextlib.suppress(BlockingIOError, FileNotFoundError):  # its process lives, or has just removed it
             lock = _locked(path)

@@ -115,7 +115,7 @@ def _servers(machine: launch.Machine, steps: Sequence[bench.Step]) -> Iterator[N
     with contextlib.ExitStack() as running:
         for step in steps:
             if step.role == "server":
-                running.callback(machine.stop, machine.start(step.argv))
+                running.enter_context(machine.serving(step.argv))
         yield
 
 

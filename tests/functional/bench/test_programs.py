@@ -142,24 +142,12 @@ class ProgramsTest(unittest.TestCase):
     def connects(self) -> int:
         return self.run_program("connect", "127.0.0.1", "15309", "1", "1").returncode
 
-    def test_every_benchmark_of_the_small_image(self) -> None:
+    def test_what_validate_runs_otherwise(self) -> None:
         for text, figure in (
-            ("system", "shell"),
             ("memory:array=4m,processes=2", "bandwidth"),
-            ("request:connections=2,port=15301", "latency_p99"),
             ("request:protocol=udp,bytes=64,port=15302", "transactions_per_second"),
-            ("connect:port=15303", "connections_per_second"),
-            ("packets:port=15304", "packets_per_second"),
             ("iperf3:processes=2,bitrate=20,port=15310", "throughput"),
-            ("fio:seconds=0,size=2M,jobs=2", "latency_p999"),
-        ):
-            self.assertGreater(self.measure(text)[figure], 0, text)
-
-    def test_every_benchmark_of_the_full_image(self) -> None:
-        for text, figure in (
             ("cyclictest:priority=0", "latency_p99"),
-            ("oltp:rows=200,tables=1,threads=2", "queries_per_second"),
-            ("smb:megabytes=2,runs=3,port=15445", "median"),
             ("smb:megabytes=1,runs=3,port=15446,direction=get", "median"),
         ):
             self.assertGreater(self.measure(text)[figure], 0, text)
@@ -167,13 +155,12 @@ class ProgramsTest(unittest.TestCase):
     def test_who_connects_to_the_share_is_not_root(self) -> None:
         with local.LocalLauncher(self.directory) as launcher:
             pair = launcher.host_pair()
-            handle = pair.server.start(["nova-perf-share", "127.0.0.1", "15447"])
-            self.addCleanup(pair.server.stop, handle)
             put = ["smbclient", "//bench/bench", "-I", "127.0.0.1", "--configfile=/dev/null", "-p", "15447", "-N"]
-            done = pair.client.run([*put, "-c", "put /etc/hostname sent"], patience.LIMIT_S)
-            self.assertEqual(0, done.returncode, done)
-            [sent] = pathlib.Path(self.directory).glob("**/nova-perf-share/files/sent")
-            self.assertEqual("nobody", sent.owner())
+            with pair.server.serving(["nova-perf-share", "127.0.0.1", "15447"]):
+                done = pair.client.run([*put, "-c", "put /etc/hostname sent"], patience.LIMIT_S)
+                self.assertEqual(0, done.returncode, done)
+                [sent] = pathlib.Path(self.directory).glob("**/nova-perf-share/files/sent")
+                self.assertEqual("nobody", sent.owner())
 
     def change_database(self, *statements: str) -> None:
         database = os.path.join(self.directory, "nova-perf-database")

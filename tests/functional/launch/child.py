@@ -19,9 +19,9 @@ with (
 ):
     launcher.prepare()
     print(launcher.run_id, flush=True)
-    launcher.host_pair().server.start(["iperf3", "-s"])
-    print("booting", flush=True)
-    if moment == "boot":
-        launcher.boot(base.Arm("untuned", request.Request()))
-        print("booted", flush=True)
-    time.sleep(3600)
+    with launcher.host_pair().server.serving(["iperf3", "-s"]):
+        print("booting", flush=True)
+        if moment == "boot":
+            launcher.boot(base.Arm("untuned", request.Request()))
+            print("booted", flush=True)
+        time.sleep(3600)

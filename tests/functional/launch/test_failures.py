@@ -114,9 +114,9 @@ class LauncherFailureTest(rig.GuestCase):
         self._await_domain(run_id)
         child.kill()
         patience.finish(child)
-        left = rig.remains(run_id)
-        self.assertTrue(any("/run/netns/" in one for one in left), left)
-        self.assertTrue(any("iperf3" in one for one in _processes_inside(run_id)))
+        remains = rig.remains(run_id)
+        self.assertTrue(any("/run/netns/" in remain for remain in remains), remains)
+        self.assertTrue(any("iperf3" in command for command in _processes_inside(run_id)))
         launcher, _other = self.prepared()
         self.assertEqual([], rig.remains(run_id))
         self.assertEqual([], _processes_inside(run_id))
@@ -126,7 +126,7 @@ class LauncherFailureTest(rig.GuestCase):
         _child, run_id = self._child("host")
         before = sorted(rig.remains(run_id))
         launcher, _other = self.prepared()
-        self.assertEqual([], [one for one in launcher.remove_dead_runs() if one == run_id])
+        self.assertNotIn(run_id, launcher.remove_dead_runs())
         self.assertEqual(before, sorted(rig.remains(run_id)))
         launcher.close()
 
@@ -155,7 +155,7 @@ class MissingTest(rig.GuestCase):
 
     def test_accelerator_is_found_out_by_running_a_guest(self) -> None:
         chosen = domain.choose("kvm", "qemu-system-x86_64", image.load(self.image))
-        self.assertIn("a test guest ran" if chosen.kvm else "KVM cannot be used", chosen.reason)
+        self.assertIn("a test guest ran" if chosen.name == "kvm" else "KVM cannot be used", chosen.reason)
 
 
 def _ours() -> list[str]:

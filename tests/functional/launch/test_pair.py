@@ -48,9 +48,8 @@ class PairTest(rig.GuestCase):
     def _close(cls, run_id: str) -> None:
         cls.launcher.close()
         cls.launcher.close()
-        left = rig.remains(run_id)
-        if left:
-            raise AssertionError(f"left behind: {left}")
+        if remains := rig.remains(run_id):
+            raise AssertionError(f"left behind: {remains}")
 
     def active(self, arm: str) -> base.Pair:
         self.launcher.activate(arm)
@@ -79,8 +78,8 @@ class PairTest(rig.GuestCase):
         client = self.active("tuned").client
         self.text(client, "ethtool", "-L", "eth0", "combined", "1")
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
-        told = truth_module.findings(client.truth(), truth_module.resolved(TUNED, client.xml, 2), "tcg", 2)
-        self.assertEqual([truth_module.FindingCode.QUEUES], [one.code for one in told])
+        findings = truth_module.findings(client.truth(), truth_module.resolved(TUNED, client.xml, 2), "tcg", 2)
+        self.assertEqual([truth_module.FindingCode.QUEUES], [finding.code for finding in findings])
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
         for arm, queues in (("untuned", 1), ("tuned", 2)):
@@ -103,11 +102,9 @@ class PairTest(rig.GuestCase):
         host = self.launcher.host_pair()
         for peer in (pair.server, host.client, host.server):
             self.text(pair.client, "ping", "-c", "1", "-w", "10", peer.address)
-        handle = pair.server.start(["iperf3", "-s"])
-        self.addCleanup(pair.server.stop, handle)
-        result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+        with pair.server.serving(["iperf3", "-s"]):
+            result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
         self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
-        pair.server.stop(handle)
         self.assertNotIn("iperf3", self.text(pair.server, "ps"))
 
     def test_output_errors_and_exit_code(self) -> None:
@@ -129,10 +126,10 @@ class PairTest(rig.GuestCase):
         for client in (self.active("untuned").client, self.launcher.host_pair().client):
             started = time.monotonic()
             done = client.run(["sleep", "1"], patience.LIMIT_S)
-            ended, found = time.monotonic(), client.clock()
-            assert found is not None and done.lived is not None
-            begin, end = map(found.monotonic, done.lived)
-            slack_s = found.error_s + 0.001  # the host's two clocks are read one after the other
+            ended, clock = time.monotonic(), client.clock()
+            assert clock is not None and done.lived is not None
+            begin, end = map(clock.monotonic, done.lived)
+            slack_s = clock.error_s + 0.001  # the host's two clocks are read one after the other
             self.assertLess(started - slack_s, begin)
             self.assertLess(end, ended + slack_s)
             self.assertGreaterEqual(end - begin, 0.99)
@@ -149,8 +146,11 @@ class PairTest(rig.GuestCase):
 
     def test_server_that_ends_at_once_is_an_error(self) -> None:
         server = self.active("untuned").server
-        with self.assertRaisesRegex(base.LaunchError, "iperf3 ended at once.*option"):
-            server.start(["iperf3", "--no-such-option"])
+        with (
+            self.assertRaisesRegex(base.LaunchError, "iperf3 ended at once.*option"),
+            server.serving(["iperf3", "--no-such-option"]),
+        ):
+            self.fail("it runs")
 
     def test_cpu_classes_make_up_the_total(self) -> None:
         client = self.active("tuned").client
@@ -200,23 +200,23 @@ class PairTest(rig.GuestCase):
     def test_host_pair_has_the_same_contract(self) -> None:
         self.launcher.activate(None)
         pair = self.launcher.host_pair()
-        handle = pair.server.start(["iperf3", "-s"])
-        self.addCleanup(pair.server.stop, handle)
-        read = {machine: machine.counter() for machine in (pair.client, pair.server)}
-        before = {machine: read[machine]()["total"] for machine in read}
-        result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+        with pair.server.serving(["iperf3", "-s"]):
+            read = {machine: machine.counter() for machine in (pair.client, pair.server)}
+            before = {machine: read[machine]()["total"] for machine in read}
+            result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+            after = {machine: read[machine]()["total"] for machine in read}
         self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
-        after = {machine: read[machine]()["total"] for machine in read}
         for machine, total_s in after.items():
             self.assertGreater(total_s, before[machine])
-        pair.server.stop(handle)
-        pair.server.stop(handle)
         self.assertGreaterEqual(read[pair.server]()["total"], after[pair.server])
         done = pair.client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], patience.LIMIT_S)
         self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
         self.assertIsNone(pair.client.run(["sleep", "4323"], 0.3).returncode)
-        with self.assertRaisesRegex(base.LaunchError, "ended at once"):
-            pair.server.start(["iperf3", "--no-such-option"])
+        with (
+            self.assertRaisesRegex(base.LaunchError, "ended at once"),
+            pair.server.serving(["iperf3", "--no-such-option"]),
+        ):
+            self.fail("it runs")
 
     def test_environment_is_json_and_names_what_was_not_applied(self) -> None:
         environment = json.loads(json.dumps(environments.to_dict(self.launcher.environment())))
@@ -244,9 +244,8 @@ class PairTest(rig.GuestCase):
         self.assertIsNone(pair.client.busy_s())
         self.launcher.destroy("hanging")
         self.launcher.destroy("hanging")
-        self.assertEqual(
-            [], [left for left in rig.remains(self.launcher.run_id) if "hanging" in left or name in left]
-        )
+        remains = rig.remains(self.launcher.run_id)
+        self.assertEqual([], [remain for remain in remains if "hanging" in remain or name in remain])
 
 
 def _statistics(domain: libvirt_binding.virDomain) -> dict[str, float]:

@@ -20,7 +20,7 @@ TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_q
 def domain(kvm: bool = False, bridge: str = "npb1") -> str:
     size = base.GuestSize(vcpus=2, memory_mib=300)
     port = network.Port(bridge, "npt1", "fa:16:3e:00:00:01", "198.18.0.12")
-    return domain_module.base_domain("nova-perf-1-a-client", size, FILES, port, kvm=kvm, cache="none")
+    return domain_module.base_domain("nova-perf-1-a-client", size, FILES, port, kvm=kvm)
 
 
 class BaseDomainTest(unittest.TestCase):
@@ -73,12 +73,12 @@ class PortTest(unittest.TestCase):
 
 class FindingsTest(unittest.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
-        asked = request.Request(vif_queues="auto")
-        xml = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), asked).xml
+        automatic = request.Request(vif_queues="auto")
+        xml = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic).xml
         sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
         truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
         guests = (types.SimpleNamespace(xml=xml),) * 2
-        arm = libvirt.BootedArm(base.Arm("tuned", asked), guests, (), truths)
+        arm = libvirt.BootedArm(base.Arm("tuned", automatic), guests, (), truths)
         [finding] = libvirt.findings(arm, "kvm", 2)
         self.assertEqual("queues", finding.code)
         self.assertTrue(finding.text.startswith("client: eth0: 1 of 2 queues"), finding)

@@ -22,21 +22,19 @@ class ImageTest(unittest.TestCase):
         (self.directory / "release").write_text("6.1.0-1-cloud-amd64\n")
 
     def test_read(self) -> None:
-        found = image.load(str(self.directory))
+        built = image.load(str(self.directory))
         self.assertEqual(
-            ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (found.packages, found.release)
+            ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (built.packages, built.release)
         )
-        self.assertEqual(str(self.directory / "root.img"), found.root)
+        self.assertEqual(str(self.directory / "root.img"), built.root)
 
-    def test_every_missing_part(self) -> None:
-        for name in ("complete", "packages", "release", "sums"):
-            (self.directory / name).rename(self.directory / "away")
-            with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
-                image.load(str(self.directory))
-            (self.directory / "away").rename(self.directory / name)
+    def test_unfinished(self) -> None:
+        (self.directory / "complete").unlink()
+        with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
+            image.load(str(self.directory))
 
     def test_the_smallest_image_that_has_all_programs(self) -> None:
-        """What was added is taken by those alone who need something of it; what no image has is told."""
+        """What was added is taken by those alone who need something of it; what no image has is named."""
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory)}):
             for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
                 os.mkdir(self.directory / link)
@@ -51,8 +49,7 @@ class ImageTest(unittest.TestCase):
             ):
                 self.assertEqual(str(self.directory / link), image.default_directory(wanted))
             for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
-                told = f"no guest image has {wanted[0]}; build .* --full, and --add"
-                with self.assertRaisesRegex(base.LaunchError, told):
+                with self.assertRaisesRegex(base.LaunchError, f"no guest image has all of {wanted[0]}"):
                     image.default_directory(wanted)
 
     def test_added_files_that_differ_between_host_and_guests(self) -> None:
@@ -64,19 +61,17 @@ class ImageTest(unittest.TestCase):
             (tool / name).write_text(name)
             lines.append(f"file 755 {hashlib.sha256(name.encode()).hexdigest()} {tool / name}")
         (self.directory / "added").write_text("".join(f"{line}\n" for line in lines))
-        (self.directory / "options").write_text(f"--full --add={tool} ")
-        found = image.load(str(self.directory))
+        built = image.load(str(self.directory))
         needed = {str(tool / "Run")}
-        image.check_same_programs(found, needed)
+        image.check_same_programs(built, needed)
         (tool / "log").touch()  # what a run has left
-        image.check_same_programs(found, needed)
+        image.check_same_programs(built, needed)
         (tool / "program").write_text("another build")
-        told = f"program is not the program of guest image .* anew with tools/image/build --full --add={tool}, and"
-        with self.assertRaisesRegex(base.LaunchError, told):
-            image.check_same_programs(found, needed)
-        image.check_same_programs(found, {"fio"})
+        with self.assertRaisesRegex(base.LaunchError, "program is not the program of guest image"):
+            image.check_same_programs(built, needed)
+        image.check_same_programs(built, {"fio"})
         (tool / "program").unlink()  # the host cannot run it, guests can
-        image.check_same_programs(found, needed)
+        image.check_same_programs(built, needed)
 
     def test_programs_that_differ_between_host_and_guests(self) -> None:
         """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
@@ -91,14 +86,14 @@ class ImageTest(unittest.TestCase):
         wanted = {"fio", "nova-perf-bench", "netperf"}
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory), "PATH": "/nonexistent"}):
             (self.directory / "sums").write_text(sums)
-            found = image.load(str(self.directory))
-            image.check_same_programs(found, wanted)
+            built = image.load(str(self.directory))
+            image.check_same_programs(built, wanted)
             for changed, needed in (("fio", "fio"), ("nova-perf-tpcc.lua", "nova-perf-bench")):
                 (programs / changed).write_text("another build")
                 with self.assertRaisesRegex(base.LaunchError, f"{changed} is not the {changed} of guest image"):
-                    image.check_same_programs(found, {needed})
-                (programs / changed).unlink()  # missing on the host: told elsewhere
-                image.check_same_programs(found, {needed})
+                    image.check_same_programs(built, {needed})
+                (programs / changed).unlink()  # missing on the host is another fault
+                image.check_same_programs(built, {needed})
 
     def test_default_directory(self) -> None:
         cases = (
