@@ -214,10 +214,7 @@ class Benchmark(abc.ABC):
         return {parameter.name: parameter.default for parameter in self.parameters}
 
     def values(self, given: Mapping[str, str]) -> Values:
-        """Return the values of all parameters, defaults included.
-
-        :raises ParameterError: an unknown name or a value that is not allowed.
-        """
+        """Return the values of all parameters, defaults included, or raise :class:`ParameterError`."""
         texts = self.merged(given)
         values = Values()
         for declared in self.parameters:
@@ -229,10 +226,7 @@ class Benchmark(abc.ABC):
         return values
 
     def merged(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the texts of all parameters, defaults included.
-
-        :raises ParameterError: an unknown name.
-        """
+        """Return the texts of all parameters, defaults included; ParameterError: an unknown name."""
         for name in given:
             if name not in self.defaults:
                 has = ", ".join(sorted(self.defaults))
@@ -248,10 +242,7 @@ class Benchmark(abc.ABC):
         return ParameterError(f"{self.kind}: {text}")
 
     def server(self, peer: str | None) -> str:
-        """Return the address of a paired benchmark's server.
-
-        :raises ParameterError: it is missing.
-        """
+        """Return the address of a paired benchmark's server; ParameterError: it is missing."""
         if peer is None:
             raise self.refusal("the address of the server is missing")
         return peer
@@ -289,23 +280,18 @@ class Benchmark(abc.ABC):
         """
         return None
 
-    # -- reading what it printed, which may come from a hostile guest: everything is bounded and checked
+    # -- reading what it printed, which may come from a hostile guest: everything is bounded and checked, and what
+    # is missing, foreign or out of range is an OutputError
 
     def check_length(self, text: str) -> None:
-        """Refuse empty and oversized output.
-
-        :raises OutputError: it is one of them.
-        """
+        """Refuse empty and oversized output."""
         if not text.strip():
             raise self.fault("the output is empty")
         if len(text) > MAX_CHARACTERS:
             raise self.fault(f"the output has more than {MAX_CHARACTERS} characters")
 
     def load_json(self, text: str) -> dict[str, object]:
-        """Return the JSON object in an output; lines before its opening brace (warnings) are passed over.
-
-        :raises OutputError: no object, truncated, NaN or infinity in it, or nested too deep.
-        """
+        """Return the JSON object in an output; lines before its opening brace (warnings) are passed over."""
         self.check_length(text)
         start = text.find("{")
         if start < 0:
@@ -329,10 +315,7 @@ class Benchmark(abc.ABC):
         return self.check_number(name, float(matches[0]))
 
     def find(self, data: object, *path: str | int) -> object:
-        """Return the value at ``path`` of nested objects and lists.
-
-        :raises OutputError: there is none.
-        """
+        """Return the value at ``path`` of nested objects and lists."""
         for step in path:
             try:
                 if isinstance(data, dict if isinstance(step, str) else list):
@@ -344,17 +327,11 @@ class Benchmark(abc.ABC):
         return data
 
     def number(self, data: object, *path: str | int) -> float:
-        """Return the number at ``path``: finite, not negative, at most :data:`MAX_NUMBER`.
-
-        :raises OutputError: there is none or it is out of range.
-        """
+        """Return the number at ``path``: finite, not negative, at most :data:`MAX_NUMBER`."""
         return self.check_number(".".join(map(str, path)), self.find(data, *path))
 
     def check_number(self, name: str, value: object) -> float:
-        """Return ``value`` as a float if it can be a figure.
-
-        :raises OutputError: no number, NaN, infinite, negative or absurdly large.
-        """
+        """Return ``value`` as a float; OutputError: no number, NaN, infinite, negative or absurdly large."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(f"'{name}' is no number: {one_line(value, 40)!r}")
         if not 0 <= value <= MAX_NUMBER or not math.isfinite(value):

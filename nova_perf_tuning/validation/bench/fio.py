@@ -59,8 +59,6 @@ class Fio(base.Benchmark):
         pattern = values.text("pattern")
         if engine == "psync" and depth > 1:
             raise self.refusal(f"depth={depth} needs engine=libaio or io_uring: psync waits for each")
-        if block > size:
-            raise self.refusal(f"block_size={block} is more than size={size}: no block fits")
         argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
         argv += [f"--rw={pattern}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
         argv += [f"--ioengine={engine}", f"--iodepth={depth}"]

@@ -48,10 +48,7 @@ class OwnBenchmark(base.Benchmark):
     part: ClassVar[str] = ""
 
     def data(self, text: str) -> dict[str, object]:
-        """Return the JSON object that the program printed.
-
-        :raises base.OutputError: cut off, foreign, or of another part.
-        """
+        """Return the JSON object that the program printed."""
         data = self.load_json(text)
         part = self.part or self.kind
         if (benchmark := data.get("benchmark")) != part:
@@ -59,10 +56,7 @@ class OwnBenchmark(base.Benchmark):
         return data
 
     def positive(self, data: object, *path: str | int) -> float:
-        """Return a number above zero.
-
-        :raises base.OutputError: there is none.
-        """
+        """Return a number above zero."""
         value = self.number(data, *path)
         if value == 0:
             raise self.fault(f"'{'.'.join(map(str, path))}' is 0; the test did not work")

@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import NamedTuple
 
 from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.validation import environment as environments
@@ -51,21 +50,6 @@ def load(kind: str) -> base.Benchmark:
     return benchmark()
 
 
-class Figure(NamedTuple):
-    """What a benchmark is judged by, and the unit in which it counts its work; empty: it does not say."""
-
-    metric: str
-    unit: str
-    better: str
-    work_unit: str
-
-
-def figure(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> Figure | None:
-    """Return what a benchmark of some results is judged by, which a file does not choose; None: not installed."""
-    installed = of_label(label, benchmarks)
-    return Figure(*installed.primary, installed.work_unit) if installed is not None else None
-
-
 def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
@@ -97,27 +81,14 @@ def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None
 
     :raises MissingProgramError: a program is not on PATH, or a file not where it should be.
     """
-    if absent := missing(benchmark, given):
-        how = how_to_get(benchmark, absent)
-        raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
-
-
-def missing(benchmark: base.Benchmark, given: Mapping[str, str]) -> list[str]:
-    """Return the programs of ``benchmark`` that are not on this host, and the files that are not there."""
     path = cache_directory.program_path()
     absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
-    return absent + [file for file in benchmark.files(given) if not os.path.exists(file)]
-
-
-def how_to_get(benchmark: base.Benchmark, absent: Sequence[str]) -> str:
-    """Return what to do to have what :func:`missing` has named."""
     own = any(program.startswith("nova-perf-") for program in absent)
-    packages = benchmark.packages if set(absent) & set(benchmark.programs) else ()
-    ways = (
-        "build it with tools/programs/build" if own else "",
-        f"install {' '.join(packages)}" if packages else "",
-    )
-    return " and ".join(filter(None, (*ways, benchmark.brought)))
+    ways = ["build it with tools/programs/build"] if own else []
+    ways += [f"install {' '.join(benchmark.packages)}"] if absent and benchmark.packages else []
+    if absent := [*absent, *(file for file in benchmark.files(given) if not os.path.exists(file))]:
+        how = " and ".join(filter(None, (*ways, benchmark.brought)))
+        raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
 
 
 def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:

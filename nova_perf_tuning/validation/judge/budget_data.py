@@ -104,8 +104,8 @@ class Measured:
 
     def _judged_by(self, benchmark: str) -> str:
         """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
-        if known := plugins.figure(benchmark, self.environment.benchmarks):
-            return known.metric
+        if known := plugins.of_label(benchmark, self.environment.benchmarks):
+            return known.primary[0]
         return next((trial.metric for trial in self._trials.get(benchmark, ()) if trial.primary), "")
 
     def _other_guests(self, budget: budget_file.Budget) -> reasons.Reason | None:

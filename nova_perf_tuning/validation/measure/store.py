@@ -57,8 +57,8 @@ def _correct(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = {label: plugins.figure(label, benchmarks) for label in {trial.benchmark for trial in trials}}
-    judged = {label: figure.metric for label, figure in known.items() if figure is not None}
+    known = {label: plugins.of_label(label, benchmarks) for label in {trial.benchmark for trial in trials}}
+    judged = {label: kind.primary[0] for label, kind in known.items() if kind is not None}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
     for trial in trials:
         if trial.benchmark in there:
@@ -75,8 +75,9 @@ def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Seq
         tuple[str, str, str], str
     ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
     for label in {trial.benchmark for trial in trials}:
-        if (known := plugins.figure(label, benchmarks)) is not None:
-            said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
+        if (known := plugins.of_label(label, benchmarks)) is not None:
+            metric, unit, better = known.primary
+            said |= {(label, metric, "unit"): unit, (label, metric, "better"): better}
             said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
     places: dict[int, tuple[str, str, int, int]] = {}
     orders: dict[tuple[str, str, int, int], int] = {}

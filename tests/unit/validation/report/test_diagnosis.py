@@ -18,8 +18,8 @@ def results(losses, **environment):
     trials = []
     for label, loss in losses.items():
         one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
-        known = plugins.figure(label, {})
-        metric, unit, better = known[:3] if known else ("throughput", "Mbit/s", "higher")
+        known = plugins.of_label(label, {})
+        metric, unit, better = known.primary if known else ("throughput", "Mbit/s", "higher")
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
         trials += [dataclasses.replace(trial, **named) for trial in one.trials]
     return samples.of(trials, seed=1, **environment)
@@ -80,7 +80,7 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
         for kind in (one.kind for one in plugins.load_all()):
-            better = plugins.figure(kind, {}).better
+            better = plugins.of_label(kind, {}).primary[2]
             data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
             found = told(data, metric=data.trials[0].metric)
             self.assertTrue(found.sentence.startswith("FAIL"), found.sentence)
