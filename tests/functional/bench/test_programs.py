@@ -157,8 +157,8 @@ class ProgramsTest(unittest.TestCase):
             pair = launcher.host_pair()
             put = ["smbclient", "//bench/bench", "-I", "127.0.0.1", "--configfile=/dev/null", "-p", "15447", "-N"]
             with pair.server.serving(["nova-perf-share", "127.0.0.1", "15447"]):
-                done = pair.client.run([*put, "-c", "put /etc/hostname sent"], patience.LIMIT_S)
-                self.assertEqual(0, done.returncode, done)
+                argv = [*put, "-c", "put /etc/hostname sent"]
+                patience.until(lambda: pair.client.run(argv, patience.LIMIT_S).returncode == 0, "it is sent")
                 [sent] = pathlib.Path(self.directory).glob("**/nova-perf-share/files/sent")
                 self.assertEqual("nobody", sent.owner())
 
