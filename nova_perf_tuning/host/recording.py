@@ -48,7 +48,6 @@ _FILES: Final = {
     " package_cpus_list core_siblings_list core_siblings",
     _NODE: "online possible has_cpu has_memory",
     f"{_NODE}/node[0-9]*": "cpulist cpumap distance meminfo",
-    f"{_NODE}/node[0-9]*/hugepages/*": "nr_hugepages free_hugepages",
     _PCI: "class vendor device numa_node local_cpulist irq",
     _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name",
     f"{_NIC}/device": "numa_node",

@@ -55,7 +55,7 @@ _POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu
 CASES: dict[str, Case] = {
     # processors
     "housekeeping-unset": Case(
-        {_NOVA: None, f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n", "proc/cmdline": "quiet\n"},
+        {_NOVA: None, f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"},
         "warning",
         "no CPUAffinity",
     ),
@@ -132,9 +132,6 @@ CASES: dict[str, Case] = {
     ),
     "ksm-with-pinned-guests": Case({"sys/kernel/mm/ksm/run": "1\n"}, "warning", "1"),
     "numa-balancing-with-pinned-guests": Case(_sysctl("kernel/numa_balancing", "1"), "warning", "1"),
-    "hugepages-uneven": Case(
-        {"sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages": "0\n"}, "info", "0 KiB"
-    ),
     # machine
     "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "no kvm"),
     "xen-pv-guest": Case({"sys/hypervisor/type": "xen\n", "sys/hypervisor/guest_type": "PV\n"}, "error", "PV"),

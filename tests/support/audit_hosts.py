@@ -262,7 +262,6 @@ def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]
             )
             + "\n",
             f"{_NODE}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_gib << 20} kB\n",
-            f"{_NODE}/node{node}/hugepages/hugepages-2048kB/nr_hugepages": "4096\n",
         }
     return tree
 

@@ -30,17 +30,6 @@ def mappings(host: Host) -> dict[str, str]:
     return {**networks, **host.options.physnets}
 
 
-def carriers(host: Host, target: str) -> list[model.Nic]:
-    """Return the physical NICs behind a NIC, bond or Linux bridge."""
-    nic = host.nic(target)
-    if nic is None or nic.kind in ("physical", "vf"):
-        return [] if nic is None else [nic]
-    members = [nic for nic in host.facts.nics if target in (nic.bridge, nic.bond)]
-    bonds = [nic.name for nic in members if nic.kind == "bond"]
-    physical = [nic for nic in members if nic.kind in ("physical", "vf")]
-    return physical + [nic for bond in bonds for nic in host.facts.nics if nic.bond == bond]
-
-
 def _nodes(nics: Iterable[model.Nic]) -> frozenset[int]:
     return frozenset(nic.node for nic in nics if nic.node is not None)
 
@@ -67,7 +56,7 @@ class PhysnetNodes(Rule):
             if finding is not None:
                 yield finding
         for name, target in sorted(networks.items()):
-            nics = carriers(host, target)
+            nics = host.carriers(target)
             near = cpulist.format(_nodes(nics))
             if name not in stated and len(_nodes(nics)) == 1:
                 yield self.finding(
@@ -96,7 +85,7 @@ class PhysnetNodes(Rule):
                 level=Level.ERROR,
             )
         through = networks.get(name)
-        nics = carriers(host, through or "")
+        nics = host.carriers(through or "")
         if through is None:
             nics = [nic for nic in host.links if nic.node is not None]
         near = _nodes(nics)
@@ -172,13 +161,6 @@ class PowerOverlap(Rule):
             why = "power management without cpu_dedicated_set has nothing to manage"
             yield self.finding([managed], why, "set [compute] cpu_dedicated_set, or remove cpu_power_management")
             return
-        if 0 in cpus:
-            yield self.finding(
-                [managed, (host.option("compute", "cpu_dedicated_set")[0], cpulist.format(cpus))],
-                "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
-                "take CPU 0 out of cpu_dedicated_set",
-                level=Level.INFO,
-            )
         busy = {
             nic.name
             for nic in host.links

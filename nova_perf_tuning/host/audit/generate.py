@@ -73,7 +73,7 @@ def nova_conf(host: Host) -> str:
 def _physnets(host: Host) -> list[str]:
     lines: list[str] = []
     for name, target in sorted(configuration.mappings(host).items()):
-        near = {nic.node for nic in configuration.carriers(host, target) if nic.node is not None}
+        near = {nic.node for nic in host.carriers(target) if nic.node is not None}
         if near:
             lines += ["", f"[{novaconf.PHYSNET}{name}]", f"# {target} is there."]
             lines += [f"numa_nodes = {cpulist.format(frozenset(near))}"]

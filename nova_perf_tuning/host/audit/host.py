@@ -272,23 +272,21 @@ class Host:
                 continue
             if bridge.startswith("qbr"):
                 bridge = "ovs-system"
-            nics.update((nic.name, nic) for nic in self._ports_out(bridge))
+            nics.update((nic.name, nic) for nic in self.carriers(bridge))
         return tuple(nics[name] for name in sorted(nics))
 
-    def _ports_out(self, bridge: str) -> Iterator[model.Nic]:
-        for nic in self.facts.nics:
-            if nic.bridge != bridge:
-                continue
-            if nic.kind in _LINK:
-                yield nic
-            elif nic.kind == "bond":
-                yield from (member for member in self.facts.nics if member.bond == nic.name)
-            elif nic.kind == "vlan":
-                base = self.nic(nic.name.rpartition(".")[0])
-                if base is not None and base.kind in _LINK:
-                    yield base
-                elif base is not None and base.kind == "bond":
-                    yield from (member for member in self.facts.nics if member.bond == base.name)
+    def carriers(self, name: str) -> list[model.Nic]:
+        """Return the physical NICs behind a NIC, VLAN, bond or bridge."""
+        nic = self.nic(name)
+        kind = nic.kind if nic is not None else "bridge"
+        if nic is not None and kind in _LINK:
+            return [nic]
+        if kind == "vlan":
+            base = self.nic(name.rpartition(".")[0])
+            return self.carriers(base.name) if base is not None and base.kind in (*_LINK, "bond") else []
+        kinds = _LINK if kind == "bond" else (*_LINK, "bond", "vlan")
+        ports = [port.name for port in self.facts.nics if name in (port.bridge, port.bond) and port.kind in kinds]
+        return [carrier for port in ports for carrier in self.carriers(port)]
 
     # Network devices
 

@@ -10,7 +10,6 @@ from typing import Final
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, known, named, need
 
@@ -216,7 +215,6 @@ class DeepIdle(Rule):
 
 _THP = "sys/kernel/mm/transparent_hugepage/enabled"
 _KSM = "sys/kernel/mm/ksm"
-_NODES = "sys/devices/system/node"
 
 
 def _pinned(host: Host) -> list[str]:
@@ -316,31 +314,3 @@ class NumaBalancing(Rule):
                 level=Level.INFO if len(floating) > len(pinned) else None,
                 safe=not floating,
             )
-
-
-class HugepageReserve(Rule):
-    """Huge pages are reserved on every node that runs guests."""
-
-    id = "hugepages-uneven"
-    level = Level.INFO
-    why = "A guest is refused by, or built on, the node that has pages left, not the one that has CPUs left."
-    remedy = "reserve pages on each node: /sys/devices/system/node/nodeM/hugepages/hugepages-2048kB/nr_hugepages"
-    source = "Nova's documentation of huge pages"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        pages = {node.id: self._reserved_kib(host, node.id) for node in host.facts.nodes if node.cpus}
-        need(len(pages) > 1 and any(pages.values()), "no huge pages reserved, or one node")
-        empty = [node for node, total in pages.items() if not total]
-        if empty:
-            yield self.finding(
-                [(f"/{_NODES}/node{node}/hugepages", f"{total} KiB") for node, total in pages.items()][:8],
-                f"node {named(map(str, empty))} has CPUs and no huge page",
-            )
-
-    @staticmethod
-    def _reserved_kib(host: Host, node: int) -> int:
-        total = 0
-        for name in host.names(f"{_NODES}/node{node}/hugepages"):
-            size = decimal(name.removeprefix("hugepages-").removesuffix("kB")) or 0
-            total += size * max(host.number(f"{_NODES}/node{node}/hugepages/{name}/nr_hugepages") or 0, 0)
-        return total

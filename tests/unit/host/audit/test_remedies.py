@@ -97,8 +97,7 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     ("guest-emulated-disk", audit_cases.CASES["guest-emulated-disk"].changes, f"{_SET}hw_disk_bus=virtio"),
     (
         "housekeeping-unset",
-        {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")}
-        | {"proc/cmdline": "quiet\n"},
+        {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")},
         f"^CPUAffinity={hosts.SHARED} in ",
     ),
     # With every CPU dedicated apply has nowhere to put interrupts, so it is not what is said.
