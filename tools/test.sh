@@ -84,6 +84,8 @@ run_lint() {
     check shellcheck tools/check_shell.sh
     check codespell "$venv/bin/codespell"
     check reno "$venv/bin/reno" lint
+    check ansible-lint env -C ansible PATH="$venv/bin:$PATH" ANSIBLE_HOME="$logs/ansible" \
+        "$venv/bin/ansible-lint" --offline --profile production
 }
 
 run_docs() {

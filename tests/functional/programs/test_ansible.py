@@ -1,0 +1,129 @@
+"""Playbooks of ansible/ on generated hosts, run by ansible-playbook on this machine."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import testtools
+
+from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.transaction import apply
+from tests.support import patience, sysroots
+
+TOP = pathlib.Path(__file__).parents[3]
+BIN = pathlib.Path(sys.executable).parent
+
+OPENSTACK = """#!/bin/sh
+echo "$*" >>{log}
+case $* in
+    *'service list'*) echo '[{{"Status": "enabled", "Disabled Reason": null}}]' ;;
+    *'server list'*) echo '[]' ;;
+esac
+"""
+NOVA_PERF = """#!/bin/sh
+case $1 in
+    validate) exit {code} ;;
+    publish) echo '{{"result": {{"verdict": "{verdict}"}}}}' ;;
+esac
+"""
+
+
+class PlaybooksTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-ansible-")
+        self.addCleanup(folder.cleanup)
+        self.work = pathlib.Path(folder.name)
+        collections = self.work / "collections/ansible_collections/nova_perf"
+        collections.mkdir(parents=True)
+        (collections / "tuning").symlink_to(TOP / "ansible")
+        self.roots = {name: sysroots.make_host(self) for name in ("canary", "other")}
+        self.config = {name: self.work / name / "nova-perf-tuning.conf" for name in self.roots}
+        self.common = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "perf_become": False,
+            "perf_host_install": "none",
+            "perf_host_bin": str(BIN),
+            "perf_host_manage_units": False,
+            "perf_host_libvirt": ["/run/libvirt"],
+            "perf_host_nova_config": [],
+        }
+
+    def start(self, playbook, *arguments, **variables):
+        hosts = {
+            name: {"perf_host_sysroot": root, "perf_host_config_file": str(self.config[name])}
+            for name, root in self.roots.items()
+        }
+        inventory = self.work / "hosts.json"
+        inventory.write_text(json.dumps({"compute": {"hosts": hosts, "vars": {**self.common, **variables}}}))
+        environment = {
+            **os.environ,
+            "ANSIBLE_HOME": str(self.work / "home"),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.work / "collections"),
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+        argv = [BIN / "ansible-playbook", "-i", inventory, f"nova_perf.tuning.{playbook}", *arguments]
+        return subprocess.Popen(
+            argv, cwd=self.work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def play(self, playbook, *arguments, **variables):
+        """Run a playbook; return its exit code, its output, and how much each host that it reached was changed."""
+        process = self.start(playbook, *arguments, **variables)
+        output, _ = process.communicate(timeout=patience.LIMIT_S)
+        changed = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", output, re.MULTILINE)
+        return process.returncode, output, {host: int(number) for host, number in changed}
+
+    def written(self):
+        """Return every file of the hosts and of their configuration with its time of change."""
+        places = [*self.roots.values(), *(self.config[host].parent for host in self.roots)]
+        files = [path for place in places for path in pathlib.Path(place).rglob("*") if path.is_file()]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    def test_canary_that_drifts_stops_the_others(self):
+        root = self.roots["canary"]
+        with sysroots.open_journal(root) as journal:
+            setting = sysroots.settings(root)[:1]
+            apply.apply(setting, registry.kinds(root), journal, apply.boot_id(root))
+        pathlib.Path(root, "proc/sys/net/core/rmem_max").write_text("1\n")
+        code, output, changed = self.play("tune")
+        self.assertNotEqual(0, code)
+        self.assertIn("net.core.rmem_max changed by somebody else", output)
+        self.assertEqual({"canary"}, set(changed))
+        self.assertFalse(self.config["other"].exists())
+
+    def test_refusals_are_one_line_and_change_nothing(self):
+        old = self.work / "python"
+        old.write_text("#!/bin/sh\necho '" + json.dumps({"nova": "29.2.0", "python": True}) + "'\n")
+        old.chmod(0o755)
+        files = self.written()
+        for variables, line in (
+            ({"perf_host_rps": "perhaps"}, "perf_host_rps"),
+            ({"perf_host_houskeeping": "0"}, "no such variable of role perf_host: perf_host_houskeeping"),
+            ({"perf_host_libvirt": ["/nowhere"]}, "canary has no libvirt (none of /nowhere)"),
+            ({"perf_nova_python": str(old)}, "canary has Nova 29.2.0"),
+        ):
+            code, output, _ = self.play("tune", **variables)
+            self.assertNotEqual(0, code)
+            self.assertIn(line, output)
+            self.assertEqual(files, self.written())
+
+    def test_only_a_pass_brings_a_host_back_into_service(self):
+        log, openstack, program = (self.work / name for name in ("log", "openstack", "nova-perf"))
+        openstack.write_text(OPENSTACK.format(log=log))
+        for code, verdict, last in (
+            (1, "FAIL", "reason nova-perf-tuning: FAIL"),
+            (0, "PASS", "--enable"),
+        ):
+            program.write_text(NOVA_PERF.format(code=code, verdict=verdict))
+            openstack.chmod(0o755), program.chmod(0o755)
+            variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
+            done = self.play("maintenance", "-e", json.dumps(variables), "--limit", "canary")
+            self.assertEqual(code, int(done[0] != 0), done[1])
+            self.assertIn(last, log.read_text(encoding="utf-8").splitlines()[-1])
