@@ -52,10 +52,10 @@ class AddedTest(unittest.TestCase):
         path.chmod(0o755)
         return path
 
-    def assert_refused(self, told: str, *paths: str | pathlib.Path) -> None:
+    def assert_refused(self, words: str, *paths: str | pathlib.Path) -> None:
         done = run("list", *paths)
         self.assertEqual((1, ""), (done.returncode, done.stdout))
-        self.assertRegex(done.stderr, rf"\Aimage/build: --add [^\n]*{told}[^\n]*\n\Z")
+        self.assertRegex(done.stderr, rf"\Aimage/build: --add [^\n]*{words}[^\n]*\n\Z")
 
     def test_a_directory_is_copied_whole_with_its_modes(self) -> None:
         self.tool.chmod(0o750)
@@ -68,7 +68,7 @@ class AddedTest(unittest.TestCase):
         self.assertEqual("1 2 3\n", (there / "link").read_text())
 
     def test_libraries_come_along(self) -> None:
-        """Of a program, and of a program inside a folder; each is listed once, whatever the order."""
+        """Of a program, and of a program inside a directory; each is listed once, whatever the order."""
         inside = self.tool / "program"
         shutil.copy(sys.executable, inside)
         listed = self.listed(self.tool)
@@ -88,11 +88,11 @@ class AddedTest(unittest.TestCase):
             self.assertTrue(os.access(f"{self.root}{path}", os.X_OK))
 
     def test_what_the_image_has_is_not_overwritten(self) -> None:
-        for path, told in (
+        for path, words in (
             (self.program("fio"), "the image has a fio of its own, /usr/bin/fio"),
             (self.program("busybox"), "the image has a busybox of its own, /bin/busybox"),
         ):
-            self.assert_not_copied(told, path)
+            self.assert_not_copied(words, path)
         other = pathlib.Path(f"{self.root}{self.tool}")
         other.mkdir(parents=True)
         (other / "Run").write_text("another one")
@@ -101,10 +101,10 @@ class AddedTest(unittest.TestCase):
         shutil.copy(self.tool / "Run", other / "Run")  # the same is no fault
         self.assertEqual("", self.copied(self.tool).stderr)
 
-    def assert_not_copied(self, told: str, path: pathlib.Path) -> None:
+    def assert_not_copied(self, words: str, path: pathlib.Path) -> None:
         done = self.copied(path)
         self.assertEqual(1, done.returncode)
-        self.assertRegex(done.stderr, rf"\Aimage/build: --add {path}[^\n]*{told}[^\n]*\n\Z")
+        self.assertRegex(done.stderr, rf"\Aimage/build: --add {path}[^\n]*{words}[^\n]*\n\Z")
 
     def test_refused(self) -> None:
         os.mkfifo(self.directory / "fifo")

@@ -13,18 +13,18 @@ TOP = pathlib.Path(__file__).parents[3]
 class UsageTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
 
     def call(self, name, *arguments):
         return subprocess.run(
             [str(TOP / "tools" / "cloud" / name), *arguments],
             capture_output=True,
             text=True,
-            env={**os.environ, "NOVA_PERF_CLOUD": f"{self.folder}/state"},
+            env={**os.environ, "NOVA_PERF_CLOUD": f"{self.directory}/state"},
         )
 
     def test_wrong_usage_is_one_line_and_exit_3(self):
-        for arguments, told in (
+        for arguments, words in (
             (("up", "--hosts", "3"), "--hosts: invalid choice: 3"),
             (("run", "--host", "3", "--", "true"), "--host: invalid choice: 3"),
             (("run",), "no command given; see --help"),
@@ -33,10 +33,10 @@ class UsageTest(testtools.TestCase):
         ):
             done = self.call(*arguments)
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
-            self.assertIn(told, done.stderr)
-        self.assertEqual([], os.listdir(self.folder))
+            self.assertIn(words, done.stderr)
+        self.assertEqual([], os.listdir(self.directory))
 
     def test_no_credentials_of_a_cloud_that_is_not_there(self):
-        done = self.call("openrc", "--state", f"{self.folder}/nowhere")
+        done = self.call("openrc", "--state", f"{self.directory}/nowhere")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn(f"{self.folder}/nowhere: no cloud runs here; start one with tools/cloud/up", done.stderr)
+        self.assertIn(f"{self.directory}/nowhere: no cloud runs here; start one with tools/cloud/up", done.stderr)

@@ -9,10 +9,10 @@ DEMO = pathlib.Path(__file__).parents[3] / "tools" / "demo.sh"
 
 
 class OptionsTest(testtools.TestCase):
-    def refused(self, told, *arguments):
+    def refused(self, words, *arguments):
         done = subprocess.run([DEMO, *arguments], capture_output=True, text=True, timeout=60)
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)
-        self.assertIn(told, done.stderr)
+        self.assertIn(words, done.stderr)
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
 
     def test_of_both(self):

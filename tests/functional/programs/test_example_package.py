@@ -20,12 +20,12 @@ class ExamplePackageTest(testtools.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-example-")
-        cls.addClassCleanup(folder.cleanup)
-        # A copy: setuptools leaves build folders in the tree.
-        source = f"{folder.name}/source"
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-example-")
+        cls.addClassCleanup(directory.cleanup)
+        # A copy: setuptools leaves build directories in the tree.
+        source = f"{directory.name}/source"
         shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build"))
-        cls.packages = f"{folder.name}/packages"
+        cls.packages = f"{directory.name}/packages"
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation"]
         subprocess.run([*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True)
 
@@ -40,7 +40,7 @@ class ExamplePackageTest(testtools.TestCase):
         return json.loads(done.stdout)
 
     def test_benchmark(self):
-        listed = {one["kind"]: one for one in self.nova_perf("bench", "list")["benchmarks"]}
+        listed = {row["kind"]: row for row in self.nova_perf("bench", "list")["benchmarks"]}
         self.assertIn("SHA-256", listed["digest"]["summary"])
         done = self.nova_perf("bench", "run", "digest:seconds=1,bytes=1024")
         (reading,) = done["readings"]
@@ -52,20 +52,23 @@ class ExamplePackageTest(testtools.TestCase):
     def test_rule_and_setting_are_found_applied_and_undone(self):
         root = sysroots.make_host(self)
         devices = pathlib.Path(root, "sys/class/net").iterdir()
-        device = sorted(one for one in devices if (one / "device").exists())[0]
+        device = sorted(device for device in devices if (device / "device").exists())[0]
         name = device.name
         value = device.resolve() / "gro_flush_timeout"
         value.write_text("0\n")
         (device.resolve() / "speed").write_text("25000\n")
-        found = self.nova_perf("audit", "--sysroot", root, "--rule", "example-many-receivers", code=0)
-        self.assertEqual([name], [one["subject"] for one in found["findings"]])
+        report = self.nova_perf("audit", "--sysroot", root, "--rule", "example-many-receivers", code=0)
+        self.assertEqual([name], [finding["subject"] for finding in report["findings"]])
         rule = ("--rule", "example-many-receivers")
         planned = self.nova_perf("apply", "--dry-run", "--sysroot", root, *rule)
         self.assertIn("gro_flush_timeout", " ".join(planned["writes"]))
         self.assertEqual("0", value.read_text().strip())
         self.nova_perf("apply", "--sysroot", root, *rule)
         self.assertEqual("20000", value.read_text().strip())
-        held = {one["kind"]: one["state"] for one in self.nova_perf("verify", "--sysroot", root)["settings"]}
+        held = {
+            setting["kind"]: setting["state"]
+            for setting in self.nova_perf("verify", "--sysroot", root)["settings"]
+        }
         self.assertEqual("holds", held["gro_flush_timeout"])
         self.nova_perf("restore", "--sysroot", root)
         self.assertEqual("0", value.read_text().strip())

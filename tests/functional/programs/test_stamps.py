@@ -41,15 +41,15 @@ class StampsTest(unittest.TestCase):
         self.assertIn("no-such-program", guest._lived(done.stderr)[0])
 
     @given(st.text(max_size=60), st.integers(0, 10**12), st.integers(0, 10**12))
-    def test_only_the_last_stamp_counts(self, told: str, begin: int, end: int) -> None:
+    def test_only_the_last_stamp_counts(self, text: str, begin: int, end: int) -> None:
         stamp = f"\nlived {begin}.000000 {end}.000000\n"
-        stderr, lived = guest._lived(told + "\nlived 1.000000 2.000000\n" + stamp)
+        stderr, lived = guest._lived(text + "\nlived 1.000000 2.000000\n" + stamp)
         if max(begin, end) < 10**11:
-            self.assertEqual(told + "\nlived 1.000000 2.000000\n", stderr)
+            self.assertEqual(text + "\nlived 1.000000 2.000000\n", stderr)
             self.assertEqual((begin, end) if begin <= end else None, lived)
         else:
             self.assertIsNone(lived)
 
     def test_without_a_stamp_nothing_is_known(self) -> None:
-        for told in ("", "lived 1.000000 2.000000\n", "\nlived 1.0 2.0\n", "\nlived 1.000000 2.000000\nmore"):
-            self.assertEqual((told, None), guest._lived(told))
+        for text in ("", "lived 1.000000 2.000000\n", "\nlived 1.0 2.0\n", "\nlived 1.000000 2.000000\nmore"):
+            self.assertEqual((text, None), guest._lived(text))
