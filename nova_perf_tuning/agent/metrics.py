@@ -6,6 +6,7 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
 import threading
@@ -22,8 +23,9 @@ from nova_perf_tuning.agent import findings, service
 from nova_perf_tuning.host import guest_cpu, model
 
 _PREFIX = "nova_perf"
-#: Seconds after which a silent client is sent away: each costs the agent a thread and a file.
-_SILENT_S: Final = 5.0
+#: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
+_CLIENTS: Final = 16
+_DEADLINE_S = 5.0
 
 
 class MetricsError(errors.PerfTuningError):
@@ -89,21 +91,36 @@ def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Counte
     return family
 
 
-class Handler(WSGIRequestHandler):
-    """Answers one client that is not silent for long, and logs nothing."""
+class _Handler(WSGIRequestHandler):
+    """Answers one client in the time that it has, and logs nothing."""
 
-    timeout = _SILENT_S
+    def handle(self) -> None:
+        timer = threading.Timer(_DEADLINE_S, self._cut)
+        timer.start()
+        try:
+            super().handle()
+        finally:
+            timer.cancel()
 
-    def log_message(self, format: str, *args: object) -> None:  # the name is the base class's
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone
+            self.request.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: Any) -> None:  # the name is the base class's
         pass
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads = True
+    """Answers few clients at a time: anybody on this host may connect, and say nothing for ever."""
 
-    def __init__(self, family: socket.AddressFamily, place: tuple[str, int]) -> None:
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, family: socket.AddressFamily, place: Any) -> None:
         self.address_family = family
-        super().__init__(place, Handler)
+        self._free = threading.BoundedSemaphore(_CLIENTS)
+        super().__init__(place, _Handler)
 
     def server_bind(self) -> None:
         """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
@@ -111,8 +128,20 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = "localhost", self.server_address[1]
         self.setup_environ()
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client has gone, or was silent."""
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client has gone, or was too slow."""
 
 
 def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]:
@@ -126,7 +155,7 @@ def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]
         [(family, _type, _protocol, _name, place), *_others] = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        server = _Server(family, (str(place[0]), int(place[1])))
+        server = _Server(family, place)
     except OSError as error:
         raise MetricsError(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "

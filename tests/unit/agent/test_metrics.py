@@ -10,6 +10,7 @@ from unittest import mock
 import testtools
 
 from nova_perf_tuning.agent import metrics
+from tests.support import patience
 
 
 class PortTest(testtools.TestCase):
@@ -36,12 +37,43 @@ class PortTest(testtools.TestCase):
             self.serve()
             self.assertIn("nova_perf_up", self.fetch())
 
-    def test_a_client_that_says_nothing_is_sent_away(self):
-        with mock.patch.object(metrics.Handler, "timeout", 0.2):
+    def test_a_client_that_never_ends_its_question_is_sent_away(self):
+        """One that sends a byte now and then is never silent."""
+        with mock.patch.object(metrics, "_DEADLINE_S", 0.5):
             self.serve()
-            with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
-                self.assertIn("nova_perf_up", self.fetch())
-                self.assertEqual(b"", client.recv(1))
+            with socket.create_connection(("127.0.0.1", self.port)) as client:
+                client.settimeout(0.05)
+
+                def ended():
+                    try:
+                        client.sendall(b"x")
+                        return client.recv(1) == b""
+                    except TimeoutError:
+                        return False
+                    except ConnectionError:
+                        return True
+
+                patience.until(ended, "it is sent away")
+
+    def test_clients_that_say_nothing_are_few_and_sent_away(self):
+        with mock.patch.object(metrics, "_DEADLINE_S", 1.0):
+            self.serve()
+            for _ in range(100):
+                self.addCleanup(socket.create_connection(("127.0.0.1", self.port)).close)
+            patience.until(self.sees_the_end_of_the_last, "those too many are sent away")
+
+            def answered():
+                try:
+                    return "nova_perf_up" in self.fetch()
+                except OSError:
+                    return False
+
+            patience.until(answered, "it answers again when the others have been silent for a second")
+
+    def sees_the_end_of_the_last(self):
+        with socket.create_connection(("127.0.0.1", self.port)) as one:
+            one.settimeout(60)
+            return one.recv(1) == b""
 
     def test_what_is_wrong_is_named(self):
         self.serve()
