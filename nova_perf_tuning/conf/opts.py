@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.conf import agent, nova
 from nova_perf_tuning.printing import one_line
 
+_MAX_BYTES: Final = 4 << 20
 #: Read where no file is named; it is of the live host.
 CONFIG: Final = "/etc/nova-perf-tuning/nova-perf-tuning.conf"
 
@@ -39,6 +41,8 @@ def load(files: Sequence[str]) -> cfg.ConfigOpts:
     for group, members in list_opts():
         options.register_group(group)
         options.register_opts(members, group=group)
+    for path in files:
+        _check_file(path)
     named = ", ".join(files) or "the environment"
     try:
         options([], project="nova-perf-tuning", default_config_files=list(files), default_config_dirs=[])
@@ -47,8 +51,18 @@ def load(files: Sequence[str]) -> cfg.ConfigOpts:
             f"configuration {error.config_file}: {one_line(error.msg, 200)}; mend that line"
         ) from None
     except (cfg.Error, OSError, ValueError) as error:
-        raise ConfigError(f"configuration {named}: {one_line(error, 400)}; mend that file") from None
+        raise ConfigError(f"configuration {named}: {one_line(error, 400)}") from None
     for group, members in list_opts():
         for fault in nova.faults(options, group.name, members):
             raise ConfigError(f"configuration {named}: {fault}")
     return options
+
+
+def _check_file(path: str) -> None:
+    """Refuse what oslo.config would choke on, or fetch from elsewhere as root (``config_source``)."""
+    try:
+        text = bounded_read.read_text(path, _MAX_BYTES) if path != os.devnull else ""
+    except OSError as error:
+        raise ConfigError(f"configuration {path}: {error.strerror}; name a file that you may read") from None
+    if re.search(r"^config[_-]source\s*[=:]", text, re.MULTILINE):
+        raise ConfigError(f"configuration {path}: config_source is not followed; write the options into files")

@@ -42,11 +42,18 @@ class LoadTest(testtools.TestCase):
         self.refused("nothing\n", "mend that line")
 
     def test_files_that_are_none(self):
-        self.refused("[agent]\n# gr\xfcn\n", "can't decode")
-        os.unlink(self.path)
-        self.assertIn(self.path, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
-        os.mkdir(self.path)
-        self.assertIn("directory", str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
+        self.refused("[agent]\n# gr\xfcn\n", "not UTF-8 text")
+        for make, word in ((os.mkdir, "directory"), (os.mkfifo, "not a plain file")):
+            self.path = f"{self.path}.{make.__name__}"
+            make(self.path)
+            self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
+
+    def test_no_other_source_is_fetched(self):
+        """oslo.config would fetch the address, as root."""
+        for key in ("config_source", "config-source"):
+            self.refused(
+                f"[DEFAULT]\n{key} = far\n[far]\ndriver = remote_file\nuri = http://192.0.2.1/x\n", "config_source"
+            )
 
     def test_empty_where_that_means_something(self):
         pathlib.Path(self.path).write_text("[agent]\nhousekeeping =\n")
