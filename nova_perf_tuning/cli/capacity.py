@@ -71,11 +71,10 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
             "-"
             if limit.fewest is None and limit.most is None
             else f"{_count(limit.fewest)} to {_count(limit.most)}",
-            text.of(limit.note) if limit.note else "",
         )
         for limit in forecast.limits
     ]
-    head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval", "note")
+    head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval")
     command.print_table(head, rows, limit=80)
     first = forecast.limits[0] if forecast.limits else None
     if first is not None and first.careful is not None:

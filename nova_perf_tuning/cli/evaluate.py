@@ -10,7 +10,7 @@ from nova_perf_tuning.cli import command, judge_options, result_tables
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import data, diagnosis, text
+from nova_perf_tuning.validation.report import data, text
 
 
 class Evaluate(command.PerfCommand):
@@ -50,16 +50,8 @@ class Evaluate(command.PerfCommand):
             why = "" if judged else text.of(budget_file.why_none(results))
         judge_options.write_junit(args.junit, results, judged, args.budget, why)
         if args.format == "json":
-            advice = diagnosis.diagnose(results, judged)
-            shown = {
-                "verdict": whole.value,
-                "culprit": advice.culprit if advice else "",
-                "judgements": list(map(data.judgement, judged)),
-                "left_out": [text.of(why) for why in left_out],
-                "left_out_details": [data.of(why) for why in left_out],
-                **data.findings(results),
-            }
-            shown |= {"knobs": list(map(data.knob, knobs))} if knobs else {}
+            shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
+            shown |= data.lines("left_out", left_out)
             shown |= {"hosts": [dataclasses.asdict(host.as_data()) for host in many.hosts]} if many else {}
             command.print_json(shown)
             return int(whole.exit_code)

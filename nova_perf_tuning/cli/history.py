@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import command, option_types
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.report import data, text
 
 if TYPE_CHECKING:
     from nova_perf_tuning.validation.report import history
@@ -37,6 +36,7 @@ class History(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> None:
+        from nova_perf_tuning.validation.database import engine as database
         from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
 
         loaded = [(path, store.load(path)) for path in args.add]
@@ -46,12 +46,13 @@ class History(command.PerfCommand):
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"
                 )
-        with contextlib.closing(history.History(args.database)) as kept:
-            for path, results in loaded:
-                run_id, new = kept.add(results)
-                if args.format != "json":
-                    command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-            series = kept.series(args.host, args.benchmark, args.arm)
+        engine = database.connect(args.database)
+        for path, results in loaded:
+            run_id, new = history.add(engine, results)
+            if args.format != "json":
+                command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
+        series = history.series(engine, args.host, args.benchmark, args.arm)
+        engine.dispose()
         if args.format == "json":
             command.print_json({"series": list(map(_plain, series))})
         else:
@@ -66,7 +67,7 @@ def _print(series: list[history.Series]) -> None:
         (
             *(line.host, line.benchmark, line.arm, line.tuning, len(line.points)),
             f"{text.number(line.points[-1].value)} {line.unit}",
-            "; ".join(text.change(line, change) for change in line.changes) or None,
+            text.lines(map(line.change, line.changes)) or None,
         )
         for line in series
     ]
@@ -74,8 +75,10 @@ def _print(series: list[history.Series]) -> None:
 
 
 def _plain(series: history.Series) -> dict[str, Any]:
-    data = dataclasses.asdict(series)
-    for point in data["points"]:
+    row = dataclasses.asdict(series)
+    for point in row["points"]:
         at: datetime.datetime = point["at"]
         point["at"] = at.replace(tzinfo=datetime.UTC).isoformat(timespec="seconds")
-    return data
+    for found, change in zip(row["changes"], series.changes, strict=True):
+        found |= data.line("text", [series.change(change)])
+    return row

@@ -47,7 +47,7 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
 def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
     """Print what the figures say in one sentence, and what to beware of."""
     print()
-    command.say(text.headline(summaries))
+    command.say(text.of(summary.headline(summaries)))
     notes = map(text.of, summary.notes(results, summaries))
     command.say(*notes, *text.cautions(summaries), prefix="note: ")
 
@@ -61,7 +61,7 @@ def print_paths(results: str, report: str) -> None:
 
 def print_findings(results: model.Results) -> None:
     """Print where guests are not what was asked for, a line each."""
-    command.say(*diagnosis.spoilt(results), prefix="warning: guests of ")
+    command.say(*diagnosis.guest_findings(results), prefix="warning: guests of ")
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
@@ -95,12 +95,12 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
 
 def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement]) -> None:
     """Print the verdict in one sentence and what to do; nothing where there is none."""
-    advice = diagnosis.diagnose(results, judged)
-    if advice is None:
+    whole = diagnosis.diagnose(results, judged)
+    if whole is None:
         return
     print()
-    command.say(advice.sentence)
-    command.say(*advice.actions, prefix="- ")
+    command.say(text.of(whole.headline))
+    command.say(*map(text.of, whole.actions), prefix="- ")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:

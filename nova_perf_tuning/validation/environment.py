@@ -7,7 +7,9 @@ beside the rest is in :attr:`Environment.shown`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 #: Loss against other hosts from which a host is slow, where results do not say it.
@@ -221,57 +223,41 @@ def to_dict(environment: Environment) -> dict[str, Any]:
     if environment.looks:
         found["looks"] = [{"boots": boots} for boots in environment.looks]
     found["arms"] = {name: {"request": dict(arm.request), **_plain(arm)} for name, arm in environment.arms.items()}
-    found["benchmarks"] = {label: _plain(one) for label, one in environment.benchmarks.items()}
+    found["benchmarks"] = {label: _plain(run) for label, run in environment.benchmarks.items()}
     found["errors"] = [_plain(incident) for incident in environment.errors]
     return found
 
 
 def from_dict(data: Mapping[str, Any]) -> Environment:
     """Return an environment from the JSON contract, as its schema has it."""
-    found = _build(Environment, data)
-    found.looks = [look["boots"] for look in data.get("looks", ())]
-    found.arms = {name: _arm(arm) for name, arm in data.get("arms", {}).items()}
-    found.benchmarks = {label: _build(Benchmark, one) for label, one in data.get("benchmarks", {}).items()}
-    found.errors = [_build(Incident, incident) for incident in data.get("errors", ())]
-    found.ablation = {arm: _build(LeftOut, one) for arm, one in data.get("ablation", {}).items()}
-    if (floor := data.get("noise_floor")) is not None:
-        found.noise_floor = _build(NoiseFloor, floor)
-    if (fleet := data.get("fleet")) is not None:
-        found.fleet = _build(Fleet, fleet)
-        found.fleet.hosts = [_host(host) for host in fleet.get("hosts", ())]
-        found.fleet.pairs = [_pair(pair) for pair in fleet.get("pairs", ())]
-    names = _names(Environment)
-    found.shown = {key: value for key, value in data.items() if key not in names}
-    return found
+    looks = [look["boots"] for look in data.get("looks", ())]
+    return dataclasses.replace(_build(Environment, data), looks=looks)
 
 
-def _arm(data: Mapping[str, Any]) -> Arm:
-    found = _build(Arm, data)
-    found.findings = [_build(Finding, finding) for finding in data.get("findings", ())]
-    found.settings = [_build(Setting, setting) for setting in data.get("settings", ())]
-    found.shown = {key: value for key, value in data.items() if key not in _names(Arm)}
-    return found
+@functools.cache
+def _types(kind: object) -> Mapping[str, Any]:
+    """Return the fields of a dataclass that have keys of their own, with their types."""
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name != "shown"}
 
 
-def _host(data: Mapping[str, Any]) -> FleetHost:
-    found = _build(FleetHost, data)
-    found.details = [_build(HostDetail, detail) for detail in data.get("details", ())]
-    return found
+def _build(kind: Callable[..., _T], data: Mapping[str, Any]) -> _T:
+    """Return a dataclass, and all that are in it; what it has no field for is only shown."""
+    types = _types(kind)
+    values = {name: _value(hint, data[name]) for name, hint in types.items() if name in data}
+    if kind in (Environment, Arm):
+        values["shown"] = {key: value for key, value in data.items() if key not in types}
+    return kind(**values)
 
 
-def _pair(data: Mapping[str, Any]) -> FleetPair:
-    found = _build(FleetPair, data)
-    found.figures = [_build(PairFigure, figure) for figure in data["figures"]]
-    return found
-
-
-def _names(kind: type) -> frozenset[str]:
-    return frozenset(field.name for field in dataclasses.fields(kind)) - {"shown"}
-
-
-def _build(kind: type[_T], data: Mapping[str, Any]) -> _T:
-    """Return an object of what it has fields for."""
-    return kind(**{key: data[key] for key in _names(kind) & data.keys()})
+def _value(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast("Callable[..., Any]", hint), value)
+    parts = typing.get_args(hint)
+    if isinstance(value, list):
+        return [_value(parts[0], item) for item in value]
+    if isinstance(value, Mapping) and len(parts) == 2 and parts[1] is not type(None):
+        return {key: _value(parts[1], item) for key, item in value.items()}
+    return value if value is None or type(None) not in parts else _value(parts[0], value)
 
 
 def _values(data: Any) -> dict[str, Any]:

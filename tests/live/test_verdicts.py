@@ -12,7 +12,7 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, guards, verdict
 from nova_perf_tuning.validation.launch import base, libvirt
-from nova_perf_tuning.validation.measure import model, session
+from nova_perf_tuning.validation.measure import model, reasons, session
 from nova_perf_tuning.validation.report import diagnosis, text
 from tests.support import patience, rig
 
@@ -111,7 +111,7 @@ class VerdictsTest(rig.GuestCase):
         judged = verdict.judge_all(results, budgets)
         advice = diagnosis.diagnose(results, judged)
         assert advice is not None
-        self.assertEqual("CPU", advice.culprit, advice.sentence)
+        self.assertEqual("CPU", advice.culprit, advice.headline)
         loss = judged[0].loss
         assert loss is not None
         self.assertAlmostEqual(1 - _QUOTA, loss.value, delta=0.1)
@@ -124,8 +124,8 @@ class VerdictsTest(rig.GuestCase):
         judged = verdict.judge_all(results, budgets)
         advice = diagnosis.diagnose(results, judged)
         assert advice is not None
-        self.assertEqual("network", advice.culprit, advice.sentence)
-        self.assertIn("rate limit", " ".join(advice.actions))
+        self.assertEqual("network", advice.culprit, advice.headline)
+        self.assertIn(reasons.ReasonCode.CHECK_NETWORK, [action.code for action in advice.actions])
         values = [
             trial.value for trial in results.trials if (trial.arm, trial.metric) == ("limited", "throughput")
         ]

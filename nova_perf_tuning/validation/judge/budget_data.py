@@ -85,8 +85,7 @@ class Measured:
         if worst and logs:
             notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
         found = Figures(metric, _with_worst(logs, min, worst), notes=notes, pairs_excluded=picked.pairs_excluded)
-        measured = found.loss(budget.confidence)
-        fault = noise.refusal(self.environment.noise_floor, budget.benchmark, metric, budget.max_loss, measured)
+        fault = noise.refusal(self.environment.noise_floor, budget.benchmark, metric, budget.max_loss)
         if fault is not None:
             return Figures(fault=fault)
         return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget.arm, picked, worst)

@@ -147,7 +147,7 @@ def for_measured(
     for budget in budgets:
         if not budget.optional:
             found.append(budget)
-        elif _lacking(budget, arms, accelerator) is None:
+        elif not _lacking(budget, arms, accelerator):
             labels = [label for label, kind in kinds.items() if budget.benchmark in (label, kind)]
             found += [dataclasses.replace(budget, benchmark=label) for label in labels]
     return found
@@ -162,33 +162,33 @@ def left_out(
 
     :param kinds, arms: as for :func:`for_measured`.
     """
-    causes: dict[Reason, dict[str, None]] = {}
+    unplaced: dict[tuple[str, ...], dict[str, None]] = {}
+    lacking: dict[str, None] = {}
     for budget in (budget for budget in budgets if budget.benchmark in {*kinds, *kinds.values()}):
-        cause = _unplaced(budget, environment.places)
-        if cause is None and budget.optional and budget.is_for(environment.places):
-            cause = _lacking(budget, arms, accelerator(environment))
-        if cause is not None:
-            name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
-            causes.setdefault(cause, {})[name] = None
-    return [Reason(cause.code, {**cause.params, "budgets": list(names)}) for cause, names in causes.items()]
+        name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
+        if unknown := _unknown(budget, environment.places):
+            unplaced.setdefault(unknown, {})[name] = None
+        elif budget.optional and budget.is_for(environment.places):
+            if _lacking(budget, arms, accelerator(environment)):
+                lacking[name] = None
+    found = [
+        reason(ReasonCode.PLACE_UNKNOWN, unknown=list(unknown), budgets=list(names))
+        for unknown, names in unplaced.items()
+    ]
+    return found + [reason(ReasonCode.NOT_MEASURED, budgets=list(lacking))] * bool(lacking)
 
 
-def _unplaced(budget: Budget, places: Mapping[str, str]) -> Reason | None:
-    """Return that a budget does not apply only since nobody told the host group or flavor; None: it is not so."""
-    unknown = [name for name in _PLACES if getattr(budget, name) is not None and not places.get(name)]
-    if not unknown or not budget.is_for(places, [name for name in _PLACES if name not in unknown]):
-        return None
-    return reason(ReasonCode.PLACE_UNKNOWN, unknown=unknown)
+def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which of host group and flavor must be known before a budget can apply; nothing: none."""
+    unknown = tuple(name for name in _PLACES if getattr(budget, name) is not None and not places.get(name))
+    return unknown if budget.is_for(places, [name for name in _PLACES if name not in unknown]) else ()
 
 
-def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> Reason | None:
-    """Return why nothing was measured for an optional budget; None: something may have been."""
-    compared = (budget.arm,) if budget.max_loss is None else (budget.arm, budget.baseline)
-    if absent := [arm for arm in compared if arm not in arms]:
-        return reason(ReasonCode.ARM_NOT_MEASURED, arm=absent[0])
-    if accelerator is None or budget.accelerator in (None, accelerator):
-        return None
-    return reason(ReasonCode.NOT_FOR_ACCELERATOR, wanted=budget.accelerator, accelerator=accelerator)
+def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> bool:
+    """Return whether nothing was measured for an optional budget."""
+    compared = {budget.arm} if budget.max_loss is None else {budget.arm, budget.baseline}
+    other = accelerator is not None and budget.accelerator not in (None, accelerator)
+    return other or not compared <= {*arms}
 
 
 def accelerator(environment: Environment) -> str | None:

@@ -39,7 +39,6 @@ class Limit:
 
     :ivar per_guest: CPUs that one guest takes of it.
     :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the interval, None without.
-    :ivar note: what the figure does not hold for; None: nothing.
     """
 
     resource: str
@@ -48,7 +47,6 @@ class Limit:
     guests: int | None
     fewest: int | None
     most: int | None
-    note: reasons.Reason | None = None
 
     @property
     def careful(self) -> int | None:
@@ -110,6 +108,8 @@ def capacity(
         notes.append(reason(_C.NO_SOFTIRQ))
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
         notes.append(reason(_C.OTHER_RATE, measured=own, rate=rate, unit=unit))
+    if limits[0].fewest is None and limits[0].most is None:
+        notes.append(reason(_C.ONE_BOOT))
     waits = [share for trial in trials if (share := overhead.wait_share(trial)) is not None]
     if over := sum(share > overhead.MAX_WAIT for share in waits):
         notes.append(reason(_C.SOME_WAITED, count=over, of=len(waits)))
@@ -167,8 +167,7 @@ def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) ->
 
 
 def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
-    dear = None if found.high is None else fits(cpus, found.high * rate)
-    cheap = None if found.low is None else fits(cpus, found.low * rate)
+    fewest = None if found.high is None else fits(cpus, found.high * rate)
+    most = None if found.low is None else fits(cpus, found.low * rate)
     per_guest = found.value * rate
-    note = None if found.low is not None else reason(_C.ONE_BOOT)
-    return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
+    return Limit(name, found.value, per_guest, fits(cpus, per_guest), fewest, most)

@@ -145,18 +145,14 @@ def refusal(
     benchmark: str,
     metric: str,
     max_loss: float | None,
-    measured: statistics.Estimate | None = None,
 ) -> reasons.Reason | None:
     """Return why a budget cannot be judged on this host; None if it can.
 
-    :param known: the noise floor of the run; :param measured: the loss, if it is measured already.
+    :param known: the noise floor of the run.
     """
     least = known.losses.get(benchmark, {}).get(metric) if known is not None else None
     if known is None or least is None or max_loss is None:
         return None
     if abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return None
-    figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
-    beyond = figure["low"] is not None and figure["low"] > least
-    code = _C.BEYOND_NOISE_FLOOR if beyond else _C.BELOW_NOISE_FLOOR
-    return reason(code, limit=max_loss, floor=least, created=known.created, **figure)
+    return reason(_C.BELOW_NOISE_FLOOR, limit=max_loss, floor=least, created=known.created)

@@ -39,16 +39,14 @@ class ReasonCode(enum.StrEnum):
     VIRTUALIZATION_UNREAD = "virtualization_unread"  # arm, wanted
     OTHER_GUESTS = "other_guests"  # arm, finding, more
     TOO_MANY_LOST = "too_many_lost"  # arm, count, of, failed, zeros, missing, excluded, limit, why
-    BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created, value, low, high
-    BEYOND_NOISE_FLOOR = "beyond_noise_floor"  # the same, and the loss is larger than the floor
+    BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created
     NO_SERVICE_CPU = "no_service_cpu"  # arm
     LITTLE_SERVICE_CPU = "little_service_cpu"  # arm, count, of, limit
 
     # -- why budgets were left out, or none is left
     NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor
     PLACE_UNKNOWN = "place_unknown"  # unknown (host_group, flavor), budgets
-    ARM_NOT_MEASURED = "arm_not_measured"  # arm, budgets
-    NOT_FOR_ACCELERATOR = "not_for_accelerator"  # wanted, accelerator, budgets
+    NOT_MEASURED = "not_measured"  # budgets
 
     # -- CPU counters of a trial
     COUNTERS_STILL = "counters_still"
@@ -69,7 +67,6 @@ class ReasonCode(enum.StrEnum):
     SAME_GUESTS = "same_guests"
     ENDED_EARLY = "ended_early"  # ended
     TRIALS_FAILED = "trials_failed"  # count, of
-    INCIDENTS = "incidents"  # count
     WIDE_WINDOWS = "wide_windows"  # count
     NO_RATIO = "no_ratio"  # benchmark, arm, baseline, why
     OTHER_WORK = "other_work"  # load, cpus
@@ -109,6 +106,46 @@ class ReasonCode(enum.StrEnum):
     HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget
     HOST_MAYBE_BEYOND = "host_maybe_beyond"  # the same
     BUDGET = "budget"  # figure, why: of a budget over all pairs, without arm
+
+    # -- headlines
+    NOTHING_MEASURED = "nothing_measured"
+    COMPARED = "compared"  # arm, baseline, outcomes (each benchmark, outcome, ratio)
+    JUDGED = "judged"  # verdict, benchmark, arm, baseline, why, more, of, culprit
+    ALL_MET = "all_met"  # count
+    HOSTS_JUDGED = "hosts_judged"  # verdict, hosts, of, example
+
+    # -- what to do
+    CHECK_CPU = "check_cpu"
+    CHECK_SCHEDULING = "check_scheduling"
+    CHECK_MEMORY = "check_memory"
+    CHECK_NETWORK = "check_network"
+    CHECK_DISK = "check_disk"
+    CHECK_HOST_CPU = "check_host_cpu"
+    MEASURE_PARTS = "measure_parts"
+    ABLATE = "ablate"  # arm, baseline
+    MORE_BOOTS = "more_boots"
+    PUBLISH = "publish"
+    DISABLE_HOSTS = "disable_hosts"
+    MORE_PEERS = "more_peers"
+    JUDGE_UNDER_KVM = "judge_under_kvm"
+    SEE_TRIALS = "see_trials"
+    CORRECT_BUDGET = "correct_budget"
+
+    # -- changes of a history: ratio, at, versions (name -> before and after)
+    IMPROVED = "improved"
+    WORSENED = "worsened"
+
+
+class Outcome(enum.StrEnum):
+    """What a comparison of guests shows, in the order of the headline."""
+
+    GAIN = "gain"
+    LOSS = "loss"
+    NOISE = "noise"
+    NO_DIFFERENCE = "no_difference"
+    TOO_FEW = "too_few"
+    NO_PAIR = "no_pair"
+    INVALID = "invalid"
 
 
 #: CPU counters that cannot all be true.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nova_perf_tuning.validation.judge import ablation, verdict
@@ -19,10 +19,17 @@ def of(reason: reasons.Reason) -> dict[str, Any]:
     return found | ({"notes": [of(note) for note in reason.notes]} if reason.notes else {})
 
 
-def _said(some: Iterable[reasons.Reason | None], name: str) -> dict[str, Any]:
+def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
     """Return reasons as one line under ``name``, and as data beside it."""
     known = [reason for reason in some if reason is not None]
     return {name: text.lines(known), f"{name}_details": [of(reason) for reason in known]}
+
+
+def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
+    """Return reasons as lines under ``name``, and as data beside them."""
+    known = list(some)
+    details = f"{name.removesuffix('s')}_details"
+    return {name: [text.of(reason) for reason in known], details: [of(reason) for reason in known]}
 
 
 def judgement(one: verdict.Judgement) -> dict[str, Any]:
@@ -47,9 +54,6 @@ def capacity(found: capacity_module.Capacity) -> dict[str, Any]:
     whole = dataclasses.asdict(found)
     del whole["notes"]
     whole |= {"note": text.lines(found.notes), "details": [of(note) for note in found.notes]}
-    for row, limit in zip(whole["limits"], found.limits, strict=True):
-        row["note"] = text.of(limit.note) if limit.note else ""
-        row["details"] = [of(limit.note)] if limit.note else []
     return whole
 
 
@@ -57,7 +61,7 @@ def benchmark(one: summary.BenchmarkSummary) -> dict[str, Any]:
     """Return the figures of a benchmark."""
     found = dataclasses.asdict(one)
     for row, arm in zip(found["arms"], one.arms, strict=True):
-        row |= _said([arm.full_invalid], "full_invalid") | _said([arm.cpu_invalid], "cpu_invalid")
+        row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
         row["left_out"] = [[order, text.of(why)] for order, why in arm.left_out]
         row["left_out_details"] = [[order, of(why)] for order, why in arm.left_out]
     found["comparisons"] = [_comparison(pair) for pair in one.comparisons]
@@ -69,14 +73,25 @@ def benchmark(one: summary.BenchmarkSummary) -> dict[str, Any]:
 def _comparison(pair: summary.Comparison) -> dict[str, Any]:
     found = dataclasses.asdict(pair)
     del found["notes"]
-    return found | _said(pair.notes, "left_out") | _said([pair.invalid], "invalid")
+    return found | line("left_out", pair.notes) | line("invalid", [pair.invalid])
 
 
-def findings(results: model.Results) -> dict[str, Any]:
-    """Return where guests are not what was asked for: a line each, and with code and arm."""
+def verdicts(
+    results: model.Results, judged: Sequence[verdict.Judgement], knobs: Sequence[ablation.Knob]
+) -> dict[str, Any]:
+    """Return what judgements, knobs of an ablation and findings of guests say, each text with its details."""
+    whole = diagnosis.diagnose(results, judged)
     details = [
         {"arm": name, **dataclasses.asdict(finding)}
         for name, arm in results.environment.arms.items()
         for finding in arm.findings
     ]
-    return {"findings": diagnosis.spoilt(results), "finding_details": details}
+    return {
+        "culprit": whole.culprit if whole else "",
+        **lines("actions", whole.actions if whole else ()),
+        "judgements": [judgement(budget) for budget in judged],
+        "knobs": [knob(spec) for spec in knobs],
+        "findings": diagnosis.guest_findings(results),
+        "finding_details": details,
+        **line("headline", [whole.headline] if whole else []),
+    }

@@ -1,4 +1,4 @@
-"""The verdict in one sentence, what it points at, and what to do about it.
+"""The verdict as a headline, what it points at, and what to do about it.
 
 What a loss points at follows from which benchmarks lose: work in registers loses only where vCPUs get less of a
 CPU, and then everything else loses with it; packets or blocks that lose alone were held up on their own way.
@@ -7,15 +7,16 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import verdict
-from nova_perf_tuning.validation.measure import model, reasons
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure.reasons import Reason, reason
+from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
 
-_C = reasons.ReasonCode
+_HOST_CPU = "host CPU"
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {
@@ -31,108 +32,33 @@ _RESOURCES = {
     "fio": "disk",
 }
 
+#: What a loss points at -> what to do.
 _ACTIONS = {
-    "CPU": (
-        "Look for a limit on the guests' CPUs: virsh schedinfo DOMAIN (vcpu_quota, cpu_shares) and quota:cpu_* of"
-        " the flavor.",
-        "Look for other work on their CPUs: nova-perf plan shows what shares a CPU with vCPUs, nova-perf audit"
-        " what the host gets wrong.",
-    ),
-    "scheduling": (
-        "Give the vCPUs CPUs of their own (hw:cpu_policy=dedicated) and keep other threads off them: nova-perf"
-        " plan shows who shares a CPU with them.",
-        "Look for sleep states and interrupts that hold these CPUs up: nova-perf audit.",
-    ),
-    "memory": (
-        "See where the guest's memory lies (numastat -c qemu): on the nodes of its vCPUs (hw:numa_nodes), in huge"
-        " pages (hw:mem_page_size=large).",
-        "Look for guests that load the memory of the same node.",
-    ),
-    "network": (
-        "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
-        " policies of the port.",
-        "Compare queues and offloads inside the guest with what was asked for ('Settings in force' in the"
-        " report).",
-    ),
-    "disk": (
-        "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor.",
-        "Compare cache mode, I/O threads and disk queues of the arms ('Settings in force' in the report).",
-    ),
-    "host CPU": (
-        "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf plan shows where"
-        " its threads run.",
-    ),
+    "CPU": _C.CHECK_CPU,
+    "scheduling": _C.CHECK_SCHEDULING,
+    "memory": _C.CHECK_MEMORY,
+    "network": _C.CHECK_NETWORK,
+    "disk": _C.CHECK_DISK,
+    _HOST_CPU: _C.CHECK_HOST_CPU,
 }
-
-
-_MIXED = (
-    "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3 and --benchmark fio"
-    " beside it, and see which of them loses as well.",
-)
-
-_ENOUGH = "Enough: the budget is met. More tuning may gain more, but nothing asks for it."
-_UNDECIDED = (
-    "Give it more time (--time-limit, --boots): boots are added until the verdict is certain.",
-    "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
-    " tells what this host can tell apart.",
-)
 #: Verdict on a fleet -> what to do.
 _OF_FLEETS = {
-    verdict.Verdict.PASS: (
-        "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host (with the"
-        " --budget and other options of this verdict)."
-    ),
-    verdict.Verdict.FAIL: (
-        "Keep guests off what fails until it is mended: openstack perf publish RESULTS.json --disable-on-fail"
-        " (with the --budget and other options of this verdict) takes its traits and nova-compute out; validate"
-        " it again afterwards."
-    ),
-    verdict.Verdict.INCONCLUSIVE: (
-        "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
-        " alone and some that pass."
-    ),
+    verdict.Verdict.PASS: _C.PUBLISH,
+    verdict.Verdict.FAIL: _C.DISABLE_HOSTS,
+    verdict.Verdict.INCONCLUSIVE: _C.MORE_PEERS,
 }
-_EMULATED = (
-    "Nothing is wrong with these guests for it: beside the host the emulator itself is measured. Judge them under"
-    " KVM, or one arm against another."
-)
-
-_FREQUENCY = (
-    "Fix the CPUs' frequency while measuring: cpupower frequency-set -g performance, no other power profile."
-)
-_COUNTERS = "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit."
-#: Why a budget cannot be judged, or why too many trials do not count -> what to do, where the reason does not
-#: say it itself; the first that fits.
-_ADVICE = {
-    **dict.fromkeys((*reasons.CONTRADICTIONS, _C.NO_SERVICE_CPU, _C.LITTLE_SERVICE_CPU), _COUNTERS),
-    _C.STEAL: (
-        "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
-        " more in the budget file (guards: max_steal)."
-    ),
-    _C.WAITING_VCPUS: (
-        "Take other work off the guests' CPUs, or give them CPUs of their own (hw:cpu_policy=dedicated), and"
-        " measure again."
-    ),
-    _C.THROTTLING: (
-        "Look at cooling and power limits of the host (dmesg, turbostat), and measure again when it is cool."
-    ),
-    _C.FREQUENCY_LIMIT: _FREQUENCY,
-    _C.FREQUENCY_GAP: _FREQUENCY,
-    **dict.fromkeys(
-        (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT),
-        "See what became of these trials in the report, remove the cause and measure again.",
-    ),
-}
+#: Of what becomes of trials: the report shows it.
+_OF_TRIALS = (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """:ivar sentence: the verdict and its reason; :ivar culprit: ``CPU``, ``network``, ``disk``, ``host CPU`` or
-    empty; :ivar actions: what to do, a sentence each."""
+    """:ivar headline: the verdict and its reason; :ivar culprit: what it points at, such as ``network``, or empty;
+    :ivar actions: what to do."""
 
-    sentence: str
+    headline: Reason
     culprit: str
-    actions: tuple[str, ...]
+    actions: tuple[Reason, ...]
 
 
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
@@ -143,15 +69,27 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         return None
     whole = verdict.overall(judged)
     deciding = [judgement for judgement in judged if judgement.verdict is whole]
-    if whole is verdict.Verdict.FAIL:
-        return _failed(results, deciding, len(judged))
-    first, sentence = deciding[0], _sentence(deciding[0], deciding, len(judged))
-    if whole is verdict.Verdict.PASS:
-        met = f"all {len(judged)} budgets are met" if len(judged) > 1 else f"the budget is met; {_told(first)}"
-        return Diagnosis(f"PASS: {met}.", "", (_ENOUGH,))
+    first, culprit, actions = deciding[0], "", list[Reason]()
+    if whole is verdict.Verdict.PASS and len(judged) > 1:
+        return Diagnosis(reason(_C.ALL_MET, count=len(judged)), "", ())
     if whole is verdict.Verdict.INVALID:
-        return Diagnosis(sentence, "", (advice((first.deciding or first.reasons[-1]).codes),))
-    return Diagnosis(sentence, "", _UNDECIDED)
+        actions = [advice(_why(first).codes)]
+    elif whole is verdict.Verdict.INCONCLUSIVE:
+        actions = [reason(_C.MORE_BOOTS)]
+    elif whole is verdict.Verdict.FAIL:
+        first, culprit, actions = _failed(results, deciding)
+    headline = reason(
+        _C.JUDGED,
+        verdict=whole.value,
+        benchmark=first.budget.benchmark,
+        arm=first.budget.arm,
+        baseline=first.budget.baseline,
+        why=(_why(first),),
+        more=len(deciding) - 1,
+        of=len(judged),
+        culprit=culprit,
+    )
+    return Diagnosis(headline, culprit, tuple(actions))
 
 
 def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
@@ -160,58 +98,48 @@ def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
         return None
     whole = verdict.worst(known)
     deciding = [host for host in hosts if host.verdict == whole.value]
-    count = f"{len(deciding)} of {len(hosts)} hosts"
-    if whole is verdict.Verdict.PASS:
-        return Diagnosis(f"PASS: {count} are as good as asked for.", "", (_OF_FLEETS[whole],))
-    why = next((f" ({host.host}: {host.reasons[0]})" for host in deciding if host.reasons), "")
-    told = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
-    action = _OF_FLEETS.get(whole) or advice([code for detail in told for code in detail.codes])
-    names = text.listed(host.host for host in deciding)
-    return Diagnosis(f"{whole.value}: {count}: {names}{why}.", "", (action,))
+    example = next((f"{host.host}: {host.reasons[0]}" for host in deciding if host.reasons), "")
+    names = [host.host for host in deciding]
+    headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, hosts=names, of=len(hosts), example=example)
+    details = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
+    codes = {code for detail in details for code in detail.codes}
+    action = reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else advice(codes)
+    return Diagnosis(headline, "", (action,))
 
 
-def _sentence(first: verdict.Judgement, deciding: Sequence[verdict.Judgement], of: int) -> str:
-    more = f" (and {len(deciding) - 1} more of {of} budgets)" if len(deciding) > 1 else ""
-    return f"{first.verdict.value}: {_told(first)}{more}."
-
-
-def _told(one: verdict.Judgement) -> str:
+def _why(judgement: verdict.Judgement) -> Reason:
     """Return the figure that decided, or why none did."""
-    budget, why = one.budget, one.deciding or one.reasons[0]
-    return f"{budget.arm} against {budget.baseline} in {budget.benchmark}: {text.of(why)}"
+    return judgement.deciding or judgement.reasons[0]
 
 
-def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
-    """Return what broken budgets point at; the sentence is of the one that points there."""
+def _failed(
+    results: model.Results, failed: Sequence[verdict.Judgement]
+) -> tuple[verdict.Judgement, str, list[Reason]]:
+    """Return the broken budget that points at something, at what, and what to do."""
     lossy = [judgement for judgement in failed if not judgement.by_cpu]
+    if not lossy:
+        return failed[0], _HOST_CPU, [reason(_C.CHECK_HOST_CPU)]
     benchmarks = [
         plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks) for judgement in lossy
     ]
     kinds = [benchmark.kind if benchmark is not None else "" for benchmark in benchmarks]
-    named = {_RESOURCES.get(kind, ""): one for kind, one in reversed([*zip(kinds, lossy, strict=True)])}
-    culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
-    first = named.get(culprit, failed[0])
-    sentence = _sentence(first, failed, of)
-    if lossy and first.budget.baseline == "host" and results.environment.accelerator == "tcg":
-        return Diagnosis(f"{sentence} The guests are emulated.", "", (_EMULATED,))
-    advised = _ACTIONS.get(culprit, _MIXED)
-    if lossy and first.budget.baseline != "host":
-        advised = (
-            f"'{first.budget.arm}' and '{first.budget.baseline}' are guests of one host, which differ in what"
-            " was asked for: leave a spec out and measure again; nova-perf validate --ablation finds the one that"
-            " costs.",
-            *advised,
-        )
-    return Diagnosis(f"{sentence}{f' It points at the {culprit}.' if culprit else ''}", culprit, advised)
+    by_culprit = {_RESOURCES.get(kind, ""): lost for kind, lost in reversed([*zip(kinds, lossy, strict=True)])}
+    culprit = next((name for name in _RESOURCES.values() if name in by_culprit), "")
+    first = by_culprit[culprit]
+    if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
+        return first, "", [reason(_C.JUDGE_UNDER_KVM)]
+    actions = [reason(_ACTIONS.get(culprit, _C.MEASURE_PARTS))]
+    if first.budget.baseline != model.HOST:
+        actions.insert(0, reason(_C.ABLATE, arm=first.budget.arm, baseline=first.budget.baseline))
+    return first, culprit, actions
 
 
-def advice(codes: Collection[str]) -> str:
+def advice(codes: Set[str]) -> Reason:
     """Return what to do about what could not be judged, for these reasons."""
-    usual = "Correct the budget, or mend what is named and measure again."
-    return next((told for code, told in _ADVICE.items() if code in codes), usual)
+    return reason(_C.CORRECT_BUDGET if codes.isdisjoint(_OF_TRIALS) else _C.SEE_TRIALS)
 
 
-def spoilt(results: model.Results) -> list[str]:
+def guest_findings(results: model.Results) -> list[str]:
     """Return where guests are not what was asked for, a line each."""
     return [
         f"{name}: {finding.text}" for name, arm in results.environment.arms.items() for finding in arm.findings

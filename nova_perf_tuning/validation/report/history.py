@@ -25,7 +25,7 @@ from scipy import stats
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import guards, trial_filter
-from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.measure import model, reasons, store
 
 #: What may change between runs and explain a change of figures.
 _VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
@@ -87,10 +87,17 @@ class Series:
     points: tuple[Point, ...]
     changes: tuple[Change, ...]
 
-    def new_versions(self, change: Change) -> dict[str, tuple[str, str]]:
-        """Return what has another version since a change: name -> version before and after."""
-        before, after = self.points[change.index - 1].versions, self.points[change.index].versions
-        return {name: (before.get(name, "?"), new) for name, new in after.items() if before.get(name, "?") != new}
+    def change(self, change: Change) -> reasons.Reason:
+        """Return a change as a reason, with the versions that changed at the same time."""
+        before, after = self.points[change.index - 1].versions, self.points[change.index]
+        versions = {
+            name: (before.get(name, "?"), new)
+            for name, new in after.versions.items()
+            if before.get(name, "?") != new
+        }
+        improved = (change.ratio > 1) == (self.better == "higher")
+        code = reasons.ReasonCode.IMPROVED if improved else reasons.ReasonCode.WORSENED
+        return reasons.reason(code, ratio=change.ratio, at=after.at.isoformat(), versions=versions)
 
     @property
     def tuning(self) -> str:
@@ -120,80 +127,67 @@ def request(environment: environments.Environment, arm: str) -> str:
     return json.dumps(specs, sort_keys=True) if specs else ""
 
 
-class History:
-    """Writes and reads histories."""
+def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
+    """Keep the results of a single host; return the run's id, and False if it was there already.
 
-    def __init__(self, url: str | None = None) -> None:
-        """Open the database.
+    Trials that guards reject by their defaults are left out.
 
-        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be opened.
-        """
-        self._engine = database.connect(url)
+    :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be written.
+    """
+    text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
+    at = _created(results)
+    run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
+    # Domain XML would be most of the database.
+    arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
+    environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
+    host = (results.environment.host or "unknown")[:200]
+    left_out = trial_filter.alone(results)
+    trials = [dataclasses.asdict(trial) for trial in results.trials if guards.run(trial) not in left_out]
+    run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
+    run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
+    pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
+    pair |= {"faults": [], "environment": {}, "trials": trials}
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._engine.dispose()
+    def insert(connection: sa.Connection) -> bool:
+        if connection.scalar(sa.select(database.runs.c.id).where(database.runs.c.id == run_id)) is not None:
+            return False
+        connection.execute(sa.insert(database.runs), run)
+        connection.execute(sa.insert(database.pairs), pair)
+        return True
 
-    def add(self, results: model.Results) -> tuple[str, bool]:
-        """Keep the results of a single host; return the run's id, and False if it was there already.
+    return run_id, database.write(engine, insert)
 
-        Trials that guards reject by their defaults are left out.
 
-        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be written.
-        """
-        text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
-        at = _created(results)
-        run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
-        # Domain XML would be most of the database.
-        arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
-        environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
-        host = (results.environment.host or "unknown")[:200]
-        left_out = trial_filter.alone(results)
-        trials = [dataclasses.asdict(trial) for trial in results.trials if guards.run(trial) not in left_out]
-        run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
-        run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
-        pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
-        pair |= {"faults": [], "environment": {}, "trials": trials}
+def series(
+    engine: sa.Engine, host: str | None = None, benchmark: str | None = None, arm: str | None = None
+) -> list[Series]:
+    """Return histories by host, benchmark, arm and request.
 
-        def add(connection: sa.Connection) -> bool:
-            if connection.scalar(sa.select(database.runs.c.id).where(database.runs.c.id == run_id)) is not None:
-                return False
-            connection.execute(sa.insert(database.runs), run)
-            connection.execute(sa.insert(database.pairs), pair)
-            return True
-
-        return run_id, database.write(self._engine, add)
-
-    def series(
-        self, host: str | None = None, benchmark: str | None = None, arm: str | None = None
-    ) -> list[Series]:
-        """Return histories by host, benchmark, arm and request.
-
-        :param host, benchmark, arm: only these.
-        """
-        runs, pairs = database.runs.c, database.pairs.c
-        points: dict[_Key, list[Point]] = collections.defaultdict(list)
-        with database.reading(self._engine) as connection:
-            by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
-            for run_id, created in connection.execute(by_time).all():
-                kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
-                environment = environments.from_dict(kept)
-                versions = {name: value for name in _VERSIONS if (value := getattr(environment, name))}
-                done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
-                if host is not None:
-                    done = done.where(pairs.client == host)
-                values: dict[_Key, list[float]] = collections.defaultdict(list)
-                for client, trials in connection.execute(done.execution_options(yield_per=20)):
-                    for trial in (model.Trial(**row) for row in trials):
-                        wanted = benchmark in (None, trial.benchmark) and arm in (None, trial.arm)
-                        if wanted and trial.primary and trial.value is not None and trial.value > 0:
-                            values[_key(client, environment, trial)].append(trial.value)
-                for key, some in values.items():
-                    points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
-        return [
-            Series(*key, tuple(some), tuple(changes([point.value for point in some])))
-            for key, some in sorted(points.items())
-        ]
+    :param host, benchmark, arm: only these.
+    """
+    runs, pairs = database.runs.c, database.pairs.c
+    points: dict[_Key, list[Point]] = collections.defaultdict(list)
+    with database.reading(engine) as connection:
+        by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
+        for run_id, created in connection.execute(by_time).all():
+            kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
+            environment = environments.from_dict(kept)
+            versions = {name: value for name in _VERSIONS if (value := getattr(environment, name))}
+            done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
+            if host is not None:
+                done = done.where(pairs.client == host)
+            values: dict[_Key, list[float]] = collections.defaultdict(list)
+            for client, trials in connection.execute(done.execution_options(yield_per=20)):
+                for trial in (model.Trial(**row) for row in trials):
+                    wanted = benchmark in (None, trial.benchmark) and arm in (None, trial.arm)
+                    if wanted and trial.primary and trial.value is not None and trial.value > 0:
+                        values[_key(client, environment, trial)].append(trial.value)
+            for key, some in values.items():
+                points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
+    return [
+        Series(*key, tuple(some), tuple(changes([point.value for point in some])))
+        for key, some in sorted(points.items())
+    ]
 
 
 def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:

@@ -74,7 +74,7 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
         skipped=str(counts.count("skipped")),
         time=f"{sum({trial.order: trial.window_s for trial in results.trials}.values()):.3f}",
     )
-    findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
+    findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
     for one, outcome in zip(cases, counts, strict=True):
         case = ElementTree.SubElement(found, "testcase", classname=_xml(one.kind), name=_xml(one.name))
         if outcome:

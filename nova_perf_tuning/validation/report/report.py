@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,6 @@ from nova_perf_tuning.validation.measure import model, overhead
 from nova_perf_tuning.validation.report import charts, data, diagnosis, summary, text
 
 _SHOWN_TRIALS = 5000
-_SHOWN_CHARACTERS = 4000
 
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
@@ -35,20 +33,14 @@ def as_json(
     knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
     """Return the report as plain data."""
-    told = diagnosis.diagnose(results, judged)
-    notes, warnings = summary.notes(results, summaries), summary.warnings(results.environment)
+    found = data.verdicts(results, judged, knobs)
+    if not found["headline"]:
+        found |= data.line("headline", [summary.headline(summaries)])
     return {
-        "headline": told.sentence if told else text.headline(summaries),
-        "culprit": told.culprit if told else "",
-        "actions": list(told.actions) if told else [],
-        **data.findings(results),
-        "knobs": [data.knob(knob) for knob in knobs],
-        "notes": [text.of(note) for note in notes],
-        "note_details": [data.of(note) for note in notes],
-        "warnings": [text.of(warning) for warning in warnings],
-        "warning_details": [data.of(warning) for warning in warnings],
+        **found,
+        **data.lines("notes", summary.notes(results, summaries)),
+        **data.lines("warnings", summary.warnings(results.environment)),
         "verdict": verdict.overall(judged).value if judged else None,
-        "judgements": [data.judgement(judgement) for judgement in judged],
         "benchmarks": [data.benchmark(benchmark) for benchmark in summaries],
         "environment": environments.to_dict(results.environment),
     }
@@ -81,13 +73,12 @@ def render(
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
         recorded=recorded,
-        headline=text.headline(summaries),
+        headline=text.of(summary.headline(summaries)),
         diagnosis=diagnosis.diagnose(results, judged),
-        findings=diagnosis.spoilt(results),
+        findings=diagnosis.guest_findings(results),
         knobs=text.knob_rows(knobs),
         knob_head=text.KNOB_HEAD,
         knob_summary=text.knob_summary(knobs),
-        knob_chart=_knobs(knobs),
         aa=summary.is_aa(results.environment),
         notes=[text.of(note) for note in summary.notes(results, summaries)],
         warnings=[text.of(warning) for warning in summary.warnings(results.environment)],
@@ -102,8 +93,9 @@ def render(
         classes=_CLASSES,
         arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in arms if arm != model.HOST],
         reasons=text.lines,
+        text=text.of,
         colours=colours,
-        facts=_facts(results.environment),
+        facts=environments.to_dict(results.environment),
         failed=[trial for trial in results.trials if trial.value is None][:_SHOWN_TRIALS],
         boot=functools.partial(_boot, pairs=_fleet(results)),
         rows=_SHOWN_TRIALS,
@@ -151,24 +143,6 @@ def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSumma
     return list(dict.fromkeys(known))
 
 
-def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
-    """Return the chart of an ablation: tuned guests over those without each spec, in the order of its table."""
-    colours = {ablation.Call.PAYS: "better", ablation.Call.HARMS: "worse"}
-    lines = [
-        charts.Line(
-            colours.get(finding.call, "same"),
-            f"{knob.spec.removeprefix('perf:')}: {label}",
-            f"{finding.call.value} ({text.percent(effect.value)})",
-            [],
-            effect,
-        )
-        for knob in knobs
-        for label, finding in knob.findings.items()
-        if (effect := finding.effect) is not None
-    ]
-    return charts.chart(lines, [1.0])
-
-
 def _colour(ratio: statistics.Estimate) -> str:
     """Return the class of a ratio: for one that is certainly better, or worse."""
     if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
@@ -203,31 +177,6 @@ def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
 def _full(one: summary.BenchmarkSummary) -> float:
     """Return what the full width of a benchmark's bars stands for."""
     return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in one.arms), default=0.0)
-
-
-#: What has a place of its own in the report.
-_SHOWN_ELSEWHERE = ("arms", "benchmarks", "errors", "fleet")
-
-
-def _facts(environment: environments.Environment) -> list[tuple[str, str]]:
-    """Return the environment as rows."""
-    return [
-        (name, _fact(value))
-        for name, value in environments.to_dict(environment).items()
-        if name not in _SHOWN_ELSEWHERE
-    ]
-
-
-def _fact(value: object) -> str:
-    if isinstance(value, Mapping):
-        text = "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
-    else:
-        text = ", ".join(map(_plain, value)) if isinstance(value, list) else _plain(value)
-    return text[:_SHOWN_CHARACTERS]
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _fleet(results: model.Results) -> int:

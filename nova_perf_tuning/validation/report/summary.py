@@ -12,7 +12,7 @@ from nova_perf_tuning.validation.judge import guards, statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
 
-_C = reasons.ReasonCode
+_C, _O = reasons.ReasonCode, reasons.Outcome
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
@@ -275,6 +275,33 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     return tuple(found)
 
 
+def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
+    """Return what the first comparison of guests shows, benchmark by benchmark."""
+    outcomes, arms = list[dict[str, object]](), ("", "")
+    for benchmark in summaries:
+        pair = next((pair for pair in benchmark.comparisons if pair.baseline != model.HOST), None)
+        arms = (pair.arm, pair.baseline) if pair else arms
+        outcome = _outcome(pair)
+        certain = pair is not None and pair.ratio is not None and outcome in (_O.GAIN, _O.LOSS)
+        if certain and arms == model.AA_ARMS[::-1]:
+            outcome = _O.NOISE
+        ratio = pair.ratio.value if certain and pair and pair.ratio else None
+        outcomes.append({"benchmark": benchmark.label, "outcome": outcome, "ratio": ratio})
+    if not outcomes:
+        return reason(_C.NOTHING_MEASURED)
+    return reason(_C.COMPARED, arm=arms[0], baseline=arms[1], outcomes=outcomes)
+
+
+def _outcome(pair: Comparison | None) -> reasons.Outcome:
+    if pair is None or pair.ratio is None:
+        return _O.INVALID if pair and pair.invalid else _O.NO_PAIR
+    if pair.ratio.low is None or pair.ratio.high is None:
+        return _O.TOO_FEW
+    if pair.ratio.low <= 1 <= pair.ratio.high:
+        return _O.NO_DIFFERENCE
+    return _O.GAIN if pair.ratio.low > 1 else _O.LOSS
+
+
 def is_aa(environment: Environment) -> bool:
     """Whether the arms of guests are all the same, so that every difference between them is noise."""
     return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
@@ -293,8 +320,6 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
         found.append(reason(_C.ENDED_EARLY, ended=environment.ended))
     if failed:
         found.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
-    if environment.errors:
-        found.append(reason(_C.INCIDENTS, count=len(environment.errors)))
     if wide:
         found.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
     return found + [

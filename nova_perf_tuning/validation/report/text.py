@@ -10,18 +10,22 @@ from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.validation.report import history, summary
+    from nova_perf_tuning.validation.report import summary
 
 #: Names that a message lists.
 _NAMES = 20
 
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
-#: What a comparison found, in the order of the headline.
-_KINDS: Final = (
-    *("a gain", "a loss", "noise alone makes a difference", "no difference shown", "too few trials to tell"),
-    *("no pair of trials", "too many trials that do not count"),
-)
+_OUTCOMES: Final = {
+    reasons.Outcome.GAIN: "a gain",
+    reasons.Outcome.LOSS: "a loss",
+    reasons.Outcome.NOISE: "noise alone makes a difference",
+    reasons.Outcome.NO_DIFFERENCE: "no difference shown",
+    reasons.Outcome.TOO_FEW: "too few trials to tell",
+    reasons.Outcome.NO_PAIR: "no pair of trials",
+    reasons.Outcome.INVALID: "too many trials that do not count",
+}
 
 _C = reasons.ReasonCode
 _Params = Mapping[str, Any]
@@ -114,17 +118,6 @@ def _too_many_lost(told: _Params) -> str:
     return f"{_lost(told)} (limit {told['limit']:.0%})" + (f": {lines(told['why'])}" if told["why"] else "")
 
 
-def _noise_floor(told: _Params) -> str:
-    text = (
-        f"a budget of {told['limit']:.1%} is tighter than this host's noise floor of {told['floor']:.1%} (A/A run"
-        f" of {told['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
-    )
-    if told.get("value") is None:
-        return text
-    text += f"; measured: {loss(told['value'])}"
-    return text if told.get("low") is None else f"{text} ({losses(told['low'], told['high'])})"
-
-
 def _metric(told: _Params) -> str:
     hint = "" if told["named"] else "; name one of them as the budget's metric if that is what it is for"
     metric = f"metric '{told['metric']}'" if told["metric"] else "what it is judged by"
@@ -146,11 +139,7 @@ def listed(names: Iterable[str]) -> str:
 def _unplaced(told: _Params) -> str:
     names = " and no ".join(name.replace("_", " ") for name in told["unknown"])
     options = " and ".join(f"--{name.replace('_', '-')}" for name in told["unknown"])
-    return _left_out(told, f"the results name no {names} (give {options})")
-
-
-def _left_out(told: _Params, cause: str) -> str:
-    return f"budgets left out, since {cause}: {'; '.join(told['budgets'])}"
+    return f"budgets left out, since the results name no {names} (give {options}): {'; '.join(told['budgets'])}"
 
 
 # -- guards
@@ -196,6 +185,45 @@ def _perhaps(told: _Params) -> str:
     )
 
 
+# -- headlines, and changes of a history
+
+
+def _compared(told: _Params) -> str:
+    """Return what the first comparison of guests shows, benchmark by benchmark."""
+    said = []
+    for outcome, words in _OUTCOMES.items():
+        labels = [
+            row["benchmark"] if row["ratio"] is None else f"{row['benchmark']} ({percent(row['ratio'])})"
+            for row in told["outcomes"]
+            if row["outcome"] == outcome
+        ]
+        said += [f"{words} in {', '.join(labels)}"] * bool(labels)
+    arms = f"{told['arm']} against {told['baseline']}: " if told["arm"] else ""
+    line = f"{arms}{'; '.join(said)}."
+    return f"A/A run, {line}" if (told["baseline"], told["arm"]) == model.AA_ARMS else line[0].upper() + line[1:]
+
+
+def _judged(told: _Params) -> str:
+    met = "the budget is met; " if told["verdict"] == "PASS" else ""
+    more = f" (and {told['more']} more of {told['of']} budgets)" if told["more"] else ""
+    culprit = f" It points at the {told['culprit']}." if told["culprit"] else ""
+    figure = f"{told['arm']} against {told['baseline']} in {told['benchmark']}: {lines(told['why'])}"
+    return f"{told['verdict']}: {met}{figure}{more}.{culprit}"
+
+
+def _hosts_judged(told: _Params) -> str:
+    count = f"{told['verdict']}: {len(told['hosts'])} of {told['of']} hosts"
+    if told["verdict"] == "PASS":
+        return f"{count} are as good as asked for."
+    example = f" ({told['example']})" if told["example"] else ""
+    return f"{count}: {listed(told['hosts'])}{example}."
+
+
+def _change(told: _Params) -> str:
+    versions = [f"{name} {before} -> {after}" for name, (before, after) in told["versions"].items()]
+    return "; ".join([f"from {told['at'][:16].replace('T', ' ')} on", *filter(None, [", ".join(versions)])])
+
+
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WITHIN: _placed("within"),
     _C.BEYOND: _placed("beyond"),
@@ -222,8 +250,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
-    _C.BELOW_NOISE_FLOOR: _noise_floor,
-    _C.BEYOND_NOISE_FLOOR: lambda told: f"{_noise_floor(told)}, which is beyond that floor",
+    _C.BELOW_NOISE_FLOOR: (
+        "a budget of {limit:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run of {created});"
+        " allow more, or measure longer and renew the floor with validate --noise-floor"
+    ),
     _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
     _C.LITTLE_SERVICE_CPU: (
         "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its service CPU is not"
@@ -243,10 +273,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         f" '{told['host_group']}', flavor '{told['flavor']}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
-    _C.ARM_NOT_MEASURED: lambda told: _left_out(told, f"arm '{told['arm']}' was not measured"),
-    _C.NOT_FOR_ACCELERATOR: lambda told: _left_out(
-        told,
-        f"they are for {told['wanted']} and guests ran on {told['accelerator'] or 'what a cloud does not tell'}",
+    _C.NOT_MEASURED: lambda told: (
+        f"budgets left out, since their arms or accelerator were not measured: {'; '.join(told['budgets'])}"
     ),
     _C.CONTRADICTED: lambda told: f"{lines(told['why'])} ({told['count']} of {told['of']} trials)",
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",
@@ -259,7 +287,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.SAME_GUESTS: "Both pairs of guests are untuned (an A/A run): differences between them are noise.",
     _C.ENDED_EARLY: "The run ended early ({ended}); the figures are of the trials up to then.",
     _C.TRIALS_FAILED: "{count} of {of} trials failed; see the errors.",
-    _C.INCIDENTS: "Other incidents listed with the errors: {count}.",
     _C.WIDE_WINDOWS: (
         "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
         " program."
@@ -314,6 +341,70 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.HOST_BEYOND: _host_beyond,
     _C.HOST_MAYBE_BEYOND: lambda told: f"{_host_beyond(told)}{_perhaps(told)}",
     _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
+    _C.NOTHING_MEASURED: "Nothing was measured.",
+    _C.COMPARED: _compared,
+    _C.JUDGED: _judged,
+    _C.ALL_MET: "PASS: all {count} budgets are met.",
+    _C.HOSTS_JUDGED: _hosts_judged,
+    _C.CHECK_CPU: (
+        "Look for a limit on the guests' CPUs: virsh schedinfo DOMAIN (vcpu_quota, cpu_shares) and quota:cpu_* of"
+        " the flavor; and for other work on them: nova-perf plan shows what shares a CPU with vCPUs, nova-perf"
+        " audit what the host gets wrong."
+    ),
+    _C.CHECK_SCHEDULING: (
+        "Give the vCPUs CPUs of their own (hw:cpu_policy=dedicated) and keep other threads off them (nova-perf"
+        " plan shows them). Look for sleep states and interrupts that hold these CPUs up: nova-perf audit."
+    ),
+    _C.CHECK_MEMORY: (
+        "See where the guest's memory lies (numastat -c qemu): on the nodes of its vCPUs (hw:numa_nodes), in huge"
+        " pages (hw:mem_page_size=large). Look for guests that load the memory of the same node."
+    ),
+    _C.CHECK_NETWORK: (
+        "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
+        " policies of the port. Compare queues and offloads inside the guest with what was asked for ('Settings in"
+        " force' in the report)."
+    ),
+    _C.CHECK_DISK: (
+        "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor. Compare cache mode, I/O"
+        " threads and disk queues of the arms ('Settings in force' in the report)."
+    ),
+    _C.CHECK_HOST_CPU: (
+        "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf plan shows where"
+        " its threads run."
+    ),
+    _C.MEASURE_PARTS: (
+        "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3 and --benchmark"
+        " fio beside it, and see which of them loses as well."
+    ),
+    _C.ABLATE: (
+        "'{arm}' and '{baseline}' are guests of one host, which differ in what was asked for: leave a spec out and"
+        " measure again; nova-perf validate --ablation finds the one that costs."
+    ),
+    _C.MORE_BOOTS: (
+        "Give it more time (--time-limit, --boots), on a host without other work; nova-perf validate --noise-floor"
+        " tells what this host can tell apart."
+    ),
+    _C.PUBLISH: (
+        "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host (with the"
+        " --budget and other options of this verdict)."
+    ),
+    _C.DISABLE_HOSTS: (
+        "Keep guests off what fails until it is repaired: openstack perf publish RESULTS.json --disable-on-fail"
+        " (with the --budget and other options of this verdict) takes its traits and nova-compute out; validate"
+        " it again afterwards."
+    ),
+    _C.MORE_PEERS: (
+        "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
+        " alone and some that pass."
+    ),
+    _C.JUDGE_UNDER_KVM: (
+        "The guests are emulated, and beside the host the emulator itself is measured: nothing is wrong with them"
+        " for it. Judge them under KVM, or one arm against another."
+    ),
+    _C.SEE_TRIALS: "See what became of these trials in the report, remove the cause and measure again.",
+    _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
+    _C.IMPROVED: lambda told: f"{percent(told['ratio'])} (better) {_change(told)}",
+    _C.WORSENED: lambda told: f"{percent(told['ratio'])} (worse) {_change(told)}",
 }
 
 
@@ -362,45 +453,9 @@ def gain(found: statistics.Estimate) -> str:
     )
 
 
-def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
-    """Return one sentence on what the first comparison of guests found, benchmark by benchmark."""
-    kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
-    names = None
-    for benchmark in summaries:
-        pair = next((pair for pair in benchmark.comparisons if pair.baseline != model.HOST), None)
-        names = (pair.arm, pair.baseline) if pair else names
-        found = pair.ratio if pair else None
-        if pair is None or found is None:
-            kind = "too many trials that do not count" if pair and pair.invalid else "no pair of trials"
-        elif found.low is None or found.high is None:
-            kind = "too few trials to tell"
-        elif found.low <= 1 <= found.high:
-            kind = "no difference shown"
-        else:
-            kind = "a gain" if found.low > 1 else "a loss"
-            kind = "noise alone makes a difference" if names == model.AA_ARMS[::-1] else kind
-            kinds[kind].append(f"{benchmark.label} ({percent(found.value)})")
-            continue
-        kinds[kind].append(benchmark.label)
-    said = "; ".join(f"{kind} in {', '.join(labels)}" for kind, labels in kinds.items() if labels)
-    if not said:
-        return "Nothing was measured."
-    line = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
-    return f"A/A run, {line}" if names == model.AA_ARMS[::-1] else line[0].upper() + line[1:]
-
-
 def percent(ratio: float) -> str:
     """Return ``+6.8%`` for 1.068; what rounds to nothing has no minus sign."""
     return f"{round(ratio - 1, 3) + 0.0:+.1%}"
-
-
-def change(series: history.Series, found: history.Change) -> str:
-    """Return a change of a history in words, with the versions that changed at the same time."""
-    better = (found.ratio > 1) == (series.better == "higher")
-    at = series.points[found.index].at
-    text = f"{found.ratio - 1:+.1%} ({'better' if better else 'worse'}) from {at:%Y-%m-%d %H:%M} on"
-    new = [f"{name} {before} -> {after}" for name, (before, after) in series.new_versions(found).items()]
-    return f"{text}; {', '.join(new)}" if new else text
 
 
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:

@@ -73,12 +73,6 @@ class NoiseTest(testtools.TestCase):
                 told = found.reasons[0].params
                 self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
                                  (told["floor"], told["limit"], told["created"]))  # fmt: skip
-        bad = dataclasses.replace(
-            data, trials=[dataclasses.replace(trial, value=trial.value / 2) if trial.arm == "tuned" else trial
-                          for trial in data.trials]
-        )  # fmt: skip
-        [found] = verdict.judge_all(bad, [budget_file.Budget("iperf3", "tuned", floor / 2, baseline="untuned")])
-        self.assertIs(C.BEYOND_NOISE_FLOOR, found.reasons[0].code)
 
     def test_before_a_run_what_is_known_then_decides(self):
         noise.save(aa_run(), self.path)

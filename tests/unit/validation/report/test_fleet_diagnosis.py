@@ -4,10 +4,12 @@ import testtools
 
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file
-from nova_perf_tuning.validation.report import diagnosis, report, summary
+from nova_perf_tuning.validation.measure import reasons
+from nova_perf_tuning.validation.report import diagnosis, report, summary, text
 from tests.support import samples
 from tests.unit.validation.cloud import test_fleet
 
+C = reasons.ReasonCode
 GOOD = ("PASS",)
 
 
@@ -30,16 +32,16 @@ def told(*hosts):
 class FleetDiagnosisTest(testtools.TestCase):
     def test_cases(self):
         self.assertIsNone(told((None,), (None,)))
-        for hosts, sentence, action in (
-            ((GOOD, (None,)), "PASS: 1 of 2 hosts are as good as asked for.", "publish"),
-            ((GOOD, ("FAIL", "slow"), ("INVALID",)), "FAIL: 1 of 3 hosts: c1 (c1: why 1).", "--disable-on-fail"),
-            ([("INCONCLUSIVE",)] * 1000, "and 980 more (c0: why 0).", "more peers"),
-            ((("INVALID", "no_arm"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", "Correct the budget"),
-            ((("INVALID", "no_result"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", "what became of these trials"),
+        for hosts, deciding, action in (
+            ((GOOD, (None,)), "PASS: 1 of 2 hosts are as good as asked for.", C.PUBLISH),
+            ((GOOD, ("FAIL", "slow"), ("INVALID",)), "FAIL: 1 of 3 hosts: c1 (c1: why 1).", C.DISABLE_HOSTS),
+            ([("INCONCLUSIVE",)] * 1000, "and 980 more (c0: why 0).", C.MORE_PEERS),
+            ((("INVALID", "no_arm"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.CORRECT_BUDGET),
+            ((("INVALID", "no_result"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.SEE_TRIALS),
         ):
             found = told(*hosts)
-            self.assertTrue(found.sentence.endswith(sentence), found.sentence)
-            self.assertIn(action, found.actions[0])
+            self.assertTrue(text.of(found.headline).endswith(deciding), found)
+            self.assertEqual([action], [one.code for one in found.actions])
 
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]

@@ -5,6 +5,8 @@ import os
 import fixtures
 import testtools
 
+from nova_perf_tuning.validation.database import engine as database
+from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import history
 from tests.support import samples
 
@@ -14,44 +16,46 @@ MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kv
 class HistoryTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = self.useFixture(fixtures.TempDir()).path
-        self.kept = history.History(f"sqlite:///{os.path.join(folder, 'runs.db')}")
-        self.addCleanup(self.kept.close)
+        directory = self.useFixture(fixtures.TempDir()).path
+        self.engine = database.connect(f"sqlite:///{os.path.join(directory, 'runs.db')}")
+        self.addCleanup(self.engine.dispose)
 
     def add(self, host="one", day=1, value=100.0, request=None, **environment):
         told = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
         data = samples.results({"untuned": value}, seed=day, noise=0.002, **told)
         if request is not None:
             data.environment.arms["untuned"].request = request
-        return self.kept.add(data)
+        return history.add(self.engine, data)
 
     def test_the_same_results_are_kept_once(self):
         run_id, new = self.add()
         self.assertEqual((run_id, True), (run_id, new))
         self.assertEqual((run_id, False), self.add())
-        self.assertEqual(1, len(self.kept.series()[0].points))
+        self.assertEqual(1, len(history.series(self.engine)[0].points))
 
     def test_a_change_is_found_and_told_with_what_changed(self):
         for day in range(1, 13):
             self.add(day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12")
-        [found] = self.kept.series("one")
+        [found] = history.series(self.engine, "one")
         self.assertEqual([6], [one.index for one in found.changes])
-        self.assertEqual({"kernel": ("6.1", "6.12")}, found.new_versions(found.changes[0]))
-        self.assertEqual([], self.kept.series("another"))
+        change = found.change(found.changes[0])
+        self.assertEqual(reasons.ReasonCode.WORSENED, change.code)
+        self.assertEqual({"kernel": ("6.1", "6.12")}, change.params["versions"])
+        self.assertEqual([], history.series(self.engine, "another"))
 
     def test_trials_that_do_not_count_are_not_kept(self):
         data = samples.results({"untuned": 100.0}, noise=0.002)
         for one in data.trials[:4]:
             one.value, one.conditions = 1.0, {"steal_share": 0.9}
-        self.kept.add(data)
-        [point] = self.kept.series()[0].points
+        history.add(self.engine, data)
+        [point] = history.series(self.engine)[0].points
         self.assertEqual(5, point.n)
         self.assertTrue(point.value > 90)
 
     def test_other_hardware_is_another_series(self):
         for told in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
             self.add(**told)
-        self.assertEqual([1] * 3, [len(one.points) for one in self.kept.series()])
+        self.assertEqual([1] * 3, [len(one.points) for one in history.series(self.engine)])
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}
@@ -62,7 +66,7 @@ class HistoryTest(testtools.TestCase):
         for day, request in enumerate(requests, 1):
             value = 127.0 if request is other else 100.0
             self.add(day=day, value=value, request=request)
-        found = self.kept.series()
+        found = history.series(self.engine)
         self.assertEqual(
             {
                 "-": 1,
@@ -77,4 +81,4 @@ class HistoryTest(testtools.TestCase):
     def test_other_parameters_are_another_series(self):
         for day, seconds in ((1, "4"), (2, "8")):
             self.add(day=day, benchmarks={"iperf3": {"parameters": {"seconds": seconds}}})
-        self.assertEqual([1, 1], [len(one.points) for one in self.kept.series()])
+        self.assertEqual([1, 1], [len(one.points) for one in history.series(self.engine)])

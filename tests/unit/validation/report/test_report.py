@@ -108,7 +108,7 @@ class ReportTest(testtools.TestCase):
             self.assertIn("(an A/A run): differences between them are noise", seen.text)
             self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
-        told = text.headline(summary.summarise(data))
+        told = text.of(summary.headline(summary.summarise(data)))
         self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
 
     def test_loads_nothing_and_runs_nothing(self):
@@ -197,7 +197,8 @@ class ReportTest(testtools.TestCase):
         ratio = found["benchmarks"][0]["comparisons"][0]
         self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
         self.assertEqual(statistics.ratio(self.data.trials, "tuned", "untuned").value, ratio["ratio"]["value"])
-        self.assertEqual(text.headline(summaries), found["headline"])
+        self.assertEqual(text.of(summary.headline(summaries)), found["headline"])
+        self.assertEqual(["compared"], [detail["code"] for detail in found["headline_details"]])
 
 
 class ChartTest(testtools.TestCase):
