@@ -150,11 +150,11 @@ class Bench:
         kinds = self.host.kinds()
         refused = {f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting}
         return [
-            f"{one.kind} {one.target} is {one.current}, planned {one.value}"
-            for one in self.host.plan(self.host.facts()).settings
-            if one.target not in refused
-            and not one.identity.endswith("|")
-            and not kinds[one.kind].holds(one.target, one.value, one.current)
+            f"{setting.kind} {setting.target} is {setting.current}, planned {setting.value}"
+            for setting in self.host.plan(self.host.facts()).settings
+            if setting.target not in refused
+            and not setting.identity.endswith("|")
+            and not kinds[setting.kind].holds(setting.target, setting.value, setting.current)
         ]
 
 
@@ -188,13 +188,15 @@ class ConvergenceTest(testtools.TestCase):
         """What does not hold in the end, and nothing else, is said to be not in force."""
         kinds = bench.host.kinds()
         wrong = {
-            (one.kind, one.target)
-            for one in bench.agent.wanted
-            if not kinds[one.kind].holds(one.target, one.value, kinds[one.kind].read(one.target))
+            (setting.kind, setting.target)
+            for setting in bench.agent.wanted
+            if not kinds[setting.kind].holds(
+                setting.target, setting.value, kinds[setting.kind].read(setting.target)
+            )
         }
-        told = {(one.setting.kind, one.setting.target) for one in bench.agent.not_in_force()}
-        wanted = {(one.kind, one.target) for one in bench.agent.wanted}
-        left = {(one.kind, one.target) for one in bench.journal.entries()} - wanted  # it may not be put back
+        told = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
+        wanted = {(setting.kind, setting.target) for setting in bench.agent.wanted}
+        left = {(entry.kind, entry.target) for entry in bench.journal.entries()} - wanted  # it may not be put back
         self.assertEqual(wrong, told - left)
 
     def _check_bound(self, bench):
@@ -202,15 +204,15 @@ class ConvergenceTest(testtools.TestCase):
 
         What is refused may be tried as often as a value that others change, and once after each pause.
         """
-        counts = collections.Counter(one[:3] for one in bench.host.writes)
+        counts = collections.Counter(write[:3] for write in bench.host.writes)
         self.assertEqual({}, {key: number for key, number in counts.items() if number > bench.changes + 1})
         most = TRIES * (bench.changes + bench.waits + LIMIT + 1)
         self.assertEqual({}, {key: number for key, number in bench.host.attempts.items() if number > most})
 
     def _check_withdrawn(self, bench):
         """What nobody asks for any more has no value of the agent, or it is told why it cannot be put back."""
-        asked = {(one.kind, one.target) for one in bench.agent.wanted}
-        told = {(one.setting.kind, one.setting.target) for one in bench.agent.not_in_force()}
+        asked = {(setting.kind, setting.target) for setting in bench.agent.wanted}
+        told = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
         # While a NIC is down its vectors have no handler, and are kept for its return.
         irqs = bench.host.kinds()["irq_affinity"]
         left = {key: held for key, held in bench.host.lost().items() if key not in asked | told}
@@ -226,15 +228,19 @@ class ConvergenceTest(testtools.TestCase):
     def _check_originals(self, bench):
         """After a restore nothing has a value of the agent but what the kernel does not let be put back."""
         done = bench.agent.restore()
-        left = {(one.entry.kind, one.entry.target) for one in done if one.result is restore.RestoreResult.FAILED}
+        left = {
+            (restored.entry.kind, restored.entry.target)
+            for restored in done
+            if restored.result is restore.RestoreResult.FAILED
+        }
         self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in left})
 
     def _check_places(self, bench):
         """Whatever was written last lies on CPUs that are nobody's own, but for what asked to be there."""
         dedicated = cpulist.parse(simulated.DEDICATED)
-        for one in bench.agent.wanted:
-            if one.kind != "xps" and one.rule != "passthrough-vcpu":
-                self.assertFalse(cpulist.parse(one.value) & dedicated, one)
+        for setting in bench.agent.wanted:
+            if setting.kind != "xps" and setting.rule != "passthrough-vcpu":
+                self.assertFalse(cpulist.parse(setting.value) & dedicated, setting)
 
 
 class CompetingWriterTest(testtools.TestCase):
@@ -355,7 +361,7 @@ class RestoreTest(testtools.TestCase):
 
     def _content(self):
         host = self.bench.host
-        found = {number: one.affinity for number, one in host.vectors.items()}
+        found = {number: vector.affinity for number, vector in host.vectors.items()}
         found |= {tid: cpus for guest in host.guests.values() for tid, (_kind, cpus) in guest.threads.items()}
         return found, {name: list(queues.masks) for name, queues in host.xps.items()}
 
@@ -401,7 +407,7 @@ class RestoreTest(testtools.TestCase):
         for name in ("eth0", "eth1"):
             self.bench.host.link(name, False)
         self.bench.agent.reconcile()
-        self.assertEqual([], [one for one in self.bench.host.writes if one[0] == "irq_affinity"])
+        self.assertEqual([], [write for write in self.bench.host.writes if write[0] == "irq_affinity"])
         for name in ("eth0", "eth1"):
             self.bench.host.link(name, True)
         self.bench.agent.reconcile()
@@ -414,7 +420,9 @@ class RestoreTest(testtools.TestCase):
         for _ in range(3):
             self.bench.now += 400.0
             self.bench.agent.reconcile()
-        self.assertEqual([], [one for one in self.bench.journal.entries() if one.identity.startswith("0000:10")])
+        self.assertEqual(
+            [], [entry for entry in self.bench.journal.entries() if entry.identity.startswith("0000:10")]
+        )
 
     def test_what_a_guest_does_not_ask_any_more_is_put_back(self):
         host = self.bench.host
@@ -433,5 +441,5 @@ class RestoreTest(testtools.TestCase):
             self.bench.agent.reconcile()
             self.bench.host.end("guest1")
             self.bench.agent.reconcile()
-        threads = [one for one in self.bench.journal.entries() if one.kind == "thread_affinity"]
+        threads = [entry for entry in self.bench.journal.entries() if entry.kind == "thread_affinity"]
         self.assertEqual([], threads)

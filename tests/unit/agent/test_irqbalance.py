@@ -35,7 +35,9 @@ class ListTest(testtools.TestCase):
 
     def apply(self, *numbers):
         settings = self.daemons.ban([placed(number) for number in numbers])
-        return [one.result for one in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")]
+        return [
+            outcome.result for outcome in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")
+        ]
 
     def test_it_holds_any_number_and_goes_with_the_restore(self):
         numbers = range(24, 24 + 2048)

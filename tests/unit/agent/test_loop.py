@@ -127,11 +127,13 @@ class LoopTest(testtools.TestCase):
             thread.join()
 
     def nic_vectors(self):
-        return [number for number, one in sorted(self.host.vectors.items()) if "eth0" in (one.name or "")]
+        return [number for number, vector in sorted(self.host.vectors.items()) if "eth0" in (vector.name or "")]
 
     def vector(self):
         """The number of a passed-through device's vector."""
-        return next(number for number, one in sorted(self.host.vectors.items()) if "vfio" in (one.name or ""))
+        return next(
+            number for number, vector in sorted(self.host.vectors.items()) if "vfio" in (vector.name or "")
+        )
 
 
 class PassedThroughTest(LoopTest):
@@ -299,6 +301,6 @@ class ToldTest(LoopTest):
         (number, *_others) = self.nic_vectors()
         self.hold_back(agent, [number])
         self.hold_back(agent, [number])
-        irqbalance, finding = sorted(agent.snapshot.state.findings, key=lambda one: "kind" in one)
+        irqbalance, finding = sorted(agent.snapshot.state.findings, key=lambda finding: "kind" in finding)
         self.assertEqual("may be written by irqbalance (pid 4242)", finding["text"])
         self.assertEqual(("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"]))

@@ -44,11 +44,11 @@ class NotifierTest(FolderTest):
     def test_fields_are_lines(self):
         sock = self.listen()
         environment = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "6000000"}
-        one = state.Notifier(environment)
-        one.send(READY=1, STATUS="two\nlines\tof it")
+        notifier = state.Notifier(environment)
+        notifier.send(READY=1, STATUS="two\nlines\tof it")
         self.assertEqual(b"READY=1\nSTATUS=two lines of it", sock.recv(100))
-        self.assertEqual(6.0, one.watchdog)
-        one.send(STATUS="nic \udcff")
+        self.assertEqual(6.0, notifier.watchdog)
+        notifier.send(STATUS="nic \udcff")
         self.assertEqual(b"STATUS=nic ?", sock.recv(100))
 
     def test_a_socket_that_nobody_reads_does_not_stop_the_agent(self) -> None:

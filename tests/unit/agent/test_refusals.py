@@ -31,7 +31,7 @@ class RefusalTest(testtools.TestCase):
         return self.agent.reconcile(**arguments)
 
     def _told(self):
-        return [(one.setting.target, one.result, one.detail) for one in self.agent.not_in_force()]
+        return [(outcome.setting.target, outcome.result, outcome.detail) for outcome in self.agent.not_in_force()]
 
     def _attempts(self):
         return self._attempts_of(self.number)
@@ -78,7 +78,7 @@ class RefusalTest(testtools.TestCase):
         self._pass()
         ((target, result, _detail),) = self._told()
         self.assertEqual((self.target, apply.Result.DIFFERS), (target, result))
-        self.assertEqual([self.target], [one.target for one in self.agent.drifting()])
+        self.assertEqual([self.target], [setting.target for setting in self.agent.drifting()])
         self._pass()
         self.assertEqual([], self._told())
         self.assertNotEqual("0-7", self.host.vectors[self.number].affinity)
@@ -133,7 +133,7 @@ class RefusalTest(testtools.TestCase):
         self.host.refuses[self.number] = (errno.EINVAL, True)
         plan = self.host.plan
         self.host.plan = lambda facts: dataclasses.replace(
-            plan(facts), settings=[one for one in plan(facts).settings if one.target != self.target]
+            plan(facts), settings=[setting for setting in plan(facts).settings if setting.target != self.target]
         )
         self._pass()
         self.assertTrue(self.agent.overdue())
@@ -164,7 +164,7 @@ class RefusalTest(testtools.TestCase):
         self.host.kinds = with_strict_targets
         self.host.vectors[self.number].give("0-7")
         done = self._pass()
-        self.assertEqual([self.target], [one.setting.target for one in done.written])
+        self.assertEqual([self.target], [outcome.setting.target for outcome in done.written])
         ((target, _result, detail),) = self._told()
         self.assertEqual(strange.target, target)
         self.assertIn("no target of this kind", detail)

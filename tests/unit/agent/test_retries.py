@@ -27,7 +27,7 @@ class Clock:
 
     def at(self, moment, action):
         self.plans.append((moment, action))
-        self.plans.sort(key=lambda one: one[0])
+        self.plans.sort(key=lambda plan: plan[0])
 
     def sleep(self, seconds):
         end = self.now + seconds
@@ -122,7 +122,7 @@ class FailuresTest(PaceTest):
         return self.tried[-1]
 
     def pauses(self):
-        return [later - one for one, later in zip(self.tried, self.tried[1:], strict=False)]
+        return [later - earlier for earlier, later in zip(self.tried, self.tried[1:], strict=False)]
 
     def test_an_event_ends_the_pause_where_the_cause_is_mended_unseen(self):
         self.break_for_long()
@@ -131,7 +131,7 @@ class FailuresTest(PaceTest):
         self.link.tell()
         self.assertLess(self.right_after(), 2.1)
         # However long ago it failed first, the event explains what has changed.
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
+        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_an_event_explains_what_has_changed_until_a_pass_answers_it(self):
@@ -141,7 +141,7 @@ class FailuresTest(PaceTest):
         self.go_on(20.0)
         self.mend()
         self.right_after()
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
+        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_events_without_end_have_an_attempt_in_two_seconds(self):
@@ -169,5 +169,5 @@ class FailuresTest(PaceTest):
         self.assertEqual([begin], self.tried)
         self.assertNotEqual(self.placed, self.host.vectors[self.number].affinity)
         self.assertLess(self.right_after(), 2.0)
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._conflicts.values()}
+        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
         self.assertEqual({rewrite_limit.EXCUSED}, costs)

@@ -58,6 +58,6 @@ class SpentTest(testtools.TestCase):
         self.assertTrue(before <= spent + 0.1 <= time.process_time() + 0.2, (before, spent))
 
     def test_waiting_is_that_of_vcpus(self):
-        one = model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
-        self.assertGreater(guest_cpu.waited_s(os.getpid(), [one]), 0.0)
-        self.assertEqual(0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(one, kind="vhost")]))
+        thread = model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
+        self.assertGreater(guest_cpu.waited_s(os.getpid(), [thread]), 0.0)
+        self.assertEqual(0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(thread, kind="vhost")]))

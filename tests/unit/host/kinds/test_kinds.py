@@ -197,7 +197,7 @@ class LiveThreadsTest(testtools.TestCase):
             with self.subTest(index=index, change=change):
                 settings = list(self.settings)
                 settings[index] = dataclasses.replace(settings[index], **change)
-                self.assertEqual([self.kind.observe(one) for one in settings], self.kind.survey(settings))
+                self.assertEqual([self.kind.observe(setting) for setting in settings], self.kind.survey(settings))
 
 
 class SurveyTest(testtools.TestCase):
@@ -223,7 +223,7 @@ class SurveyTest(testtools.TestCase):
     def test_all_hold(self):
         for name, settings in self.settings.items():
             found = self.kinds[name].survey(settings)
-            self.assertEqual({base.State.HOLDS}, {one.state for one in found}, name)
+            self.assertEqual({base.State.HOLDS}, {seen.state for seen in found}, name)
 
     @hypothesis.settings(deadline=None, max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(st.data())
@@ -252,10 +252,12 @@ class SurveyTest(testtools.TestCase):
             )
             settings[place] = dataclasses.replace(settings[place], **other)
         kind = self.kinds[name]
-        exact = [kind.observe(one) for one in settings]
+        exact = [kind.observe(setting) for setting in settings]
         self.assertEqual(exact, kind.survey(settings))
         drifted = [
-            one for one, seen in zip(settings, exact, strict=True) if verify.is_drift(one, seen, self.kinds)
+            setting
+            for setting, seen in zip(settings, exact, strict=True)
+            if verify.is_drift(setting, seen, self.kinds)
         ]
         self.assertEqual(drifted, verify.drifted(settings, self.kinds))
 
@@ -272,7 +274,7 @@ class SurveyTest(testtools.TestCase):
 
     def test_an_interrupt_whose_handler_is_gone_is_the_same(self):
         kind, target = self.kinds["irq_affinity"], "irq:24"
-        (known,) = [one for one in self.settings["irq_affinity"] if one.target == target]
+        (known,) = [setting for setting in self.settings["irq_affinity"] if setting.target == target]
         known = dataclasses.replace(known, identity=kind.identity(target))
         irq = IrqTarget.parse(target, known.identity)
         directory = pathlib.Path(self.root, "proc/irq", str(irq.number))

@@ -29,11 +29,16 @@ class TransactionCase(testtools.TestCase):
 
     def apply(self, *settings, boot="boot"):
         with self.open() as book:
-            return {one.setting.target: one.result for one in apply.apply(settings, self.kinds, book, boot)}
+            return {
+                outcome.setting.target: outcome.result for outcome in apply.apply(settings, self.kinds, book, boot)
+            }
 
     def restore(self, boot="boot", force=False):
         with self.open() as book:
-            return {one.entry.target: one.result for one in restore.restore(book, self.kinds, boot, force=force)}
+            return {
+                restored.entry.target: restored.result
+                for restored in restore.restore(book, self.kinds, boot, force=force)
+            }
 
     def entries(self):
         with self.open(writer=False) as book:
@@ -91,7 +96,7 @@ class ApplyTest(TransactionCase):
         self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
         with self.open() as book:
             wanted = [boxes.setting(name, "2") for name in "abc"]
-            found = {one.setting.target: one for one in apply.apply(wanted, self.kinds, book, "boot")}
+            found = {outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, book, "boot")}
         self.assertIs(Result.WRITTEN, found["a"].result, "tried again")
         self.assertEqual(
             (Result.FAILED, base.FailureClass.NO_ROOM), (found["b"].result, found["b"].failure), "not tried again"
@@ -121,7 +126,7 @@ class ApplyTest(TransactionCase):
         self.box.in_use = {"a": "1"}
         self.assertEqual({"a": Result.PENDING}, self.apply(boxes.setting("a", "2")))
         found = verify.verify([boxes.setting("a", "2")], self.kinds)
-        self.assertEqual([base.State.PENDING], [one.state for one in found])
+        self.assertEqual([base.State.PENDING], [observation.state for observation in found])
 
     def test_another_object_under_the_number(self):
         self.box.owners = {"a": "new"}
@@ -162,7 +167,8 @@ class ApplyTest(TransactionCase):
         lines, rest = apply.preview(wanted, self.kinds)
         self.assertEqual(["put 2 into a"], lines)
         self.assertEqual(
-            {"b": Result.UNCHANGED, "z": Result.STALE}, {one.setting.target: one.result for one in rest}
+            {"b": Result.UNCHANGED, "z": Result.STALE},
+            {outcome.setting.target: outcome.result for outcome in rest},
         )
         self.assertEqual([], self.box.writes)
         self.assertFalse(os.path.exists(self.folder))
@@ -225,7 +231,7 @@ class RestoreTest(TransactionCase):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"), boot="first")
         self.box.values.update(a="7", b="1")
         self.apply(boxes.setting("a", "2"), boot="second")
-        self.assertEqual({("a", "7")}, {(one.target, one.original) for one in self.entries().values()})
+        self.assertEqual({("a", "7")}, {(entry.target, entry.original) for entry in self.entries().values()})
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore(boot="second"))
         self.assertEqual("7", self.box.values["a"])
 
@@ -250,7 +256,7 @@ class RestoreTest(TransactionCase):
         kinds, self.kinds = self.kinds, {}
         self.assertEqual({"a": RestoreResult.FAILED}, self.restore())
         seen = verify.verify([boxes.setting("a", "2")], self.kinds)
-        self.assertEqual([base.State.UNREADABLE], [one.state for one in seen])
+        self.assertEqual([base.State.UNREADABLE], [observation.state for observation in seen])
         self.kinds = kinds
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
@@ -272,8 +278,8 @@ class VerifyTest(TransactionCase):
         ]
         found = verify.verify(wanted, self.kinds)
         states = [base.State.HOLDS, base.State.DRIFTED, base.State.GONE, base.State.GONE]
-        self.assertEqual(states, [one.state for one in found])
-        drift = [verify.is_drift(one, seen, self.kinds) for one, seen in zip(wanted, found, strict=True)]
+        self.assertEqual(states, [observation.state for observation in found])
+        drift = [verify.is_drift(setting, seen, self.kinds) for setting, seen in zip(wanted, found, strict=True)]
         self.assertEqual([False, True, True, True], drift)
         self.box.ephemeral = True
         self.assertFalse(verify.is_drift(wanted[2], found[2], self.kinds))

@@ -51,12 +51,12 @@ class JournalTest(testtools.TestCase):
             book.put([entry(state="applied", written="1", wanted="5")])
         with self.open(writer=False) as book:
             found = book.entries()
-        self.assertEqual(["irq:1", "irq:2"], [one.target for one in found], "an entry keeps its place")
+        self.assertEqual(["irq:1", "irq:2"], [kept.target for kept in found], "an entry keeps its place")
         self.assertEqual(entry(state="applied", written="1", wanted="5"), found[0])
         with self.open() as book, book.transaction():
             book.drop(found[:1])
         with self.open(writer=False) as book:
-            self.assertEqual(["irq:2"], [one.target for one in book.entries()])
+            self.assertEqual(["irq:2"], [kept.target for kept in book.entries()])
 
     def test_only_its_owner_reads_it(self):
         path = self.fill()

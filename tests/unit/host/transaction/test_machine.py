@@ -111,7 +111,7 @@ class Machine(stateful.RuleBasedStateMachine):
                 self._settings(values), registry.kinds(self.root), book, apply.boot_id(self.root)
             )
         assert all(self._get(target) == value for target, value in values.items())
-        written = {one.setting.target for one in outcomes if one.result is not apply.Result.UNCHANGED}
+        written = {outcome.setting.target for outcome in outcomes if outcome.result is not apply.Result.UNCHANGED}
         assert written == {target for target, value in values.items() if before[target] != value}
         self._note(before, values)
 
@@ -140,7 +140,7 @@ class Machine(stateful.RuleBasedStateMachine):
         before = {target: self._get(target) for target in TARGETS}
         with self._journal() as book:
             done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
-        kept = {one.entry.target for one in done if one.result in restore.KEPT}
+        kept = {restored.entry.target for restored in done if restored.result in restore.KEPT}
         for target in TARGETS:
             now, original = self._get(target), self.original.get(target)
             if original is None:
@@ -153,13 +153,13 @@ class Machine(stateful.RuleBasedStateMachine):
         assert kept <= set(self.original), kept
         with self._journal() as book:
             again = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
-        assert {one.entry.target for one in again} == kept
+        assert {restored.entry.target for restored in again} == kept
 
     @stateful.rule()
     def restore_by_force(self):
         with self._journal() as book:
             done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root), force=True)
-        assert not [one for one in done if one.result in restore.KEPT]
+        assert not [restored for restored in done if restored.result in restore.KEPT]
         for target, original in self.original.items():
             assert self._get(target) == original, target
         self.original.clear()
