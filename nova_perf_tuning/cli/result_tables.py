@@ -74,7 +74,7 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
             text.of(why),
         ]
         for judgement in judgements
-        for word, why in judgement.told
+        for word, why in judgement.verdicts_and_reasons
     ]
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 

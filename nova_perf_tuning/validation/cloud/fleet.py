@@ -234,7 +234,7 @@ def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int
     """Return that too many of a host's trials are lost."""
     of, failed, missing = (sum(getattr(lost, name) for lost, _ in cells) for name in ("of", "failed", "missing"))
     without_cpu = sum(without for _, without in cells)
-    return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).told(
+    return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).reason(
         _C.HOST_LOST_TRIALS,
         benchmark=benchmark,
         count=failed + missing + without_cpu,
@@ -369,7 +369,7 @@ def _by_budgets(
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
         words: list[_Finding] = [(_V.PASS, None)]
-        for word, why in judgement.told:
+        for word, why in judgement.verdicts_and_reasons:
             if word is not _V.PASS:
                 figure = why.params.get("figure", "")
                 words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))

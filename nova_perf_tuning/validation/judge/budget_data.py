@@ -113,13 +113,13 @@ class Measured:
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
         for arm in (budget.arm, budget.baseline):
-            told = self.environment.arms.get(arm, environments.Arm())
-            found = told.virtualization
+            measured_arm = self.environment.arms.get(arm, environments.Arm())
+            found = measured_arm.virtualization
             if probe.contradiction(found, accelerator):
                 return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=found)
             if found == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
-            if others := [finding for finding in told.findings if finding.code not in probe.HARMLESS]:
+            if others := [finding for finding in measured_arm.findings if finding.code not in probe.HARMLESS]:
                 return reason(_C.OTHER_GUESTS, arm=arm, finding=others[0].text, more=len(others) - 1)
         return None
 

@@ -74,21 +74,21 @@ def _faults(
 
     :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
     """
-    told = trial.conditions.get
+    condition = trial.conditions.get
     for code, share, limit in (
-        (_C.STEAL, told("steal_share", 0.0), limits.max_steal),
+        (_C.STEAL, condition("steal_share", 0.0), limits.max_steal),
         (_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limits.max_wait or 0.0),
     ):
         if share > limit:
             yield reason(code, share=share, limit=limit)
-    if (count := told("throttle_events", 0.0)) > 0:
+    if (count := condition("throttle_events", 0.0)) > 0:
         yield reason(_C.THROTTLING, count=count)
-    if abs((now := told("max_mhz", usual_mhz)) - usual_mhz) > 1:
+    if abs((now := condition("max_mhz", usual_mhz)) - usual_mhz) > 1:
         yield reason(_C.FREQUENCY_LIMIT, first=usual_mhz, now=now)
     if len(mhz) > 1 and max(mhz.values()) > min(mhz.values()) * (1 + limits.max_frequency_gap):
         yield reason(_C.FREQUENCY_GAP, mhz=mhz, limit=limits.max_frequency_gap)
-    dropped, sent = told("sender_dropped", 0.0), told("sender_packets", 0.0)
+    dropped, sent = condition("sender_dropped", 0.0), condition("sender_packets", 0.0)
     if dropped > limits.max_drops * max(sent, 1.0):
         yield reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=limits.max_drops)
-    if abs(step := told("clock_step_s", 0.0)) > limits.max_clock_step_s:
+    if abs(step := condition("clock_step_s", 0.0)) > limits.max_clock_step_s:
         yield reason(_C.CLOCK_STEP, seconds=step, limit=limits.max_clock_step_s)

@@ -53,7 +53,7 @@ class Lost:
     def count(self) -> int:
         return self.failed + self.zeros + self.missing
 
-    def told(self, code: reasons.ReasonCode = _C.FAILED, **more: Any) -> reasons.Reason:
+    def reason(self, code: reasons.ReasonCode = _C.FAILED, **more: Any) -> reasons.Reason:
         kinds = {"failed": self.failed, "zeros": self.zeros, "missing": self.missing}
         return reason(code, **{"arm": self.arm, "count": self.count, "of": self.of, **kinds, **more})
 
@@ -79,7 +79,7 @@ class Selection:
     @property
     def notes(self) -> tuple[reasons.Reason, ...]:
         """Return how many trials failed, how many were excluded and why."""
-        failed = tuple(one.told() for one in self.lost if one.count)
+        failed = tuple(lost.reason() for lost in self.lost if lost.count)
         if not self.excluded:
             return failed
         count, of, what = self.pairs_excluded, self.pairs, "pairs"
@@ -186,8 +186,8 @@ def _too_many(
     count = lost.count + len(why)
     if count <= MAX_LOST * lost.of:
         return None
-    told = reasons.distinct(why)
-    return lost.told(_C.TOO_MANY_LOST, count=count, excluded=len(why), limit=MAX_LOST, why=told)
+    causes = reasons.distinct(why)
+    return lost.reason(_C.TOO_MANY_LOST, count=count, excluded=len(why), limit=MAX_LOST, why=causes)
 
 
 def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, reasons.Reason]:

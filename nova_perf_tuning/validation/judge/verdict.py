@@ -60,14 +60,14 @@ class Judgement:
     pairs_left_out: int = 0
 
     @property
-    def told(self) -> list[tuple[Verdict, Reason]]:
+    def verdicts_and_reasons(self) -> list[tuple[Verdict, Reason]]:
         """Return every reason with the verdict on it alone."""
         return list(zip(self.verdicts, self.reasons, strict=True))
 
     @property
     def deciding(self) -> Reason | None:
         """Return the first reason that the verdict comes from."""
-        return next((why for word, why in self.told if word is self.verdict), None)
+        return next((why for word, why in self.verdicts_and_reasons if word is self.verdict), None)
 
     @property
     def by_cpu(self) -> bool:
@@ -159,7 +159,7 @@ class _Gate:
         found, limit, name = self.found, self._limit, self.figure[-1]
         if found is None:
             return Verdict.INCONCLUSIVE, reason(_C.NO_PAIRS, figure=name)
-        told = {
+        params = {
             "figure": name,
             "value": found.value,
             "low": found.low,
@@ -170,12 +170,12 @@ class _Gate:
             "boots": found.boots,
         }
         if found.low is None or found.high is None:
-            return Verdict.INCONCLUSIVE, reason(_C.TOO_FEW_BOOTS, **told, needed=statistics.MIN_BOOTS)
+            return Verdict.INCONCLUSIVE, reason(_C.TOO_FEW_BOOTS, **params, needed=statistics.MIN_BOOTS)
         if not _beyond(found.high, limit):
-            return Verdict.PASS, reason(_C.WITHIN, **told)
+            return Verdict.PASS, reason(_C.WITHIN, **params)
         if _beyond(found.low, limit):
-            return Verdict.FAIL, reason(_C.BEYOND, **told)
-        return Verdict.INCONCLUSIVE, reason(_C.UNDECIDED, **told)
+            return Verdict.FAIL, reason(_C.BEYOND, **params)
+        return Verdict.INCONCLUSIVE, reason(_C.UNDECIDED, **params)
 
     def fails_at(self, level: float) -> bool:
         """Return whether the whole interval is beyond the limit at another confidence too."""
@@ -243,10 +243,10 @@ class _Case:
         return [one for one in (self._loss, self._cpu) if one is not None]
 
     def judgement(self) -> Judgement:
-        told = [(gate.verdict, gate.reason) for gate in self.gates]
+        judged = [(gate.verdict, gate.reason) for gate in self.gates]
         if (fault := self._figures.fault or self._figures.cpu_fault) is not None:
-            told.append((Verdict.INVALID, fault))
-        verdicts, why = zip(*told, strict=True)
+            judged.append((Verdict.INVALID, fault))
+        verdicts, why = zip(*judged, strict=True)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
         unit, excluded = self._figures.unit, self._figures.pairs_excluded
         return Judgement(self._budget, worst(verdicts), loss, cpu, unit, why, verdicts, excluded)

@@ -286,14 +286,14 @@ class Session:
 
     def _read_environment(self) -> None:
         """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
-        before, told = self.results.environment, self._launcher.environment()
+        before, launched = self.results.environment, self._launcher.environment()
         arms = dict(before.arms)
-        for name, arm in told.arms.items():
+        for name, arm in launched.arms.items():
             known = arms.get(name, environments.Arm())
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
             findings = {finding.text: finding for finding in [*known.findings, *arm.findings]}
             arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=list(findings.values()))
-        environment = dataclasses.replace(before.updated(told), arms=arms)
+        environment = dataclasses.replace(before.updated(launched), arms=arms)
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment
 

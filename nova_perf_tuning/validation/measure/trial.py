@@ -128,12 +128,14 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
         raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
     if finished.returncode == 0:
         return benchmark.parse(finished.stdout)
-    told = one_line(finished.stderr.strip()[-600:], 300)
-    if not told and finished.stdout.strip():
+    message = one_line(finished.stderr.strip()[-600:], 300)
+    if not message and finished.stdout.strip():
         benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
-    if benchmark.paired and "refused" in told.lower():  # its server does not listen yet
-        raise bench.NotReadyError(f"{benchmark.kind}: {told}")
-    raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
+    if benchmark.paired and "refused" in message.lower():  # its server does not listen yet
+        raise bench.NotReadyError(f"{benchmark.kind}: {message}")
+    raise bench.OutputError(
+        f"{benchmark.kind}: ended with status {finished.returncode}: {message or 'no message'}"
+    )
 
 
 def find_window(

@@ -33,8 +33,8 @@ _Params = Mapping[str, Any]
 
 def of(reason: reasons.Reason) -> str:
     """Return a reason with its notes as one line."""
-    told = _TEXTS[reason.code]
-    line = told.format_map(reason.params) if isinstance(told, str) else told(reason.params)
+    template = _TEXTS[reason.code]
+    line = template.format_map(reason.params) if isinstance(template, str) else template(reason.params)
     return "; ".join([line, *map(of, reason.notes)])
 
 
@@ -68,65 +68,67 @@ def confidence(share: float) -> str:
     return f"{share * 100:.4g}%"
 
 
-def _figure(told: _Params) -> str:
-    if told["figure"] == "loss":
-        return loss(told["value"])
-    return f"service CPU per {told['unit'] or 'unit'} {told['value']:.4g} s"
+def _figure(params: _Params) -> str:
+    if params["figure"] == "loss":
+        return loss(params["value"])
+    return f"service CPU per {params['unit'] or 'unit'} {params['value']:.4g} s"
 
 
-def _limit(told: _Params) -> str:
-    if told["figure"] == "cpu":
-        return f"{told['limit']:.4g} s"
-    return f"a gain of {-told['limit']:.1%}" if told["limit"] < 0 else f"a loss of {told['limit']:.1%}"
+def _limit(params: _Params) -> str:
+    if params["figure"] == "cpu":
+        return f"{params['limit']:.4g} s"
+    return f"a gain of {-params['limit']:.1%}" if params["limit"] < 0 else f"a loss of {params['limit']:.1%}"
 
 
-def _interval(told: _Params) -> str:
-    low, high = told["low"], told["high"]
-    span = losses(low, high) if told["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
-    return f"{_figure(told)} ({confidence(told['confidence'])} interval {span})"
+def _interval(params: _Params) -> str:
+    low, high = params["low"], params["high"]
+    span = losses(low, high) if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
+    return f"{_figure(params)} ({confidence(params['confidence'])} interval {span})"
 
 
 def _placed(word: str) -> Callable[[_Params], str]:
     """:param word: for a limit that a demanded gain is not; ``within`` or ``beyond``."""
     demanded = {"within": "meets the demanded gain of", "beyond": "misses the demanded gain of"}[word]
 
-    def told(params: _Params) -> str:
+    def phrase(params: _Params) -> str:
         if params["figure"] == "loss" and params["limit"] < 0:
             return f"{_interval(params)} {demanded} {-params['limit']:.1%}"
         return f"{_interval(params)} is {word} {_limit(params)}"
 
-    return told
+    return phrase
 
 
-def _too_few(told: _Params) -> str:
+def _too_few(params: _Params) -> str:
     return (
-        f"{_figure(told)}, limit {_limit(told)}: no interval from {told['boots']} boot{'s'[: told['boots'] != 1]};"
-        f" at least {told['needed']} are needed"
+        f"{_figure(params)}, limit {_limit(params)}: no interval from {params['boots']} "
+        f"boot{'s'[: params['boots'] != 1]}; at least {params['needed']} are needed"
     )
 
 
 # -- trials
 
 
-def _lost(told: _Params) -> str:
-    what = ["failed"] * bool(told["failed"]) + ["gave 0, which has no ratio"] * bool(told["zeros"])
-    what += ["are missing"] * bool(told["missing"]) + ["were excluded"] * bool(told.get("excluded"))
-    return f"{told['count']} of {told['of']} trials of '{told['arm']}' {' or '.join(what)}"
+def _lost(params: _Params) -> str:
+    what = ["failed"] * bool(params["failed"]) + ["gave 0, which has no ratio"] * bool(params["zeros"])
+    what += ["are missing"] * bool(params["missing"]) + ["were excluded"] * bool(params.get("excluded"))
+    return f"{params['count']} of {params['of']} trials of '{params['arm']}' {' or '.join(what)}"
 
 
-def _too_many_lost(told: _Params) -> str:
-    return f"{_lost(told)} (limit {told['limit']:.0%})" + (f": {lines(told['why'])}" if told["why"] else "")
+def _too_many_lost(params: _Params) -> str:
+    return f"{_lost(params)} (limit {params['limit']:.0%})" + (
+        f": {lines(params['why'])}" if params["why"] else ""
+    )
 
 
-def _metric(told: _Params) -> str:
-    hint = "" if told["named"] else "; name one of them as the budget's metric if that is what it is for"
-    metric = f"metric '{told['metric']}'" if told["metric"] else "what it is judged by"
-    return f"{metric} was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
+def _metric(params: _Params) -> str:
+    hint = "" if params["named"] else "; name one of them as the budget's metric if that is what it is for"
+    metric = f"metric '{params['metric']}'" if params["metric"] else "what it is judged by"
+    return f"{metric} was not measured; {params['benchmark']} has {listed(params['known'])}{hint}"
 
 
-def _guests(told: _Params) -> str:
-    more = f" (and {told['more']} more)" if told["more"] else ""
-    return f"guests of '{told['arm']}' are not what was asked for: {told['finding']}{more}"
+def _guests(params: _Params) -> str:
+    more = f" (and {params['more']} more)" if params["more"] else ""
+    return f"guests of '{params['arm']}' are not what was asked for: {params['finding']}{more}"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -136,50 +138,50 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
 
 
-def _unplaced(told: _Params) -> str:
-    names = " and no ".join(name.replace("_", " ") for name in told["unknown"])
-    options = " and ".join(f"--{name.replace('_', '-')}" for name in told["unknown"])
-    return f"budgets left out, since the results name no {names} (give {options}): {'; '.join(told['budgets'])}"
+def _unplaced(params: _Params) -> str:
+    names = " and no ".join(name.replace("_", " ") for name in params["unknown"])
+    options = " and ".join(f"--{name.replace('_', '-')}" for name in params["unknown"])
+    return f"budgets left out, since the results name no {names} (give {options}): {'; '.join(params['budgets'])}"
 
 
 # -- guards
 
 
-def _frequencies(told: _Params) -> str:
-    known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in told["mhz"].items())
-    return f"arms ran at different CPU frequencies: {known} (limit {told['limit']:.0%})"
+def _frequencies(params: _Params) -> str:
+    known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in params["mhz"].items())
+    return f"arms ran at different CPU frequencies: {known} (limit {params['limit']:.0%})"
 
 
-def _where(told: _Params) -> str:
-    return f"'{told['benchmark'][:80]}' on '{told['arm'][:40]}'"
+def _where(params: _Params) -> str:
+    return f"'{params['benchmark'][:80]}' on '{params['arm'][:40]}'"
 
 
 # -- hosts of a fleet
 
 
-def _figure_of(told: _Params) -> str:
-    return f"{told['benchmark']} ({told['arm']})"
+def _figure_of(params: _Params) -> str:
+    return f"{params['benchmark']} ({params['arm']})"
 
 
-def _slower(told: _Params) -> str:
-    return f"{_figure_of(told)}: slower than the other hosts by {_span(told)}"
+def _slower(params: _Params) -> str:
+    return f"{_figure_of(params)}: slower than the other hosts by {_span(params)}"
 
 
-def _span(told: _Params) -> str:
-    low, high = f"{told['low']:.0%}", f"{told['high']:.0%}"
+def _span(params: _Params) -> str:
+    low, high = f"{params['low']:.0%}", f"{params['high']:.0%}"
     return low if low == high else f"{low} to {high}"
 
 
-def _host_beyond(told: _Params) -> str:
-    if told["figure"] == "loss":
-        figure = f"{loss(told['low'])} to {loss(told['high'])} against '{told['baseline']}'"
+def _host_beyond(params: _Params) -> str:
+    if params["figure"] == "loss":
+        figure = f"{loss(params['low'])} to {loss(params['high'])} against '{params['baseline']}'"
     else:
-        figure = f"service CPU per {told['unit'] or 'unit'} {told['low']:.4g} s to {told['high']:.4g} s"
-    return f"{_figure_of(told)}: {figure} in all its pairs is beyond {_limit(told)}"
+        figure = f"service CPU per {params['unit'] or 'unit'} {params['low']:.4g} s to {params['high']:.4g} s"
+    return f"{_figure_of(params)}: {figure} in all its pairs is beyond {_limit(params)}"
 
 
-def _perhaps(told: _Params) -> str:
-    spread = f"{told['spread']:.1%}"
+def _perhaps(params: _Params) -> str:
+    spread = f"{params['spread']:.1%}"
     return (
         f", which its peers or the noise of the hosts ({spread}) may explain; measure it with more hosts (--peers)"
     )
@@ -188,64 +190,72 @@ def _perhaps(told: _Params) -> str:
 # -- headlines, and changes of a history
 
 
-def _compared(told: _Params) -> str:
+def _compared(params: _Params) -> str:
     """Return what the first comparison of guests shows, benchmark by benchmark."""
     said = []
     for outcome, words in _OUTCOMES.items():
         labels = [
             row["benchmark"] if row["ratio"] is None else f"{row['benchmark']} ({percent(row['ratio'])})"
-            for row in told["outcomes"]
+            for row in params["outcomes"]
             if row["outcome"] == outcome
         ]
         said += [f"{words} in {', '.join(labels)}"] * bool(labels)
-    arms = f"{told['arm']} against {told['baseline']}: " if told["arm"] else ""
+    arms = f"{params['arm']} against {params['baseline']}: " if params["arm"] else ""
     line = f"{arms}{'; '.join(said)}."
-    return f"A/A run, {line}" if (told["baseline"], told["arm"]) == model.AA_ARMS else line[0].upper() + line[1:]
+    return (
+        f"A/A run, {line}" if (params["baseline"], params["arm"]) == model.AA_ARMS else line[0].upper() + line[1:]
+    )
 
 
-def _judged(told: _Params) -> str:
-    met = "the budget is met; " if told["verdict"] == "PASS" else ""
-    more = f" (and {told['more']} more of {told['of']} budgets)" if told["more"] else ""
-    culprit = f" It points at the {told['culprit']}." if told["culprit"] else ""
-    figure = f"{told['arm']} against {told['baseline']} in {told['benchmark']}: {lines(told['why'])}"
-    return f"{told['verdict']}: {met}{figure}{more}.{culprit}"
+def _judged(params: _Params) -> str:
+    met = "the budget is met; " if params["verdict"] == "PASS" else ""
+    more = f" (and {params['more']} more of {params['of']} budgets)" if params["more"] else ""
+    culprit = f" It points at the {params['culprit']}." if params["culprit"] else ""
+    figure = f"{params['arm']} against {params['baseline']} in {params['benchmark']}: {lines(params['why'])}"
+    return f"{params['verdict']}: {met}{figure}{more}.{culprit}"
 
 
-def _hosts_judged(told: _Params) -> str:
-    count = f"{told['verdict']}: {len(told['hosts'])} of {told['of']} hosts"
-    if told["verdict"] == "PASS":
+def _hosts_judged(params: _Params) -> str:
+    count = f"{params['verdict']}: {len(params['hosts'])} of {params['of']} hosts"
+    if params["verdict"] == "PASS":
         return f"{count} are as good as asked for."
-    example = f" ({told['example']})" if told["example"] else ""
-    return f"{count}: {listed(told['hosts'])}{example}."
+    example = f" ({params['example']})" if params["example"] else ""
+    return f"{count}: {listed(params['hosts'])}{example}."
 
 
-def _change(told: _Params) -> str:
-    versions = [f"{name} {before} -> {after}" for name, (before, after) in told["versions"].items()]
-    return "; ".join([f"from {told['at'][:16].replace('T', ' ')} on", *filter(None, [", ".join(versions)])])
+def _change(params: _Params) -> str:
+    versions = [f"{name} {before} -> {after}" for name, (before, after) in params["versions"].items()]
+    return "; ".join([f"from {params['at'][:16].replace('T', ' ')} on", *filter(None, [", ".join(versions)])])
 
 
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WITHIN: _placed("within"),
     _C.BEYOND: _placed("beyond"),
-    _C.UNDECIDED: lambda told: f"{_interval(told)} includes the limit, {_limit(told)}; more boots may decide",
+    _C.UNDECIDED: lambda params: (
+        f"{_interval(params)} includes the limit, {_limit(params)}; more boots may decide"
+    ),
     _C.TOO_FEW_BOOTS: _too_few,
-    _C.NO_PAIRS: lambda told: f"{'loss' if told['figure'] == 'loss' else 'service CPU'}: no pair of trials",
-    _C.INTERIM: lambda told: (
-        f"{confidence(told['confidence'])} at this look, so that {confidence(told['promised'])} holds over"
+    _C.NO_PAIRS: lambda params: f"{'loss' if params['figure'] == 'loss' else 'service CPU'}: no pair of trials",
+    _C.INTERIM: lambda params: (
+        f"{confidence(params['confidence'])} at this look, so that {confidence(params['promised'])} holds over"
         " both looks"
     ),
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
     _C.FAILED: _lost,
-    _C.EXCLUDED: lambda told: f"{told['count']} of {told['of']} {told['what']} excluded: {lines(told['why'])}",
+    _C.EXCLUDED: lambda params: (
+        f"{params['count']} of {params['of']} {params['what']} excluded: {lines(params['why'])}"
+    ),
     _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
-    _C.NO_BENCHMARK: lambda told: (
-        f"benchmark '{told['benchmark']}' was not measured; the results have {listed(told['known'])}"
+    _C.NO_BENCHMARK: lambda params: (
+        f"benchmark '{params['benchmark']}' was not measured; the results have {listed(params['known'])}"
     ),
     _C.NO_METRIC: _metric,
-    _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
+    _C.NO_ARM: lambda params: (
+        f"arm '{params['arm']}' was not measured; the results have {listed(params['known'])}"
+    ),
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
-    _C.ACCELERATOR_CONTRADICTED: lambda told: (
-        f"guests of '{told['arm']}': {probe.contradiction(told['found'], told['accelerator'])}"
+    _C.ACCELERATOR_CONTRADICTED: lambda params: (
+        f"guests of '{params['arm']}': {probe.contradiction(params['found'], params['accelerator'])}"
     ),
     _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
     _C.OTHER_GUESTS: _guests,
@@ -267,16 +277,16 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
-    _C.NO_BUDGET_APPLIES: lambda told: (
-        f"no budget applies: the results have the arms {', '.join(told['arms'])}, the benchmarks"
-        f" {', '.join(told['benchmarks'])}, accelerator '{told['accelerator']}', host_group"
-        f" '{told['host_group']}', flavor '{told['flavor']}'"
+    _C.NO_BUDGET_APPLIES: lambda params: (
+        f"no budget applies: the results have the arms {', '.join(params['arms'])}, the benchmarks"
+        f" {', '.join(params['benchmarks'])}, accelerator '{params['accelerator']}', host_group"
+        f" '{params['host_group']}', flavor '{params['flavor']}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
-    _C.NOT_MEASURED: lambda told: (
-        f"budgets left out, since their arms or accelerator were not measured: {'; '.join(told['budgets'])}"
+    _C.NOT_MEASURED: lambda params: (
+        f"budgets left out, since their arms or accelerator were not measured: {'; '.join(params['budgets'])}"
     ),
-    _C.CONTRADICTED: lambda told: f"{lines(told['why'])} ({told['count']} of {told['of']} trials)",
+    _C.CONTRADICTED: lambda params: f"{lines(params['why'])} ({params['count']} of {params['of']} trials)",
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",
     _C.OFTEN_WAITED: ("vCPUs waited in {count} of {of} trials, up to {most:.0%} of the time they wanted to run"),
     _C.EMULATED: (
@@ -291,8 +301,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
         " program."
     ),
-    _C.NO_RATIO: lambda told: (
-        f"{told['benchmark']}: no ratio {told['arm']}/{told['baseline']}: {lines(told['why'])}."
+    _C.NO_RATIO: lambda params: (
+        f"{params['benchmark']}: no ratio {params['arm']}/{params['baseline']}: {lines(params['why'])}."
     ),
     _C.OTHER_WORK: (
         "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are noisier"
@@ -302,9 +312,9 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With the"
         " module vhost_net network figures differ; perf:vhost_placement had nothing to place."
     ),
-    _C.FILES_IN_MEMORY: lambda told: (
-        f"{', '.join(told['benchmarks'])}: the files lay in memory ({told['filesystem']}), so this is the speed of"
-        " memory, not of a disk"
+    _C.FILES_IN_MEMORY: lambda params: (
+        f"{', '.join(params['benchmarks'])}: the files lay in memory ({params['filesystem']}), so this is the speed"
+        " of memory, not of a disk"
     ),
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
@@ -314,17 +324,17 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FREQUENCY_GAP: _frequencies,
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
-    _C.NO_FLOOR: lambda told: f"{told['benchmark']}: {lines(told['why'])}; measure again without that",
+    _C.NO_FLOOR: lambda params: f"{params['benchmark']}: {lines(params['why'])}; measure again without that",
     _C.NO_FLOOR_OF_SO_FEW: ("{benchmark}: {boots} boots give no noise floor; {needed} are needed, 4 are better"),
-    _C.NO_SHARED_WORK: lambda told: f"{_where(told)}: took no CPU beside its vCPUs",
-    _C.NO_SAMPLE: lambda told: f"{_where(told)}: {lines(told['why'])}",
-    _C.NO_WORK: lambda told: (
-        f"no trial of {_where(told)} counted its work; benchmarks that did: {listed(told['known'])}"
+    _C.NO_SHARED_WORK: lambda params: f"{_where(params)}: took no CPU beside its vCPUs",
+    _C.NO_SAMPLE: lambda params: f"{_where(params)}: {lines(params['why'])}",
+    _C.NO_WORK: lambda params: (
+        f"no trial of {_where(params)} counted its work; benchmarks that did: {listed(params['known'])}"
     ),
     _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
-    _C.TOO_FEW_COUNTED: lambda told: (
-        f"{_where(told)}: {told['count']} of {told['of']} trials have no CPU by class (limit"
-        f" {told['limit']:.0%}); on a cloud agents tell it"
+    _C.TOO_FEW_COUNTED: lambda params: (
+        f"{_where(params)}: {params['count']} of {params['of']} trials have no CPU by class (limit"
+        f" {params['limit']:.0%}); on a cloud agents tell it"
     ),
     _C.UNCOUNTED: "{count} of {of} trials have no CPU by class",
     _C.NO_SOFTIRQ: "interrupts and softirqs were not measured: what they cost is not in it",
@@ -335,12 +345,12 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.SOME_WAITED: "vCPUs waited for a host CPU in {count} of {of} trials: the host was not idle",
     _C.ONE_BOOT: "one boot only, so no interval",
     _C.NO_RESULT: "no pair of it gave a result",
-    _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
-    _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
-    _C.MAYBE_SLOW: lambda told: f"{_slower(told)}{_perhaps(told)}",
+    _C.HOST_LOST_TRIALS: lambda params: f"{params['benchmark']}: {_too_many_lost(params)}",
+    _C.SLOW: lambda params: f"{_slower(params)} in all its pairs",
+    _C.MAYBE_SLOW: lambda params: f"{_slower(params)}{_perhaps(params)}",
     _C.HOST_BEYOND: _host_beyond,
-    _C.HOST_MAYBE_BEYOND: lambda told: f"{_host_beyond(told)}{_perhaps(told)}",
-    _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
+    _C.HOST_MAYBE_BEYOND: lambda params: f"{_host_beyond(params)}{_perhaps(params)}",
+    _C.BUDGET: lambda params: f"{params['benchmark']}: {lines(params['why'])}",
     _C.NOTHING_MEASURED: "Nothing was measured.",
     _C.COMPARED: _compared,
     _C.JUDGED: _judged,
@@ -403,8 +413,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.SEE_TRIALS: "See what became of these trials in the report, remove the cause and measure again.",
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
-    _C.IMPROVED: lambda told: f"{percent(told['ratio'])} (better) {_change(told)}",
-    _C.WORSENED: lambda told: f"{percent(told['ratio'])} (worse) {_change(told)}",
+    _C.IMPROVED: lambda params: f"{percent(params['ratio'])} (better) {_change(params)}",
+    _C.WORSENED: lambda params: f"{percent(params['ratio'])} (worse) {_change(params)}",
 }
 
 
