@@ -133,8 +133,8 @@ def cut(block: list[str]) -> list[str]:
 def seconds(lines: list[str]) -> str:
     """Return what the last line of the run says of its length; fails where it was not whole."""
     for line in reversed(lines):
-        if told := re.match(r"That took (\d+) s", line):
-            return told[1]
+        if output := re.match(r"That took (\d+) s", line):
+            return output[1]
     raise SystemExit("make_tutorial.py: that run did not come to its end")
 
 

@@ -92,8 +92,8 @@ class ValidateCase(base.CloudTest):
 class ValidateTest(ValidateCase):
     def test_both_hosts(self):
         running = self.validate("--hosts", "all", "-f", "json")
-        shown, told = running.communicate()
-        self.assertEqual(0, running.returncode, told)
+        shown, output = running.communicate()
+        self.assertEqual(0, running.returncode, output)
         environment = json.loads(shown)["environment"]
         fleet = environment["fleet"]
         names = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
@@ -112,8 +112,8 @@ class ValidateTest(ValidateCase):
     def test_where_the_scheduler_puts_them_and_without_rights(self):
         self.member()
         running = self.validate("--hosts", "any", "--flavor", self.flavor({}, vcpus=1).name)
-        _, told = running.communicate()
-        self.assertEqual(0, running.returncode, told)
+        _, output = running.communicate()
+        self.assertEqual(0, running.returncode, output)
         results = store.load(os.path.join(self.folder, "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertEqual({"cpu", "iperf3"}, {one.benchmark for one in results.trials if one.value})
@@ -123,15 +123,15 @@ class ValidateTest(ValidateCase):
         running = self.validate("--hosts", "all", "--benchmark", "cpu:seconds=1,threads=2")
         self.until_guests_exist(running)
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate()
-        self.assertEqual(130, running.returncode, told)
-        self.assertIn("interrupted", told)
+        _, output = running.communicate()
+        self.assertEqual(130, running.returncode, output)
+        self.assertIn("interrupted", output)
         self.assertEqual(self.before, self.stacks())
         line = self.the_run()
         self.assertEqual(("interrupted", False), (line.state, line.leftovers))
         again = self.validate("--resume", line.run_id)
-        _, told = again.communicate()
-        self.assertEqual(0, again.returncode, told)
+        _, output = again.communicate()
+        self.assertEqual(0, again.returncode, output)
         self.assertEqual(("complete", 2), (self.the_run().state, self.the_run().done))
         self.assertEqual(self.before, self.stacks())
 
@@ -151,11 +151,11 @@ class ValidateTest(ValidateCase):
 
 
 class MistakesTest(ValidateCase):
-    def refused(self, told, *arguments):
+    def refused(self, output, *arguments):
         running = self.validate(*arguments)
         shown, complaints = running.communicate()
         self.assertEqual((3, ""), (running.returncode, shown), complaints)
-        self.assertIn(told, complaints)
+        self.assertIn(output, complaints)
         self.assertEqual(1, complaints.count("\n"), complaints)
         self.assertEqual([], run_store.RunStore(self.url).lines())
 

@@ -77,8 +77,8 @@ class ExtraSpecs(Generated):
             name, image = f"{name}.FEATURE", f"{image}_FEATURE"
         yield from heading(name, "-")
         yield from [spec.description, ""]
-        told = f"``{image}``" if spec.image else "none: flavors only"
-        facts = [("Image property", told), ("Allowed", spec.allowed), ("Default", spec.default)]
+        output = f"``{image}``" if spec.image else "none: flavors only"
+        facts = [("Image property", output), ("Allowed", spec.allowed), ("Default", spec.default)]
         if spec.features:
             facts.insert(1, ("FEATURE", ", ".join(spec.features)))
         facts.append(("Becomes", literal_xml(spec.becomes)))

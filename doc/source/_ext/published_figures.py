@@ -280,7 +280,7 @@ class Published(Generated):
     def measured(self, _figures: Any) -> list[str]:
         lines = []
         for one in self.here.data["runs"]:
-            lines += [*told(one["run"]), "", *self.of_run(one["benchmarks"]), ""]
+            lines += [*output(one["run"]), "", *self.of_run(one["benchmarks"]), ""]
         return lines
 
     def of_run(self, benchmarks: Any) -> list[str]:
@@ -296,7 +296,7 @@ class Published(Generated):
         return table(head, rows, "24 10 26 12 12 20 6")
 
 
-def told(run: Mapping[str, Any]) -> list[str]:
+def output(run: Mapping[str, Any]) -> list[str]:
     """Return what the page says of a run above its table."""
     return [
         f"Boots: {run['boots']}, blocks: {run['blocks']}, on {run['created'][:10]}: untuned guests of two"

@@ -313,8 +313,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " module vhost_net network figures differ; perf:vhost_placement had nothing to place."
     ),
     _C.FILES_IN_MEMORY: lambda params: (
-        f"{', '.join(params['benchmarks'])}: the files lay in memory ({params['filesystem']}), so this is the speed"
-        " of memory, not of a disk"
+        f"{', '.join(params['benchmarks'])}: the files lay in memory ({params['filesystem']}), so this is the"
+        " speed of memory, not of a disk"
     ),
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",

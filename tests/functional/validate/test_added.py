@@ -98,10 +98,10 @@ class AddedTest(rig.GuestCase):
         return done.stdout
 
     def test_measured_in_guests_and_on_the_host(self) -> None:
-        told = self.build("--check")
+        message = self.build("--check")
         sizes = r"\nfiles:\n +[0-9.]+M\tvmlinuz\n +[0-9.]+M\tinitrd\n +[0-9.]+M\troot\.img\n"
-        self.assertRegex(told, sizes)
-        self.assertRegex(told, rf"\nadded:\n +[0-9.]+K\t{self.program}\n +[0-9.]+K?\t{self.tool}/data\n")
+        self.assertRegex(message, sizes)
+        self.assertRegex(message, rf"\nadded:\n +[0-9.]+K\t{self.program}\n +[0-9.]+K?\t{self.tool}/data\n")
 
         arguments = ["validate", "--boots=1", "--blocks=1", f"--output={self.output}"]
         arguments += [f"--time-limit={2 * patience.LIMIT_S:.0f}s", f"--benchmark=root:table={self.table}"]

@@ -91,12 +91,12 @@ class EveryBenchmarkTest(rig.GuestCase):
         self.assertEqual([], [incident for incident in environment.errors if incident.benchmark not in BROKEN])
         for label in SHORT:
             self.assert_measured(results, label, ARMS)
-        for label, told in BROKEN.items():
+        for label, message in BROKEN.items():
             self.assert_measured(results, label, {"host"})
             errors = {one.arm: one.error or "" for one in results.trials if one.benchmark == label and one.error}
             self.assertEqual(ARMS - {"host"}, set(errors))
             for error in errors.values():
-                self.assertIn(told, error)
+                self.assertIn(message, error)
         self.assert_reported(printed)
 
     def assert_measured(self, results: model.Results, label: str, arms: set[str]) -> None:
@@ -116,21 +116,21 @@ class EveryBenchmarkTest(rig.GuestCase):
 
     def assert_reported(self, printed: str) -> None:
         """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""
-        told = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
-        self.assertEqual({*SHORT, *BROKEN}, {one["label"] for one in told["benchmarks"]})
+        message = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
+        self.assertEqual({*SHORT, *BROKEN}, {one["label"] for one in message["benchmarks"]})
         html = pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")
         sections = {
             found[1]: found[2] for found in re.finditer(r"<h2>([^<]*)</h2>(.*?)</section>", html, re.DOTALL)
         }
         for label in (*SHORT, *BROKEN):
-            [one] = [one for one in told["benchmarks"] if one["label"] == label]
+            [one] = [one for one in message["benchmarks"] if one["label"] == label]
             self.assertEqual(ARMS, {arm["arm"] for arm in one["arms"]}, label)
             for arm in ARMS:
                 self.assertRegex(printed, rf"(?m)^{label} +{arm} +")
                 self.assertIn(f"</span>{arm}</td>", sections[label])
             for figure in one["secondary"]:
                 self.assertIn(f"<td>{figure['metric']}</td>", sections[label])
-        system = next(one for one in told["benchmarks"] if one["label"] == "system")
+        system = next(one for one in message["benchmarks"] if one["label"] == "system")
         self.assertEqual(9, len(system["secondary"]))
         failures = sections["What is not valid, and what went wrong"]
         for label, told_of in BROKEN.items():

@@ -194,10 +194,10 @@ class ConvergenceTest(testtools.TestCase):
                 setting.target, setting.value, kinds[setting.kind].read(setting.target)
             )
         }
-        told = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
+        output = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
         wanted = {(setting.kind, setting.target) for setting in bench.agent.wanted}
         left = {(entry.kind, entry.target) for entry in bench.journal.entries()} - wanted  # it may not be put back
-        self.assertEqual(wrong, told - left)
+        self.assertEqual(wrong, output - left)
 
     def _check_bound(self, bench):
         """No object is written more often than something happened, and then once more.
@@ -212,10 +212,10 @@ class ConvergenceTest(testtools.TestCase):
     def _check_withdrawn(self, bench):
         """What nobody asks for any more has no value of the agent, or it is told why it cannot be put back."""
         asked = {(setting.kind, setting.target) for setting in bench.agent.wanted}
-        told = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
+        output = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
         # While a NIC is down its vectors have no handler, and are kept for its return.
         irqs = bench.host.kinds()["irq_affinity"]
-        left = {key: held for key, held in bench.host.lost().items() if key not in asked | told}
+        left = {key: held for key, held in bench.host.lost().items() if key not in asked | output}
         self.assertEqual(
             {},
             {
@@ -271,13 +271,13 @@ class CompetingWriterTest(testtools.TestCase):
             self.bench = Bench()
             self.addCleanup(self.bench.close)
             self.bench.agent.reconcile()
-            begin, told, hours = len(self.bench.host.writes), False, 2
+            begin, output, hours = len(self.bench.host.writes), False, 2
             for _ in range(hours * 3600 // interval):
                 self.bench.now += interval
                 self.bench.host.vectors[self.number].affinity = "0-7"
                 self.bench.agent.reconcile(excused=event)
-                told = told or bool(self.bench.agent.conflicts())
-            self.assertTrue(told, interval)
+                output = output or bool(self.bench.agent.conflicts())
+            self.assertTrue(output, interval)
             # five, those that time has earned, and both the end of each long pause and an event within it
             allowed = 5 + hours * 12 * (6 if event else 2) + 10
             self.assertLess(len(self.bench.host.writes) - begin, allowed, interval)

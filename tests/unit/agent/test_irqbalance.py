@@ -91,21 +91,21 @@ class ProgramsTest(testtools.TestCase):
 
     def start(self, *arguments):
         """Return a program and the file that it writes when it gets a SIGHUP."""
-        told = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "told")
-        code = f"trap 'echo >{told}' HUP; printf irqbalance >/proc/$$/comm; echo; while sleep 0.1; do :; done"
+        output = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "told")
+        code = f"trap 'echo >{output}' HUP; printf irqbalance >/proc/$$/comm; echo; while sleep 0.1; do :; done"
         process = subprocess.Popen(["sh", "-c", code, "sh", *arguments], stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         process.stdout.readline()
-        return process, told
+        return process, output
 
     def test_ours_are_told_to_ask_the_script_again(self):
         ways = ([f"--policyscript=/x/{irqbalance.SCRIPT}"], ["-l", f"/x/{irqbalance.SCRIPT}"])
         ours = [self.start(*arguments) for arguments in ways]
         other, untold = self.start("--policyscript=/x/theirs")
         irqbalance.rescan()
-        patience.until(lambda: all(told.exists() for _process, told in ours), "they are told")
+        patience.until(lambda: all(output.exists() for _process, output in ours), "they are told")
         self.assertEqual((False, None), (untold.exists(), other.poll()))
         self.assertFalse(irqbalance.uses_our_script(other.pid))
 
@@ -122,10 +122,10 @@ class ProgramsTest(testtools.TestCase):
 
 class MovedTest(testtools.TestCase):
     def test_it_is_told_again_when_interrupts_are_moved_but_not_all_the_time(self):
-        now, told = [100.0], []
+        now, output = [100.0], []
         daemons = findings.CompetingDaemons(clock=lambda: now[0])
-        with mock.patch.object(irqbalance, "rescan", side_effect=lambda: told.append(now[0])):
+        with mock.patch.object(irqbalance, "rescan", side_effect=lambda: output.append(now[0])):
             for seconds in (0.0, 1.0, 10.0, 30.0, 31.0):
                 now[0] = 100.0 + seconds
                 daemons.moved()
-        self.assertEqual([100.0, 130.0], told)
+        self.assertEqual([100.0, 130.0], output)

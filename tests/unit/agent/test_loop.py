@@ -171,9 +171,9 @@ class PassedThroughTest(LoopTest):
 class TimersTest(LoopTest):
     def test_events_without_end_leave_the_timers_their_turn(self):
         agent = self.serve(verify_interval=0.1)
-        told = Told(sources.GUEST, forever=True)
-        agent.add(told)
-        told.tell()
+        output = Told(sources.GUEST, forever=True)
+        agent.add(output)
+        output.tell()
         self.assertTrue(self.until(agent, lambda: agent.stats.verifies >= 3), "no reading")
 
     def test_a_folder_that_came_without_an_event_is_watched_after_a_look(self):

@@ -76,7 +76,7 @@ class PaceTest(test_loop.LoopTest):
         self.number = min(self.host.numbers("eth0"))
         self.placed = self.host.vectors[self.number].affinity
 
-    def told(self, kind, **options):
+    def output(self, kind, **options):
         source = test_loop.Told(kind, **options)
         self.agent.add(source)
         return source
@@ -99,7 +99,7 @@ class PaceTest(test_loop.LoopTest):
 class FailuresTest(PaceTest):
     def setUp(self):
         super().setUp()
-        self.link = self.told(sources.LINK)
+        self.link = self.output(sources.LINK)
         self.tried = []
         self.enterContext(self.assertLogs(service.LOG, "ERROR"))
 

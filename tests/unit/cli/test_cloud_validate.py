@@ -201,7 +201,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
     def test_mistakes_are_one_line_and_exit_3(self):
         url = f"sqlite:///{self.folder}/results.db"
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", url))
-        for arguments, told in (
+        for arguments, message in (
             ((), "--hosts: give compute hosts"),
             (("--hosts", "a,,b"), "--hosts: give compute hosts"),
             (("--hosts", "a", "--peers", "0"), "--peers: '0'"),
@@ -219,5 +219,5 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
         ):
-            self.assertIn(told, self.refused("validate", "--output", f"{self.folder}/out", *arguments))
+            self.assertIn(message, self.refused("validate", "--output", f"{self.folder}/out", *arguments))
             self.assertEqual(["clouds.yaml"], os.listdir(self.folder), "what is refused leaves nothing behind")

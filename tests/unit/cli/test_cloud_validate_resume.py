@@ -120,9 +120,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(["openstack", "--os-cloud", "simulated", "perf", "validate"], words[:5])
         self.assertEqual(1, self.validate(*words[5:]), "the budget counts")
         args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
-        told = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None))._resume_command("r1")
+        text = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None))._resume_command("r1")
         self.assertEqual(
-            "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", told
+            "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", text
         )
 
     def test_results_that_could_not_be_written(self):

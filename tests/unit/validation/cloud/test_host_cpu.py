@@ -103,8 +103,8 @@ class AskTest(testtools.TestCase):
         redirect = f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n".encode()
         self.assertIn("HTTP 302", self.refused([redirect]))
         self.assertIn("HTTP 500", self.refused([b"HTTP/1.1 500 No\r\n\r\n"]))
-        for told in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
-            self.assertIn("no answer of 127.0.0.1", self.refused([told]))
+        for output in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
+            self.assertIn("no answer of 127.0.0.1", self.refused([output]))
         tls = serve(self, [HEAD]).replace("http:", "https:")
         self.assertRaises(host_cpu.AgentError, host_cpu.ask, tls, [], AMPLE_S)
         self.assertRaises(host_cpu.AgentError, host_cpu.ask, "http://no-such-host.invalid/", [], SHORT_S)
@@ -181,11 +181,11 @@ class SamplerTest(testtools.TestCase):
         ):
             sampler = self.sampler(url, cloud)
 
-            def told(sampler=sampler, why=why):
+            def output(sampler=sampler, why=why):
                 self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
                 return any(why in fault for fault in sampler.faults.values())
 
-            wait_for(told)
+            wait_for(output)
 
 
 class SeriesTest(testtools.TestCase):

@@ -87,7 +87,7 @@ class EngineTest(testtools.TestCase):
         file = os.path.join(self.folder, "file")
         with open(file, "w", encoding="ascii") as stream:
             stream.write("no database at all, but long enough to be taken for one " * 50)
-        for url, told in (
+        for url, output in (
             ("results.db", "is no SQLAlchemy URL"),
             ("nosuch://user:geheim@host/db", "nosuch"),
             (f"sqlite:///{file}", "not a database"),
@@ -95,7 +95,7 @@ class EngineTest(testtools.TestCase):
             (f"sqlite:///{self.folder}", "unable to open"),
         ):
             error = self.assertRaises(engine.DatabaseError, engine.connect, url)
-            self.assertIn(told, str(error))
+            self.assertIn(output, str(error))
             self.assertNotIn("geheim", str(error))
             self.assertEqual(1, len(str(error).splitlines()))
 

@@ -47,10 +47,10 @@ class ApplicableTest(testtools.TestCase):
 
     def test_why_none_applies(self):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
-        told = budget_file.why_none(data)
-        self.assertIs(C.NO_BUDGET_APPLIES, told.code)
+        output = budget_file.why_none(data)
+        self.assertIs(C.NO_BUDGET_APPLIES, output.code)
         known = {"arms": ["untuned", "again"], "benchmarks": ["iperf3"], "accelerator": "tcg", "flavor": ""}
-        self.assertEqual({**known, "host_group": "gen1"}, told.params)
+        self.assertEqual({**known, "host_group": "gen1"}, output.params)
 
     def test_optional_ones_stand_for_every_label_of_their_kind(self):
         kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
@@ -68,7 +68,7 @@ class ApplicableTest(testtools.TestCase):
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
         group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
         both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
-        for known, told, expected in (
+        for known, output, expected in (
             ([group], {}, ["host_group"]),
             ([flavor], {"host_group": "gen3"}, ["flavor"]),
             ([both], {}, ["host_group", "flavor"]),
@@ -77,11 +77,11 @@ class ApplicableTest(testtools.TestCase):
             ([group], {"host_group": "gen4"}, []),
             ([group], {"host_group": "gen3"}, []),
         ):
-            data = samples.results({"host": 1000.0, "tuned": 900.0}, **told)
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, **output)
             found = verdict.left_out(data, known)
             unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
             wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
-            self.assertEqual(wanted, unknown, (known, told))
+            self.assertEqual(wanted, unknown, (known, output))
 
 
 class LoadTest(testtools.TestCase):
@@ -102,7 +102,7 @@ class LoadTest(testtools.TestCase):
                                                         one.accelerator, one.guards.max_steal))  # fmt: skip
 
     def test_mistakes_name_the_place_and_what_is_wanted(self):
-        for text, told in (
+        for text, output in (
             ("", "the document"),
             ("budgets: []", "budgets: [] where a list of one budget or more"),
             ("budgets: [{benchmark: fio, arm: a}]", "budgets[0] (fio): limits nothing; give max_loss"),
@@ -120,7 +120,7 @@ class LoadTest(testtools.TestCase):
             ("#" * 300_000, "larger than"),
         ):
             error = self.assertRaises(schema.InputError, self.load, text)
-            self.assertIn(told, str(error))
+            self.assertIn(output, str(error))
             self.assertEqual(errors.ExitCode.ERROR, error.exit_code)
         self.assertRaises(schema.InputError, budget_file.load, "/nonexistent/budget.yaml")
 
@@ -141,7 +141,7 @@ class ShippedTest(testtools.TestCase):
     def test_host_budgets_stay_where_the_accelerator_is_not_known(self):
         data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
-        for told, expected in (
+        for output, expected in (
             ({"accelerator": "kvm"}, verdict.Verdict.FAIL),
             ({}, verdict.Verdict.INVALID),
             ({"accelerator": None}, verdict.Verdict.INVALID),
@@ -149,8 +149,8 @@ class ShippedTest(testtools.TestCase):
             ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
         ):
             found = samples.of(data.trials, **environments.to_dict(data.environment))
-            samples.tell(found, **told)
-            self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), told)
+            samples.tell(found, **output)
+            self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), output)
             self.assertEqual([], verdict.left_out(found, budgets))
 
     def test_what_is_left_out_is_told(self):

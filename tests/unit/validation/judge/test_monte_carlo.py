@@ -28,8 +28,8 @@ class MonteCarloTest(testtools.TestCase):
             for loss in (0.0, 0.05, 0.1):
                 logs = monte_carlo.draw(random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12)
                 found, boots = monte_carlo.judge(logs, 0.05, plan)
-                told = [monte_carlo.decide(one, 0.05, plan) for one in logs]
-                self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), told)
+                output = [monte_carlo.decide(one, 0.05, plan) for one in logs]
+                self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), output)
 
 
 class InterimTest(testtools.TestCase):

@@ -55,8 +55,8 @@ class NoiseTest(testtools.TestCase):
         noise.save(aa_run(host="compute2"), self.path)
         noise.save(aa_run(seed=9), self.path)
         self.assertEqual(2, len(noise.load(self.path)))
-        told = noise.holding(aa_run(seed=3).environment, noise.load(self.path))
-        self.assertNotEqual(first, told.losses)
+        output = noise.holding(aa_run(seed=3).environment, noise.load(self.path))
+        self.assertNotEqual(first, output.losses)
         self.assertIsNone(noise.holding(aa_run(kernel="6.12").environment, noise.load(self.path)))
         self.assertIsNone(noise.holding(aa_run().environment, noise.load(self.path + ".missing")))
 
@@ -70,9 +70,9 @@ class NoiseTest(testtools.TestCase):
             [found] = verdict.judge_all(data, [budget])
             self.assertEqual(refused, found.verdict is V.INVALID, (limit, found.reasons))
             if refused:
-                told = found.reasons[0].params
+                output = found.reasons[0].params
                 self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
-                                 (told["floor"], told["limit"], told["created"]))  # fmt: skip
+                                 (output["floor"], output["limit"], output["created"]))  # fmt: skip
 
     def test_before_a_run_what_is_known_then_decides(self):
         noise.save(aa_run(), self.path)

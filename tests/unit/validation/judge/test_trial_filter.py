@@ -48,11 +48,11 @@ class SelectTest(testtools.TestCase):
         self.mine[4].conditions = {"throttle_events": 1}
         found = self.select().invalid
         self.assertEqual({C.TOO_MANY_LOST, C.THROTTLING}, found.codes)
-        told = {
+        output = {
             name: found.params[name] for name in ("arm", "count", "of", "failed", "zeros", "missing", "excluded")
         }
         self.assertEqual(
-            {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}, told
+            {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}, output
         )
         swapped = trial_filter.select(self.data, self.data.trials, "untuned", "tuned")
         self.assertEqual(found, swapped.invalid)

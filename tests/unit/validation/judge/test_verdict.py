@@ -109,14 +109,14 @@ class JudgeTest(testtools.TestCase):
 
     def test_guests_are_what_was_asked_for_and_declared(self):
         self.data.environment.accelerator = "kvm"
-        for told, wanted, code in (
+        for output, wanted, code in (
             ({"virtualization": "kvm"}, {"accelerator": "kvm"}, None),
             ({"virtualization": "qemu"}, {}, C.ACCELERATOR_CONTRADICTED),
             ({"virtualization": "unknown"}, {}, None),
             ({"virtualization": "unknown"}, {"accelerator": "kvm"}, C.VIRTUALIZATION_UNREAD),
             ({"findings": [{"code": "queues", "text": "1 queue, 4 asked for"}]}, {}, C.OTHER_GUESTS),
         ):
-            samples.tell(self.data, arms={"untuned": {}, "tuned": told})
+            samples.tell(self.data, arms={"untuned": {}, "tuned": output})
             self.check(V.PASS if code is None else V.INVALID, code or C.WITHIN, **wanted)
 
     def test_the_benchmark_says_by_what_it_is_judged(self):
@@ -209,10 +209,10 @@ class ManyTest(testtools.TestCase):
         samples.tell(self.data, accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
             left = [trial for trial in self.data.trials if trial.arm != arm]
-            for told in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
+            for output in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
                 data = dataclasses.replace(self.data, trials=left)
-                samples.tell(data, **told)
-                self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, told))
+                samples.tell(data, **output)
+                self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, output))
 
     def test_overall(self):
         for verdicts, expected, code in (

@@ -70,11 +70,11 @@ class BrokenToolsTest(testtools.TestCase):
         with local.LocalLauncher(folder) as launcher:
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)
-        for label, (_job, told) in BROKEN.items():
+        for label, (_job, output) in BROKEN.items():
             errors = [trial.error for trial in results.trials if trial.benchmark == label]
             self.assertEqual(4, len(errors), label)  # two blocks, guest and host
             for error in errors:
-                self.assertIn(told, error)
+                self.assertIn(output, error)
         for label, value in (("good", 40.0), ("last", 20.0)):
             values = [trial.value for trial in results.trials if trial.benchmark == label and trial.primary]
             self.assertEqual([value] * 4, values)

@@ -115,16 +115,16 @@ class SessionTest(testtools.TestCase):
 
     def test_time_limit_keeps_every_boot(self):
         """A thousand blocks do not fit: that is said, each boot gets its share, and the run ends in time."""
-        begun, told = time.monotonic(), []
+        begun, output = time.monotonic(), []
         results = self.run_session(
-            samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=9.0, tell=told.append
+            samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=9.0, tell=output.append
         )
         # All blocks would take minutes.
         self.assertTrue(time.monotonic() - begun < 60)
         self.assertEqual(2, results.environment.boots_run)
         self.assertEqual("time limit", results.environment.ended)
         self.assertEqual("time_limit", results.environment.errors[0].code)
-        places = [place for place, now in enumerate(told) if now.important]
+        places = [place for place, now in enumerate(output) if now.important]
         self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each boot")
 
     def test_interrupted(self):
@@ -157,9 +157,9 @@ class SessionTest(testtools.TestCase):
             self.assertEqual("complete", one.results.environment.ended)
 
     def test_progress_counts_up_to_its_total(self):
-        told = []
-        self.run_session(tell=told.append)
-        done = [now.done for now in told]
+        output = []
+        self.run_session(tell=output.append)
+        done = [now.done for now in output]
         self.assertEqual(sorted(done), done)
-        self.assertEqual((24, 23), (told[-1].total, told[-1].done))
-        self.assertTrue(all(0 <= now.left_s <= 120 for now in told))
+        self.assertEqual((24, 23), (output[-1].total, output[-1].done))
+        self.assertTrue(all(0 <= now.left_s <= 120 for now in output))

@@ -19,7 +19,7 @@ class TimetableTest(testtools.TestCase):
     def run_session(self, boots, blocks, limit_s, boot_s=10.0, trial_s=6.0):
         """Run a session of two boots and three arms whose times are told; return its blocks of each boot."""
         self.times = timetable.Timetable([self.job], 2, 3, boots, blocks, limit_s)
-        self.told, run = [], []
+        self.output, run = [], []
         for boot in range(boots):
             if boot and not self.times.fits_boot():
                 break
@@ -35,7 +35,7 @@ class TimetableTest(testtools.TestCase):
                     self.now += trial_s
                     self.times.measured(self.job, trial_s)
                     self.times.done += 1
-                    self.told.append((self.now, self.times.left_s()))
+                    self.output.append((self.now, self.times.left_s()))
                 else:
                     run[-1] += block >= 0
         return run
@@ -43,7 +43,7 @@ class TimetableTest(testtools.TestCase):
     def test_plan_that_fits(self):
         self.assertEqual([4, 4, 4], self.run_session(boots=3, blocks=4, limit_s=600.0))
         self.assertEqual((45, 45), (self.times.done, self.times.total))
-        self.assertEqual([], [1 for at, left_s in self.told if abs(at + left_s - self.now) > 1.0])
+        self.assertEqual([], [1 for at, left_s in self.output if abs(at + left_s - self.now) > 1.0])
 
     def test_every_boot_has_its_share(self):
         """Boots are worth more than blocks; and one of them is worth nothing without a block."""

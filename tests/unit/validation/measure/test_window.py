@@ -24,10 +24,10 @@ seconds = st.floats(0, 12, allow_nan=False)
 class Spanned(samples.Quick):
     """A program that tells when it measured."""
 
-    told: bench.Span | None = bench.Span(0.8)
+    message: bench.Span | None = bench.Span(0.8)
 
     def span(self, output):
-        return self.told
+        return self.message
 
 
 def finished(begin, end):
@@ -36,7 +36,7 @@ def finished(begin, end):
 
 def find(span, lived=(102.0, 109.0), error_s=0.001):
     benchmark = Spanned()
-    benchmark.told = span
+    benchmark.message = span
     return trial.find_window(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
 
 
@@ -92,10 +92,10 @@ class SeriesTest(testtools.TestCase):
 class TrialTest(testtools.TestCase):
     """Real programs on this host."""
 
-    def run_trial(self, script, told):
+    def run_trial(self, script, message):
         folder = self.useFixture(fixtures.TempDir()).path
         job = samples.job(script, kind=Spanned)
-        job.benchmark.told = told
+        job.benchmark.message = message
         with local.LocalLauncher(folder) as launcher:
             outcome = trial.run(job, launcher.host_pair(), 60.0)
         self.assertIsNone(outcome.error)
@@ -115,5 +115,5 @@ class NoteTest(testtools.TestCase):
         data = samples.results({"host": 1.0, "untuned": 0.9}, boots=1, blocks=1)
         self.assertEqual([], summary.notes(data, []))
         data.trials[0].window = "execution"
-        [told] = summary.notes(data, [])
-        self.assertEqual((reasons.ReasonCode.WIDE_WINDOWS, 1), (told.code, told.params["count"]))
+        [message] = summary.notes(data, [])
+        self.assertEqual((reasons.ReasonCode.WIDE_WINDOWS, 1), (message.code, message.params["count"]))

@@ -25,7 +25,7 @@ def results(losses, **environment):
     return samples.of(trials, seed=1, **environment)
 
 
-def told(data, **fields):
+def output(data, **fields):
     budgets = [
         budget_file.Budget(
             **{"benchmark": label, "arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **fields}
@@ -53,7 +53,7 @@ class DiagnosisTest(testtools.TestCase):
             # The loss is undecided, the cost is not.
             ({"iperf3": 0.05}, {"max_host_cpu_per_unit": 0.01}, "host CPU"),
         ):
-            found = told(results(losses), **fields)
+            found = output(results(losses), **fields)
             said = found.headline.params
             self.assertEqual(("FAIL", "tuned", "untuned"), (said["verdict"], said["arm"], said["baseline"]))
             self.assertEqual((culprit, culprit), (found.culprit, said["culprit"]), losses)
@@ -61,7 +61,7 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_a_label_of_ones_own_is_known_by_its_kind(self):
         data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
-        self.assertEqual("network", told(data).culprit)
+        self.assertEqual("network", output(data).culprit)
 
     def test_sentence_and_culprit_are_of_one_budget(self):
         data = results({"iperf3": 0.0, "cpu": 0.3})
@@ -78,7 +78,7 @@ class DiagnosisTest(testtools.TestCase):
         trials = [
             dataclasses.replace(trial, arm={"untuned": "host"}.get(trial.arm, trial.arm)) for trial in data.trials
         ]
-        found = told(model.Results(data.environment, trials), baseline="host", max_loss=0.5)
+        found = output(model.Results(data.environment, trials), baseline="host", max_loss=0.5)
         self.assertEqual("", found.culprit)
         self.assertEqual([C.JUDGE_UNDER_KVM], codes(found))
 
@@ -86,7 +86,7 @@ class DiagnosisTest(testtools.TestCase):
         for kind in (one.kind for one in plugins.load_all()):
             better = plugins.of_label(kind, {}).primary[2]
             data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
-            found = told(data, metric=data.trials[0].metric)
+            found = output(data, metric=data.trials[0].metric)
             self.assertEqual("FAIL", found.headline.params["verdict"])
             self.assertEqual(bool(found.culprit), C.MEASURE_PARTS not in codes(found), kind)
             self.assertEqual(C.ABLATE, found.actions[0].code)
@@ -109,19 +109,19 @@ class DiagnosisTest(testtools.TestCase):
             data = results({"cpu": 0.0}, **environment)
             for trial in data.trials:
                 trial.conditions = conditions
-            found = told(data, **budget)
+            found = output(data, **budget)
             [why] = found.headline.params["why"]
             self.assertEqual(("INVALID", True), (found.headline.params["verdict"], code in why.codes), found)
             trials = code in (C.STEAL, C.THROTTLING)
             self.assertEqual([C.SEE_TRIALS if trials else C.CORRECT_BUDGET], codes(found))
 
     def test_other_verdicts(self):
-        met, both = told(results({"cpu": 0.0})), told(results({"cpu": 0.0, "fio": 0.01}))
+        met, both = output(results({"cpu": 0.0})), output(results({"cpu": 0.0, "fio": 0.01}))
         self.assertEqual(("PASS", C.WITHIN), (met.headline.params["verdict"], met.headline.params["why"][0].code))
         self.assertEqual((C.ALL_MET, {"count": 2}), (both.headline.code, both.headline.params))
         few = results({"cpu": 0.05})
         few.trials = [trial for trial in few.trials if trial.boot < 1]
-        self.assertEqual([C.MORE_BOOTS], codes(told(few)))
+        self.assertEqual([C.MORE_BOOTS], codes(output(few)))
 
     def test_guests_that_are_not_what_was_asked_for(self):
         finding = {"code": "queues", "text": "client: eth0: 1 of 4 queues are enabled"}

@@ -112,7 +112,7 @@ class EveryFigureTest(testtools.TestCase):
         self.assertEqual("lower", others[2][2])
         self.assertRegex(html, r'class="n worse"[^>]*>0\.12\d \(')
         self.assertRegex(html, r'class="n better"[^>]*>[78]\.\d{3} \(')
-        told = json.loads(json.dumps(report.as_json(data, summary.summarise(data), [])))
-        figure = told["benchmarks"][0]["secondary"][0]
+        output = json.loads(json.dumps(report.as_json(data, summary.summarise(data), [])))
+        figure = output["benchmarks"][0]["secondary"][0]
         self.assertEqual("syscall", figure["metric"])
         self.assertTrue(figure["comparisons"][0]["ratio"]["low"] < 4 < figure["comparisons"][0]["ratio"]["high"])

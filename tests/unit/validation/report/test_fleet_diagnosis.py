@@ -13,7 +13,7 @@ C = reasons.ReasonCode
 GOOD = ("PASS",)
 
 
-def told(*hosts):
+def output(*hosts):
     """Return what is said of hosts, each (verdict, code of its reason)."""
     rows = [
         {
@@ -31,7 +31,7 @@ def told(*hosts):
 
 class FleetDiagnosisTest(testtools.TestCase):
     def test_cases(self):
-        self.assertIsNone(told((None,), (None,)))
+        self.assertIsNone(output((None,), (None,)))
         for hosts, deciding, action in (
             ((GOOD, (None,)), "PASS: 1 of 2 hosts are as good as asked for.", C.PUBLISH),
             ((GOOD, ("FAIL", "slow"), ("INVALID",)), "FAIL: 1 of 3 hosts: c1 (c1: why 1).", C.DISABLE_HOSTS),
@@ -39,7 +39,7 @@ class FleetDiagnosisTest(testtools.TestCase):
             ((("INVALID", "no_arm"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.CORRECT_BUDGET),
             ((("INVALID", "no_result"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.SEE_TRIALS),
         ):
-            found = told(*hosts)
+            found = output(*hosts)
             self.assertTrue(text.of(found.headline).endswith(deciding), found)
             self.assertEqual([action], [one.code for one in found.actions])
 

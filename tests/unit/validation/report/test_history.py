@@ -21,8 +21,8 @@ class HistoryTest(testtools.TestCase):
         self.addCleanup(self.engine.dispose)
 
     def add(self, host="one", day=1, value=100.0, request=None, **environment):
-        told = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
-        data = samples.results({"untuned": value}, seed=day, noise=0.002, **told)
+        output = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
+        data = samples.results({"untuned": value}, seed=day, noise=0.002, **output)
         if request is not None:
             data.environment.arms["untuned"].request = request
         return history.add(self.engine, data)
@@ -53,8 +53,8 @@ class HistoryTest(testtools.TestCase):
         self.assertTrue(point.value > 90)
 
     def test_other_hardware_is_another_series(self):
-        for told in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
-            self.add(**told)
+        for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
+            self.add(**output)
         self.assertEqual([1] * 3, [len(one.points) for one in history.series(self.engine)])
 
     def test_other_requests_are_another_series(self):

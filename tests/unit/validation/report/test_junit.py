@@ -45,16 +45,16 @@ class JunitTest(testtools.TestCase):
         self.assertIn("no budget was given", suite[0].find("error").get("message"))
 
     def test_findings_of_guests(self):
-        told = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
+        output = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
         arms = {
-            "tuned": {"findings": [{"code": "disk_queues", "text": line} for line in told]},
+            "tuned": {"findings": [{"code": "disk_queues", "text": line} for line in output]},
             "untuned": {"virtualization": "kvm"},
             "x": {},
         }
         samples.tell(self.data, arms=arms)
         for case in ElementTree.fromstring(junit.junit(self.data, judged(self.data))):
-            self.assertIn(f"warning: guests of tuned: {told[0]}\n", case.find("system-out").text)
-            self.assertIn(f"warning: guests of tuned: {told[1]}", case.find("system-out").text)
+            self.assertIn(f"warning: guests of tuned: {output[0]}\n", case.find("system-out").text)
+            self.assertIn(f"warning: guests of tuned: {output[1]}", case.find("system-out").text)
 
     def test_hosts_of_a_fleet(self):
         hosts = [

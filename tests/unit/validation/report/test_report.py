@@ -68,8 +68,8 @@ class ReportTest(testtools.TestCase):
         spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
         data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **spoilt)
         _, seen = page(data)
-        for told in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
-            self.assertIn(told, seen.text)
+        for output in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
+            self.assertIn(output, seen.text)
         self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
 
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
@@ -83,8 +83,8 @@ class ReportTest(testtools.TestCase):
         self.assertEqual(1, text.count('class="banner"'))
         self.assertIn("It points at the network", seen.text)
         self.assertIn("its clock source is hpet", seen.text)
-        told = report.as_json(data, summary.summarise(data), [])
-        self.assertEqual(["tuned: client: its clock source is hpet"], told["findings"])
+        output = report.as_json(data, summary.summarise(data), [])
+        self.assertEqual(["tuned: client: its clock source is hpet"], output["findings"])
 
     def test_ablation(self):
         left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
@@ -92,8 +92,8 @@ class ReportTest(testtools.TestCase):
             {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, boots=6, ablation=left_out
         )
         seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
-        for told in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
-            self.assertIn(told, seen.text)
+        for output in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
+            self.assertIn(output, seen.text)
 
     def test_an_a_a_run_is_called_so(self):
         for arms, environment in (
@@ -108,8 +108,8 @@ class ReportTest(testtools.TestCase):
             self.assertIn("(an A/A run): differences between them are noise", seen.text)
             self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
-        told = text.of(summary.headline(summary.summarise(data)))
-        self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
+        output = text.of(summary.headline(summary.summarise(data)))
+        self.assertRegex(output, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
 
     def test_loads_nothing_and_runs_nothing(self):
         text, seen = page(self.data)
@@ -170,7 +170,7 @@ class ReportTest(testtools.TestCase):
             "native_specs_not_applied": {HOSTILE: HOSTILE},
             "settings": [setting],
         }
-        told = {
+        output = {
             "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
             "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
             "errors": [{"boot": 0, "arm": HOSTILE, "error": HOSTILE}],
@@ -178,7 +178,7 @@ class ReportTest(testtools.TestCase):
             "guest": {"vcpus": 2, HOSTILE: 320},
             HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
         }
-        return samples.of(data.trials, **told)
+        return samples.of(data.trials, **output)
 
     def test_hostile_text_stays_text(self):
         data = self.hostile()

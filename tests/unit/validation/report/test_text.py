@@ -164,10 +164,10 @@ class FigureTest(testtools.TestCase):
             self.assertEqual(expected, text.number(value))
 
     def test_gain_in_words(self):
-        for ends, told in (
+        for ends, output in (
             ((1.1, 1.2, 1.3), "+20.0% (95% interval +10.0% to +30.0%)"),
             ((0.98, 0.99999, 1.04), "+0.0% (95% interval -2.0% to +4.0%)"),
             ((None, 1.2, None), "+20.0% (one boot, so no interval)"),
         ):
             low, value, high = ends
-            self.assertEqual(told, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))
+            self.assertEqual(output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))
