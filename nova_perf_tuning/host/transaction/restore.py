@@ -36,12 +36,14 @@ class Restoration:
     :ivar entry: its original is the value that was to be put back.
     :ivar current: the value found before anything was written, None when it could not be read.
     :ivar detail: one clause for people.
+    :ivar left: what the kernel holds where it took the original and made something else of it.
     """
 
     entry: journal_module.Entry
     result: RestoreResult
     current: str | None = None
     detail: str = ""
+    left: str | None = None
 
 
 def restore(
@@ -55,7 +57,8 @@ def restore(
     """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
     Entries leave the journal only after all writes: killed at any point, the next run finds values that are
-    their originals already and goes on. An object that failed or was left alone keeps its entry.
+    their originals already and goes on. An object that failed or was left alone keeps its entry. What the kernel
+    made of an original (XPS takes no CPU that is offline) counts as ours at the next try.
 
     :param force: also put back what somebody else has changed since.
     :raises JournalError: the journal cannot be read; or all was put back, but it cannot be written, as it says.
@@ -65,10 +68,12 @@ def restore(
     newest_first = sorted(entries, key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
     done = [_restore(entry, kinds, boot, force) for entry in newest_first]
     ended = [restoration.entry for restoration in done if restoration.result not in KEPT]
-    if ended:
+    cut = [dataclasses.replace(each.entry, written=each.left) for each in done if each.left is not None]
+    if ended or cut:
         try:
             with journal.transaction():
                 journal.drop(ended)
+                journal.put(cut)
         except journal_module.JournalError as error:
             raise journal_module.JournalError(
                 f"values are put back, but the journal could not be cleared, run it again for that: {error}"
@@ -108,7 +113,7 @@ def _restore(
         return Restoration(entry, RestoreResult.FAILED, None, str(error))
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, RestoreResult.FAILED, current, detail)
+        return Restoration(entry, RestoreResult.FAILED, current, detail, left=now)
     return Restoration(entry, RestoreResult.RESTORED, current)
 
 

@@ -251,6 +251,15 @@ class RestoreTest(TransactionCase):
         self.assertEqual({"a"}, set(self.entries()))
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
+    def test_what_the_kernel_makes_of_an_original_is_ours(self):
+        """XPS takes no CPU that is offline: the next restore, when it is back, shall not find somebody else's."""
+        self.apply(boxes.setting("a", "2"))
+        self.box.round = {"1": "0"}
+        for expected in (RestoreResult.FAILED, RestoreResult.FAILED):
+            self.assertEqual({"a": expected}, self.restore())
+        self.box.round = {}
+        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
+
     def test_a_kind_that_is_no_longer_installed(self):
         self.apply(boxes.setting("a", "2"))
         kinds, self.kinds = self.kinds, {}
