@@ -125,7 +125,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
     met_with = _met(results, of_tuned, FULL)
     found = []
-    for arm, one in without_knob.items():
+    for arm, spec_of_arm in without_knob.items():
         findings = {
             label: _finding(
                 trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)), arm, levels
@@ -134,7 +134,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         }
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(one.spec, one.value, arm, findings, call, met))
+        found.append(Knob(spec_of_arm.spec, spec_of_arm.value, arm, findings, call, met))
     return found
 
 

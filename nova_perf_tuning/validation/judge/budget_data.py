@@ -128,7 +128,7 @@ class Measured:
 
         A slow trial is likelier to fail: what is left may be the better part. What a guard excluded is not here.
         """
-        failed = next(one.blocks for one in picked.lost if one.arm == arm)
+        failed = next(lost.blocks for lost in picked.lost if lost.arm == arm)
         if arm == baseline:
             return [boot for boot, _ in failed]
         others = {

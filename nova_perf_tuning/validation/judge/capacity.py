@@ -103,7 +103,7 @@ def capacity(
         _limit(name, _cost(trials, some, guests), rate, shared_cpus * busy)
         for name, some in ((ALL, classes), *((name, [name]) for name in classes))
     ]
-    limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
+    limits.sort(key=lambda limit: math.inf if limit.careful is None else limit.careful)
     if not any("softirq" in trial.host_cpu_s for trial in trials):
         notes.append(reason(_C.NO_SOFTIRQ))
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
@@ -158,8 +158,8 @@ def _guests(environment: environments.Environment, benchmark: str) -> int:
 def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate:
     """Return CPU seconds of one guest per unit of work."""
 
-    def of(one: model.Trial) -> float | None:
-        return overhead.per_unit(sum(one.host_cpu_s.get(name, 0.0) for name in classes) / guests, one)
+    def of(trial: model.Trial) -> float | None:
+        return overhead.per_unit(sum(trial.host_cpu_s.get(name, 0.0) for name in classes) / guests, trial)
 
     found = statistics.estimate(statistics.by_boot(trials, of), positive=True)
     assert found is not None

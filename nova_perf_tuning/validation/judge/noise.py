@@ -84,10 +84,10 @@ def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | 
     return NoiseFloor(created, losses) if losses else None
 
 
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
-        return host_result.same_host(one, other)
-    return one is None and other is None
+def _same(name: object, other: object) -> bool:
+    if isinstance(name, str) and isinstance(other, str):
+        return host_result.same_host(name, other)
+    return name is None and other is None
 
 
 def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:

@@ -173,7 +173,7 @@ def select(
     gone = tuple(lost(trials, results.environment, arm) for arm in arms)
     counting = [trial for trial in judged if guards.run(trial) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
-    invalid = next((found for one in gone if (found := _too_many(judged, one, excluded)) is not None), None)
+    invalid = next((found for each in gone if (found := _too_many(judged, each, excluded)) is not None), None)
     return Selection(counting, excluded, before, before - after, invalid, gone)
 
 

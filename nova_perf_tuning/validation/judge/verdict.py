@@ -36,7 +36,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the one verdict on several things, INVALID on none: one that fails for certain counts first."""
     found = set(verdicts)
     order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
-    return next((one for one in order if one in found), Verdict.INVALID)
+    return next((verdict for verdict in order if verdict in found), Verdict.INVALID)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
     An arm whose guests never booted was not left out.
     """
     environment = results.environment
-    planned = {label: one.kind for label, one in environment.benchmarks.items()}
+    planned = {label: job.kind for label, job in environment.benchmarks.items()}
     kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
     kinds |= planned
     failed = [incident.arm for incident in environment.errors if incident.arm]
@@ -240,13 +240,13 @@ class _Case:
 
     @property
     def gates(self) -> list[_Gate]:
-        return [one for one in (self._loss, self._cpu) if one is not None]
+        return [gate for gate in (self._loss, self._cpu) if gate is not None]
 
     def judgement(self) -> Judgement:
         judged = [(gate.verdict, gate.reason) for gate in self.gates]
         if (fault := self._figures.fault or self._figures.cpu_fault) is not None:
             judged.append((Verdict.INVALID, fault))
         verdicts, why = zip(*judged, strict=True)
-        loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
+        loss, cpu = (None if gate is None else gate.found for gate in (self._loss, self._cpu))
         unit, excluded = self._figures.unit, self._figures.pairs_excluded
         return Judgement(self._budget, worst(verdicts), loss, cpu, unit, why, verdicts, excluded)

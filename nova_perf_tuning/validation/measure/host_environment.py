@@ -105,11 +105,11 @@ def conditions(
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
     if window := max(map(sum, spent.values()), default=0):
         # Of the time that CPUs were wanted.
-        stolen = sum(one.steal for one in spent.values())
-        found["steal_share"] = stolen / max(window, stolen + sum(one.busy for one in spent.values()))
-    busy = {str(cpu): one.busy for cpu, one in spent.items()}
+        stolen = sum(times.steal for times in spent.values())
+        found["steal_share"] = stolen / max(window, stolen + sum(times.busy for times in spent.values()))
+    busy = {str(cpu): times.busy for cpu, times in spent.items()}
     least = max(1, max(busy.values(), default=0) / 2)
-    if seen := [one for cpu, one in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
+    if seen := [value for cpu, value in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
         found["busy_mhz"] = sum(seen) / len(seen)
     if after.max_mhz:
         found["max_mhz"] = sum(after.max_mhz) / len(after.max_mhz)
@@ -123,7 +123,7 @@ def softirq_by_cpu() -> dict[int, float]:
     decides), so they are never added to a process's time.
     """
     hertz = os.sysconf("SC_CLK_TCK")
-    return {cpu: (one.irq + one.softirq) / hertz for cpu, one in _stat("/").items()}
+    return {cpu: (times.irq + times.softirq) / hertz for cpu, times in _stat("/").items()}
 
 
 def idle_softirq(seconds: float = 0.5) -> float:

@@ -178,7 +178,7 @@ class Reason:
     @property
     def codes(self) -> frozenset[ReasonCode]:
         """Return its code and those of all that is said with it."""
-        return frozenset(one.code for one in self)
+        return frozenset(reason.code for reason in self)
 
     def noting(self, *notes: Reason | None) -> Reason:
         """Return it with further notes; None is left out."""

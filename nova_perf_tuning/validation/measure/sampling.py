@@ -82,7 +82,10 @@ class Series:
     def means(self) -> dict[str, float]:
         """Return the mean of each value while it ran, without the first and the last reading."""
         names = set[str]().union(*self._values[1:-1])
-        return {name: statistics.fmean(one[name] for one in self._values[1:-1] if name in one) for name in names}
+        return {
+            name: statistics.fmean(values[name] for values in self._values[1:-1] if name in values)
+            for name in names
+        }
 
     def _at(self, when: float) -> Mapping[str, float]:
         after = bisect.bisect_left(self._times, when)
@@ -131,7 +134,7 @@ class Counters:
         host_s = self._host.spent(begin, end)
         wait_s = host_s.pop(_WAIT, None)
         busy = [series.spent(begin, end).get(_BUSY) for series in self._guests]
-        guest_s = None if None in busy else sum(one for one in busy if one is not None)
+        guest_s = None if None in busy else sum(seconds for seconds in busy if seconds is not None)
         return dict(sorted(host_s.items())), guest_s, wait_s
 
     def mhz_by_cpu(self) -> dict[str, float]:

@@ -253,9 +253,9 @@ class Session:
     # -- what is written down
 
     def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        work = next((one for one in outcome.readings if one.metric == job.benchmark.work_metric), None)
+        work = next((reading for reading in outcome.readings if reading.metric == job.benchmark.work_metric), None)
         window = outcome.window
-        figures = [one for one in outcome.readings if one is not work]
+        figures = [reading for reading in outcome.readings if reading is not work]
         failed = model.Trial(
             job.label,
             *job.benchmark.primary,

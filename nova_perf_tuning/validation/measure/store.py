@@ -82,24 +82,26 @@ def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Seq
     places: dict[int, tuple[str, str, int, int]] = {}
     orders: dict[tuple[str, str, int, int], int] = {}
     figures: set[tuple[str, int]] = set()
-    for index, one in enumerate(trials):
-        if any(figure and figure < _MIN_FIGURE for figure in (one.value, one.work, one.window_s)):
+    for index, trial in enumerate(trials):
+        if any(figure and figure < _MIN_FIGURE for figure in (trial.value, trial.work, trial.window_s)):
             return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
-        rules = [(one.metric, "better"), (one.metric, "unit")]
-        rules += [("", "work_unit")] * (one.work is not None) + [("", "metric")] * one.primary
+        rules = [(trial.metric, "better"), (trial.metric, "unit")]
+        rules += [("", "work_unit")] * (trial.work is not None) + [("", "metric")] * trial.primary
         for metric, name in rules:
-            value = getattr(one, name)
-            if (wanted := said.setdefault((one.benchmark, metric, name), value)) != value:
+            value = getattr(trial, name)
+            if (wanted := said.setdefault((trial.benchmark, metric, name), value)) != value:
                 what = metric or ("the judged figure" if name == "metric" else "the work")
-                return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {one.benchmark}"
-        place = (one.benchmark, one.arm, one.boot, one.block)
-        again = places.setdefault(one.order, place) != place or orders.setdefault(place, one.order) != one.order
-        if again or (one.primary and (one.metric, one.order) in figures):
+                return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {trial.benchmark}"
+        place = (trial.benchmark, trial.arm, trial.boot, trial.block)
+        again = (
+            places.setdefault(trial.order, place) != place or orders.setdefault(place, trial.order) != trial.order
+        )
+        if again or (trial.primary and (trial.metric, trial.order) in figures):
             return (
-                f"trials[{index}]: '{one.benchmark}' ran in this block of '{one.arm}' before, or another run has"
-                f" order {one.order} too; give every validation a results file of its own"
+                f"trials[{index}]: '{trial.benchmark}' ran in this block of '{trial.arm}' before, or another run"
+                f" has order {trial.order} too; give every validation a results file of its own"
             )
-        figures.add((one.metric, one.order))
+        figures.add((trial.metric, trial.order))
     return ""
 
 

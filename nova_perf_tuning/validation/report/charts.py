@@ -70,7 +70,9 @@ def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
     :param include: values that must be on its axis.
     """
     estimates = [line.estimate for line in lines if line.estimate]
-    ends = [end for one in estimates for end in (one.value, one.low, one.high) if end is not None]
+    ends = [
+        end for estimate in estimates for end in (estimate.value, estimate.low, estimate.high) if end is not None
+    ]
     values = [value for line in lines for value, _ in line.values] + ends
     return Chart(axis([*values, *include]), lines) if values else None
 

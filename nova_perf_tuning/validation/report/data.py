@@ -32,18 +32,18 @@ def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
     return {name: [text.of(reason) for reason in known], details: [of(reason) for reason in known]}
 
 
-def judgement(one: verdict.Judgement) -> dict[str, Any]:
+def judgement(judged: verdict.Judgement) -> dict[str, Any]:
     """Return the verdict on a budget: each of its ``reasons`` in English, and as data in ``details``."""
-    found = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    found = {field.name: getattr(judged, field.name) for field in dataclasses.fields(judged)}
     found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
-    found["reasons"] = [text.of(why) for why in one.reasons]
-    return found | {"details": [of(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
+    found["reasons"] = [text.of(why) for why in judged.reasons]
+    return found | {"details": [of(why) for why in judged.reasons], "by_cpu": judged.by_cpu, "open": judged.open}
 
 
-def knob(one: ablation.Knob) -> dict[str, Any]:
+def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     """Return what an ablation says of an extra spec."""
-    found = dataclasses.asdict(one)
-    for label, finding in one.findings.items():
+    found = dataclasses.asdict(measured_knob)
+    for label, finding in measured_knob.findings.items():
         found["findings"][label]["notes"] = [text.of(why) for why in finding.notes]
         found["findings"][label]["details"] = [of(why) for why in finding.notes]
     return found
@@ -57,15 +57,15 @@ def capacity(found: capacity_module.Capacity) -> dict[str, Any]:
     return whole
 
 
-def benchmark(one: summary.BenchmarkSummary) -> dict[str, Any]:
+def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
     """Return the figures of a benchmark."""
-    found = dataclasses.asdict(one)
-    for row, arm in zip(found["arms"], one.arms, strict=True):
+    found = dataclasses.asdict(measured)
+    for row, arm in zip(found["arms"], measured.arms, strict=True):
         row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
         row["left_out"] = [[order, text.of(why)] for order, why in arm.left_out]
         row["left_out_details"] = [[order, of(why)] for order, why in arm.left_out]
-    found["comparisons"] = [_comparison(pair) for pair in one.comparisons]
-    for row, figure in zip(found["secondary"], one.secondary, strict=True):
+    found["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
+    for row, figure in zip(found["secondary"], measured.secondary, strict=True):
         row["comparisons"] = [_comparison(pair) for pair in figure.comparisons]
     return found
 

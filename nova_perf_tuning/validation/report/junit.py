@@ -62,7 +62,7 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
     """
     nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
     cases = _cases(results, judged) or [nothing]
-    counts = [_OUTCOME.get(one.verdict) for one in cases]
+    counts = [_OUTCOME.get(case.verdict) for case in cases]
     found = ElementTree.Element(
         "testsuite",
         name="nova-perf",
@@ -75,11 +75,11 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
         time=f"{sum({trial.order: trial.window_s for trial in results.trials}.values()):.3f}",
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
-    for one, outcome in zip(cases, counts, strict=True):
-        case = ElementTree.SubElement(found, "testcase", classname=_xml(one.kind), name=_xml(one.name))
+    for case, outcome in zip(cases, counts, strict=True):
+        element = ElementTree.SubElement(found, "testcase", classname=_xml(case.kind), name=_xml(case.name))
         if outcome:
-            ElementTree.SubElement(case, outcome, message=f"{one.verdict.value}: {_xml(one.why)}")
-        ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
+            ElementTree.SubElement(element, outcome, message=f"{case.verdict.value}: {_xml(case.why)}")
+        ElementTree.SubElement(element, "system-out").text = _xml("\n".join([case.why, *findings]))
     ElementTree.indent(found)
     return ElementTree.tostring(found, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -69,7 +69,7 @@ def render(
     environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
     colours = _colours(arms)
-    trials = sorted(results.trials, key=lambda one: one.order)
+    trials = sorted(results.trials, key=lambda trial: trial.order)
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
         recorded=recorded,
@@ -150,20 +150,20 @@ def _colour(ratio: statistics.Estimate) -> str:
     return "better" if ratio.low > 1 else "worse"
 
 
-def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> charts.Chart | None:
+def _dots(measured: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> charts.Chart | None:
     return charts.chart(
         [
             charts.Line(
                 colours[arm.arm],
                 arm.arm,
-                f"{text.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
+                f"{text.number(arm.median.value)} {measured.unit}" if arm.median else "no figure",
                 [
-                    (value, f"{_boot(boot, fleet)}, block {block + 1}: {text.number(value)} {one.unit}")
+                    (value, f"{_boot(boot, fleet)}, block {block + 1}: {text.number(value)} {measured.unit}")
                     for boot, block, value in arm.values
                 ],
                 arm.median,
             )
-            for arm in one.arms
+            for arm in measured.arms
         ]
     )
 
@@ -174,9 +174,9 @@ def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
     return [(name, arm.cpus[name]) for name in (*known, *sorted(arm.cpus.keys() - {*known, _BESIDE}))]
 
 
-def _full(one: summary.BenchmarkSummary) -> float:
+def _full(measured: summary.BenchmarkSummary) -> float:
     """Return what the full width of a benchmark's bars stands for."""
-    return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in one.arms), default=0.0)
+    return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in measured.arms), default=0.0)
 
 
 def _fleet(results: model.Results) -> int:

@@ -236,7 +236,7 @@ def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason
 
     :param uncounted: trials without counters.
     """
-    contradictions = [one.contradiction for one in costs if one.contradiction]
+    contradictions = [cost.contradiction for cost in costs if cost.contradiction]
     if contradictions:
         return reason(_C.CONTRADICTED, why=(contradictions[0],), count=len(contradictions), of=len(costs))
     if uncounted > trial_filter.MAX_LOST * len(costs):
