@@ -47,12 +47,14 @@ class History(command.PerfCommand):
                     " give results of one host"
                 )
         engine = database.connect(args.database)
-        for path, results in loaded:
-            run_id, new = history.add(engine, results)
-            if args.format != "json":
-                command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-        series = history.series(engine, args.host, args.benchmark, args.arm)
-        engine.dispose()
+        try:
+            for path, results in loaded:
+                run_id, new = history.add(engine, results)
+                if args.format != "json":
+                    command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
+            series = history.series(engine, args.host, args.benchmark, args.arm)
+        finally:
+            engine.dispose()
         if args.format == "json":
             command.print_json({"series": list(map(_plain, series))})
         else:

@@ -353,11 +353,11 @@ def metrics(guest, port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         text = answer.read().decode()
     after = spent(guest)
-    output = {}
+    seconds = {}
     for labels, value in re.findall(r"^nova_perf_guest_host_cpu_seconds_total\{(.+)\} (\S+)$", text, re.MULTILINE):
         if f'guest="{guest}"' in labels:
-            output[re.search(r'class="(\w+)"', labels).group(1)] = float(value)
-    return {"before": before, "told": output, "after": after}
+            seconds[re.search(r'class="(\w+)"', labels).group(1)] = float(value)
+    return {"before": before, "seconds": seconds, "after": after}
 
 
 def console(guest, command, seconds=120):

@@ -210,10 +210,10 @@ class LabCase(testtools.TestCase):
         self.check_agent()
         self._agent = None
         self.lab.run("systemctl kill -s KILL nova-perf-agent")
-        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "failed", "it is dead", output=False)
+        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "failed", "it is dead", note=False)
 
     def _await_ready(self) -> None:
-        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work", output=False)
+        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work", note=False)
 
     def end_agent(self) -> None:
         """Stop it and forget what it knows of the host: the next test's agent takes what it finds for original."""
@@ -271,19 +271,19 @@ class LabCase(testtools.TestCase):
                     late.append("never, the guest has not booted")  # its emulated CPU may have lost its timer
                     continue
                 self.fail(f"{what}: never right again: {wrong}; the event said {str(answer)[-500:]!r}")
-            output = (
+            timing = (
                 f"{seconds:.2f} s after it (it took {took:.1f} s{f', loading {loading:.1f} s' if loads else ''})"
             )
             allowed = RIGHT_AGAIN_S + LOADS * loading
             if seconds < allowed:
                 break
-            late.append(output)
+            late.append(timing)
             if not repeat or len(late) > 1:
                 self.fail(f"{what}: right again only {', then '.join(late)}; allowed are {allowed:.3g} s")
         more = f"; at the first try only {late[0]}" if late else ""
         _late_first_tries.extend([what] * bool(late))
         self.assertLessEqual(len(_late_first_tries), LATE_FIRST_TRIES, _late_first_tries)
-        print(f"NOTE: lab, kernel {self.lab.release}: {what}: right again {output}{more}")
+        print(f"NOTE: lab, kernel {self.lab.release}: {what}: right again {timing}{more}")
         return answer
 
     def put_guest(self, name: str = "g1", **asks: Any) -> Call:
@@ -298,14 +298,14 @@ class LabCase(testtools.TestCase):
 
     def await_guest(self, name: str = "g1", times: int = 1) -> None:
         """Wait until the guest has booted that often and its shell answers."""
-        self.until(lambda: self.begins(name) >= times, f"{name} has booted", output=False)
+        self.until(lambda: self.begins(name) >= times, f"{name} has booted", note=False)
         self.lab.ask("console", name, "true")
 
     def reboot_guest(self, name: str = "g1") -> None:
         """Reboot the guest from inside, and wait until its shell is there again."""
         begins = self.begins(name)
         self.lab.ask("console", name, "(sleep 1; reboot -f) & true")
-        self.until(lambda: self.begins(name) > begins, f"{name} has booted again", output=False)
+        self.until(lambda: self.begins(name) > begins, f"{name} has booted again", note=False)
 
     def workers(self, name: str = "g1") -> list[dict[str, Any]]:
         """Return the guest's vhost workers."""
@@ -315,12 +315,12 @@ class LabCase(testtools.TestCase):
         """Return how often the guest has booted."""
         return str(self.lab.ask("run", f"cat /run/lab/{name}.log")[1]).count("GUEST-UP")
 
-    def until(self, condition, what: str, *, output: bool = True) -> float:
+    def until(self, condition, what: str, *, note: bool = True) -> float:
         """Wait until ``condition`` holds, and tell how long it took; how long it may take is not judged."""
         begun = time.monotonic()
         patience.until(condition, what)
         seconds = time.monotonic() - begun
-        if output:
+        if note:
             print(f"NOTE: lab, kernel {self.lab.release}: {what} after {seconds:.1f} s")
         return seconds
 

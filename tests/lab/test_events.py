@@ -118,9 +118,9 @@ class EventsTest(rig.LabCase):
     def pause(self):
         """A guest that stands still is kept as well, and what is wrong when it goes on is put right."""
         for what, command in (("paused", "suspend"), ("resumed", "resume")):
-            output = f"the guest is {what} and its threads are let loose"
+            happened = f"the guest is {what} and its threads are let loose"
             event = ["disturb", f"virsh {command} g1", "g1"]
-            self.right_again(output, event, [*rig.nics(), _GUEST])
+            self.right_again(happened, event, [*rig.nics(), _GUEST])
 
     def plug(self):
         """Another NIC for the guest, with workers and a tap of its own."""
@@ -129,7 +129,7 @@ class EventsTest(rig.LabCase):
         self.right_again("a NIC attached", attach, [*rig.nics(), _GUEST], repeat=False)
         self.assertEqual(6, len(self.workers()))
         self.lab.run("virsh detach-device g1 /run/lab/nic.xml --live")
-        self.until(lambda: len(self.workers()) == 4, "the NIC is gone", output=False)
+        self.until(lambda: len(self.workers()) == 4, "the NIC is gone", note=False)
         self.assertEqual([True, []], self.lab.ask("faults", [_GUEST]))
 
     def reboot(self):

@@ -21,7 +21,7 @@ class ScriptTest(rig.LabCase):
         )
         self.addCleanup(self.lab.ask, "run", "systemctl stop lab-irqbalance")
         self.ours = {one["irq"] for one in self.irqs()}
-        self.until(lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", output=False)
+        self.until(lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", note=False)
 
     def irqs(self):
         return [one for nic in _NICS for one in self.lab.ask("nic_irqs", nic)]
@@ -45,7 +45,7 @@ class ScriptTest(rig.LabCase):
         self.stop_agent()
         self.assertEqual(self.ours, self.listed(), "a stop leaves everything where it is")
         self.lab.run("systemctl restart lab-irqbalance")
-        self.until(self.moved, "irqbalance works again", output=False)
+        self.until(self.moved, "irqbalance works again", note=False)
         self.assertEqual((set(), placed), (self.moved() & self.ours, self.irqs()))
 
         self.drop_in("[Service]\nRestart=no\n")

@@ -46,7 +46,7 @@ class PassthroughTest(rig.LabCase):
         start = self.put_guest(devices=VFS[:1], **guest)
         if cpus is None:
             self.lab.ask(*start)
-            self.until(lambda: len(self.vectors()) == 3, "the guest's driver is up", output=False)
+            self.until(lambda: len(self.vectors()) == 3, "the guest's driver is up", note=False)
         else:
             self.right_again("the guest's driver is up", start, vectors(cpus), appears=True)
         self.await_guest()
@@ -184,12 +184,12 @@ class PassthroughTest(rig.LabCase):
         self.assertIn(f"WARNING irq_affinity irq:{irq}: failed: ", self.log())
         command = "cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json"
         code, out = self.lab.ask("run", command)
-        output = {one["target"]: one["result"] for one in json.loads(out)["settings"]}
+        results = {row["target"]: row["result"] for row in json.loads(out)["settings"]}
         # XPS, too, takes no CPU that is offline.
-        self.assertEqual((1, "failed", {"failed"}), (code, output[f"irq:{irq}"], set(output.values())))
+        self.assertEqual((1, "failed", {"failed"}), (code, results[f"irq:{irq}"], set(results.values())))
         self.lab.ask(*rig.online(1, 1))
-        output = {one["target"]: one["result"] for one in json.loads(self.restore())["settings"]}
-        self.assertEqual("restored", output[f"irq:{irq}"])
+        results = {row["target"]: row["result"] for row in json.loads(self.restore())["settings"]}
+        self.assertEqual("restored", results[f"irq:{irq}"])
         self.assertEqual([1], self.vectors()[1]["cpus"])
 
     def test_7_no_secret_in_its_log(self):

@@ -54,8 +54,8 @@ class RulesTest(rig.LabCase):
     def await_link(self, nic: str | None) -> None:
         """Wait until a NIC is up again: one that is down is judged by no rule."""
         if nic:
-            output = f"cat /sys/class/net/{nic}/carrier /sys/class/net/{nic}/operstate"
-            self.until(lambda: self.lab.ask("run", output) == [0, "1\nup\n"], f"{nic} is up", output=False)
+            command = f"cat /sys/class/net/{nic}/carrier /sys/class/net/{nic}/operstate"
+            self.until(lambda: self.lab.ask("run", command) == [0, "1\nup\n"], f"{nic} is up", note=False)
 
     def round_trip(
         self, rule: str, settings: list[tuple[str, str, str, str]], show: str, put: str, *,

@@ -97,8 +97,8 @@ class UnitTest(rig.LabCase):
         self.lab.run("systemctl daemon-reload; systemctl stop nova-perf-agent")
         began = self.restarts()
         self.lab.run("systemctl start --no-block nova-perf-agent")
-        self.until(lambda: "interval" in self.output(), "it says why", output=False)
-        self.until(lambda: self.restarts() > began, "it is tried again", output=False)
+        self.until(lambda: "interval" in self.status_text(), "it says why", note=False)
+        self.until(lambda: self.restarts() > began, "it is tried again", note=False)
         self.lab.run("systemctl stop nova-perf-agent")
         self.assertEqual("inactive", self._unit("ActiveState")["ActiveState"])
         self.start_agent(wanted=rig.nics(), what="the agent's start after failed ones")
@@ -106,5 +106,5 @@ class UnitTest(rig.LabCase):
     def restarts(self):
         return int(self._unit("NRestarts")["NRestarts"])
 
-    def output(self):
+    def status_text(self):
         return self._unit("StatusText")["StatusText"]

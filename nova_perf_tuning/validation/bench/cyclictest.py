@@ -7,7 +7,7 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import base
 
-#: Latencies below this are told one by one; fewer are where more threads would make the output too long:
+#: Latencies below this are listed one by one; fewer are where more threads would make the output too long:
 #: a guest on a cloud keeps 256 KiB.
 _HISTOGRAM_US: Final = 10_000
 _BYTES: Final = 240_000

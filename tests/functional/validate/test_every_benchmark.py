@@ -116,21 +116,21 @@ class EveryBenchmarkTest(rig.GuestCase):
 
     def assert_reported(self, printed: str) -> None:
         """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""
-        message = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
-        self.assertEqual({*SHORT, *BROKEN}, {one["label"] for one in message["benchmarks"]})
+        report = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
+        self.assertEqual({*SHORT, *BROKEN}, {row["label"] for row in report["benchmarks"]})
         html = pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")
         sections = {
             found[1]: found[2] for found in re.finditer(r"<h2>([^<]*)</h2>(.*?)</section>", html, re.DOTALL)
         }
         for label in (*SHORT, *BROKEN):
-            [one] = [one for one in message["benchmarks"] if one["label"] == label]
-            self.assertEqual(ARMS, {arm["arm"] for arm in one["arms"]}, label)
+            [row] = [row for row in report["benchmarks"] if row["label"] == label]
+            self.assertEqual(ARMS, {arm["arm"] for arm in row["arms"]}, label)
             for arm in ARMS:
                 self.assertRegex(printed, rf"(?m)^{label} +{arm} +")
                 self.assertIn(f"</span>{arm}</td>", sections[label])
-            for figure in one["secondary"]:
+            for figure in row["secondary"]:
                 self.assertIn(f"<td>{figure['metric']}</td>", sections[label])
-        system = next(one for one in message["benchmarks"] if one["label"] == "system")
+        system = next(row for row in report["benchmarks"] if row["label"] == "system")
         self.assertEqual(9, len(system["secondary"]))
         failures = sections["What is not valid, and what went wrong"]
         for label, told_of in BROKEN.items():
