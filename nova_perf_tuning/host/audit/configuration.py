@@ -170,6 +170,13 @@ class PowerOverlap(Rule):
         if busy:
             why = f"interrupts of {named(sorted(busy))} are on CPUs {cpulist.format(cpus)}, which Nova powers down"
             yield self.finding([managed], why)
+        if 0 in cpus:
+            yield self.finding(
+                [managed, (host.option("compute", "cpu_dedicated_set")[0], cpulist.format(cpus))],
+                "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
+                "take CPU 0 out of cpu_dedicated_set",
+                level=Level.INFO,
+            )
 
 
 class LegacyPinSet(Rule):

@@ -216,3 +216,13 @@ class KernelLogTest(testtools.TestCase):
         view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", "usb 1-1: new device\n"))
         report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
         self.assertEqual("xen-pv-guest", report.unknown[0][0])
+
+
+class PowerManagementTest(testtools.TestCase):
+    def test_cpu_0_is_no_good_dedicated_cpu(self) -> None:
+        for dedicated, levels in (("0-3", [rules.Level.INFO]), ("1-3", [])):
+            with self.subTest(dedicated):
+                conf = f"[compute]\ncpu_dedicated_set = {dedicated}\n[libvirt]\ncpu_power_management = true\n"
+                view = hosts.view({"etc/nova/nova.conf": conf})
+                report = runner.run(view, runner.chosen(["nova-power-management-overlap"]), strict=True)
+                self.assertEqual(levels, [finding.level for finding in report.findings])
