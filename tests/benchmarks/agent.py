@@ -63,7 +63,7 @@ def _windows(folder: str, root: str, irqbalance: int) -> list[tuple[float, float
 
 
 def _read(notify: socket.socket, seconds: float) -> None:
-    """Take what is told, as systemd does: an agent waits where nobody takes it."""
+    """Take its messages, as systemd does: an agent waits where nobody reads."""
     end = time.monotonic() + seconds
     while (rest := end - time.monotonic()) > 0:
         if select.select([notify], [], [], rest)[0]:

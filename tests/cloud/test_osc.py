@@ -157,7 +157,7 @@ class PublishTest(CommandTest):
         return row
 
     def write(self, **kwargs: Any) -> str:
-        """Write a result of host1, made now unless told otherwise; return the path."""
+        """Write a result of host1, made now by default; return the path."""
         fields = {"host": "host1", "created_at": datetime.datetime.now(datetime.UTC), "verdict": "PASS", **kwargs}
         self.path.write_text(host_result.HostResult(**{"budgets": {"net": "PASS"}, **fields}).to_json())
         return str(self.path)

@@ -15,7 +15,7 @@ import testtools
 from tests.support import patience
 
 TOP = pathlib.Path(__file__).parents[2]
-#: What the host of these tests is told: node 1 is for guests that share, CPUs 2-3 are owned.
+#: Configuration of the tested host: node 1 is for guests that share, CPUs 2-3 are owned.
 NOVA = "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1,4-7\n"
 NODE1 = [4, 5, 6, 7]
 #: Housekeeping and shared CPUs beside each NIC, given NOVA.
@@ -134,7 +134,7 @@ class LabCase(testtools.TestCase):
     ) -> None:
         """Start the agent and wait until it says that all is placed.
 
-        :param wanted: what is to be right soon after systemd was told to start it, and is not before.
+        :param wanted: what is to be right soon after systemd began to start it, and is not before.
         """
         self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", f"[agent]\n{options}")
         self.addCleanup(self.end_agent)
@@ -249,7 +249,7 @@ class LabCase(testtools.TestCase):
         """Let something happen, assert that everything is right soon after it, and return what the event returned.
 
         An emulated host now and then stands still for seconds: what comes late happens once more, and both times
-        are told.
+        are noted.
 
         :param event: makes what happens; a callable is asked for it each time.
         :param wanted: what is to hold then, see ``faults`` of :mod:`tests.lab.probe`.

@@ -103,7 +103,7 @@ class VerdictsTest(rig.GuestCase):
         budgets = [budget("cpu", "quota"), budget("iperf3", "quota")]
         arms = ("untuned", "again", "quota")
         wanted = {"cpu": verdict.Verdict.FAIL}
-        # With trials of one second, 3 boots told 20 % from 5 % on one day and 15 on another.
+        # With trials of one second, 3 boots separated 20 % from 5 % on one day and 15 on another.
         results = self.measure(arms, budgets, wanted, blocks=4, seconds=3)
         for equal in verdict.judge_all(results, [budget("cpu", "again"), budget("iperf3", "again")]):
             self.assertIn(equal.verdict, (verdict.Verdict.PASS, verdict.Verdict.INCONCLUSIVE), equal.reasons)

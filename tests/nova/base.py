@@ -80,7 +80,7 @@ class PerfTestCase(base.ServersTestBase):
         os.makedirs(os.path.join(base.CONF.instances_path, server["id"]), exist_ok=True)
 
     def boot(self, specs, vcpus=3, host=None, networks=None, **kwargs):
-        """Boot a guest of a new flavor; with the first port of Nova's fixture unless told otherwise."""
+        """Boot a guest of a new flavor; with the first port of Nova's fixture by default."""
         flavor = self._create_flavor(vcpu=vcpus, extra_spec=specs)
         if networks is None:
             networks = [{"port": self.neutron.port_1["id"]}]

@@ -87,7 +87,7 @@ class Injected(RuntimeError):
 
 
 class FaultPoints(fixtures.Fixture):
-    """While in use, notes what is called and fails where it is told to.
+    """While in use, notes what is called and fails at the named point.
 
     :ivar called: names of functions called since the last :meth:`watched`.
     :ivar arguments: name of a function that Nova calls -> arguments of its last call.

@@ -59,7 +59,7 @@ class ApiServer(fixtures.Fixture):
         self.status = "CREATE_IN_PROGRESS", ""  # of every stack that is made, and the reason
         self.deleted = lambda name: (
             None
-        )  # told a stack's name; returns its new status and reason, None: it is gone
+        )  # takes a stack's name; returns its new status and reason, None: it is gone
         self.faults, self.requests = [], []
         self.admin = True
         self.without = ()  # services left out of the catalog

@@ -64,11 +64,11 @@ struct run {
     int processes;
     double seconds;
     /* Written by the first child. */
-    struct told {
+    struct shared {
         volatile int stop;
         double elapsed, in_order, third[MAX_PROCESSES], last[MAX_PROCESSES];
         long sweeps;
-    } *told;
+    } *shared;
 };
 
 static void one_sweep(struct run *run, int from, int to)
@@ -99,9 +99,9 @@ static void compute(int number, void *context)
     one_sweep(run, from, to);
     one_sweep(run, from, to);
     if (number == 0)
-        run->told->in_order = size->sweep(run->grid, 1, size->ni - 1);
+        run->shared->in_order = size->sweep(run->grid, 1, size->ni - 1);
     meet(run->barrier); /* both write the same into wrk2, but not at the same time */
-    run->told->third[number] = size->sweep_in_double(run->grid, from, to);
+    run->shared->third[number] = size->sweep_in_double(run->grid, from, to);
     meet(run->barrier);
     double begun = now();
     long sweeps = 0;
@@ -109,14 +109,14 @@ static void compute(int number, void *context)
         one_sweep(run, from, to);
         sweeps++;
         if (number == 0)
-            run->told->stop = now() - begun >= run->seconds;
+            run->shared->stop = now() - begun >= run->seconds;
         meet(run->barrier);
-    } while (!run->told->stop);
+    } while (!run->shared->stop);
     if (number == 0) {
-        run->told->elapsed = now() - begun;
-        run->told->sweeps = sweeps;
+        run->shared->elapsed = now() - begun;
+        run->shared->sweeps = sweeps;
     }
-    run->told->last[number] = size->sweep_in_double(run->grid, from, to);
+    run->shared->last[number] = size->sweep_in_double(run->grid, from, to);
 }
 
 static void check(const char *what, double found, double wanted)
@@ -138,22 +138,22 @@ int run_himeno(int argc, char **argv)
     struct run run = {.size = size, .seconds = (double)whole("SECONDS", argv[2], 1, 3600)};
     run.processes = (int)whole("PROCESSES", argv[3], 1, size->ni - 2);
     run.grid = shared_memory(size->bytes);
-    run.told = shared_memory(sizeof *run.told);
+    run.shared = shared_memory(sizeof *run.shared);
     run.barrier = new_barrier(run.processes);
     in_children(run.processes, compute, &run);
-    double third = added_up(run.told->third, run.processes), last = added_up(run.told->last, run.processes);
-    check("after three sweeps", run.told->in_order, size->in_order);
+    double third = added_up(run.shared->third, run.processes), last = added_up(run.shared->last, run.processes);
+    check("after three sweeps", run.shared->in_order, size->in_order);
     check("after three sweeps in double precision", third, size->exact);
     /* 0: a small grid on a fast machine has converged to the last bit; a NaN fails here. */
     if (!(last >= 0 && last <= third * (1 + TOLERANCE)))
         fail("himeno: the residual grew from %.6e to %.6e", third, last);
     double points = (double)(size->ni - 2) * (size->nj - 2) * (size->nk - 2);
-    double flop = 34 * points * (double)run.told->sweeps;
+    double flop = 34 * points * (double)run.shared->sweeps;
     printf("{\"benchmark\": \"himeno\", \"size\": \"%s\", \"processes\": %d, \"sweeps\": %ld, \"seconds\": %.6f,"
            " \"mflops\": %.3f, \"gflop\": %.6f, \"residual\": %.6e,"
            " \"residual_double\": %.6e, \"last_residual\": %.6e}\n",
-           size->name, run.processes, run.told->sweeps, run.told->elapsed, flop / run.told->elapsed / 1e6, flop / 1e9,
-           run.told->in_order, third, last);
+           size->name, run.processes, run.shared->sweeps, run.shared->elapsed, flop / run.shared->elapsed / 1e6, flop / 1e9,
+           run.shared->in_order, third, last);
     return 0;
 }
 
@@ -167,7 +167,7 @@ struct triad {
         volatile int stop;
         double elapsed, best;
         long passes;
-    } *told;
+    } *shared;
 };
 
 static void stream(int number, void *context)
@@ -192,17 +192,17 @@ static void stream(int number, void *context)
             if (ended - last < best)
                 best = ended - last;
             last = ended;
-            run->told->stop = ended - begun >= run->seconds;
+            run->shared->stop = ended - begun >= run->seconds;
         }
         meet(run->barrier);
-    } while (!run->told->stop);
+    } while (!run->shared->stop);
     for (size_t i = from; i < to; i++)
         if (a[i] != 3.5)
             fail("triad: wrong result");
     if (number == 0) {
-        run->told->elapsed = now() - begun;
-        run->told->best = best;
-        run->told->passes = passes;
+        run->shared->elapsed = now() - begun;
+        run->shared->best = best;
+        run->shared->passes = passes;
     }
 }
 
@@ -218,14 +218,14 @@ int run_triad(int argc, char **argv)
     run.a = shared_memory(3 * run.length * sizeof(double));
     run.b = run.a + run.length;
     run.c = run.b + run.length;
-    run.told = shared_memory(sizeof *run.told);
+    run.shared = shared_memory(sizeof *run.shared);
     run.barrier = new_barrier(run.processes);
     in_children(run.processes, stream, &run);
     double bytes = 24.0 * (double)run.length;
     printf("{\"benchmark\": \"triad\", \"array_mib\": %zu, \"processes\": %d, \"passes\": %ld, \"seconds\": %.6f,"
            " \"mb_per_second\": %.3f, \"best_mb_per_second\": %.3f, \"gigabytes\": %.6f}\n",
-           mib, run.processes, run.told->passes, run.told->elapsed,
-           bytes * (double)run.told->passes / run.told->elapsed / 1e6, bytes / run.told->best / 1e6,
-           bytes * (double)run.told->passes / 1e9);
+           mib, run.processes, run.shared->passes, run.shared->elapsed,
+           bytes * (double)run.shared->passes / run.shared->elapsed / 1e6, bytes / run.shared->best / 1e6,
+           bytes * (double)run.shared->passes / 1e9);
     return 0;
 }

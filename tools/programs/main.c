@@ -98,7 +98,7 @@ void in_children(int count, void (*work)(int, void *), void *context)
         if (wait(&status) < 0)
             fail("wait: %s", strerror(errno));
         if (status)
-            exit(3); /* it has told why */
+            exit(3); /* it has printed why */
     }
 }
 

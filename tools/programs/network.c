@@ -127,13 +127,13 @@ static void connect_to(int made, const struct sockaddr_in *to)
  * have, so that the answer to an earlier packet, which was given up, is not taken for that to this one. */
 static int ask(struct client *client, int made, char *block)
 {
-    static uint64_t asked;
-    char number[sizeof asked];
-    size_t told = client->bytes < sizeof number ? client->bytes : sizeof number, got = 0;
-    asked++;
-    for (size_t at = 0; at < told; at++)
-        number[at] = (char)(asked >> 8 * at);
-    memcpy(block, number, told);
+    static uint64_t sequence;
+    char number[sizeof sequence];
+    size_t length = client->bytes < sizeof number ? client->bytes : sizeof number, got = 0;
+    sequence++;
+    for (size_t at = 0; at < length; at++)
+        number[at] = (char)(sequence >> 8 * at);
+    memcpy(block, number, length);
     if (send(made, block, client->bytes, 0) != (ssize_t)client->bytes)
         fail("send: %s", strerror(errno));
     while (got < client->bytes) {
@@ -143,10 +143,10 @@ static int ask(struct client *client, int made, char *block)
                 return 0;
             fail("receive: %s", part < 0 ? strerror(errno) : "the server closed the connection");
         }
-        if (client->type == SOCK_STREAM || ((size_t)part == client->bytes && !memcmp(block, number, told)))
+        if (client->type == SOCK_STREAM || ((size_t)part == client->bytes && !memcmp(block, number, length)))
             got += (size_t)part;
     }
-    if (memcmp(block, number, told))
+    if (memcmp(block, number, length))
         fail("receive: this is not the answer to the request");
     return 1;
 }

@@ -22,7 +22,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def result(host, age=HOUR, **kwargs):
-    """Return a result of a host that passed, made an hour ago unless told otherwise."""
+    """Return a result of a host that passed, made an hour ago by default."""
     fields = {"verdict": "PASS", "budgets": {"net-10g": "PASS"}, "score": 97.5, **kwargs}
     return host_result.HostResult(host=host, created_at=datetime.datetime.now(datetime.UTC) - age, **fields)
 
