@@ -244,7 +244,7 @@ class Run:
         self._opened.callback(self._store.close)
 
     def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
-        engine.file_of(self._args.database)  # a wrong URL shows before the cloud is asked
+        engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
             raise option_types.OptionError(
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
@@ -368,7 +368,7 @@ class Run:
         if code is not None:
             return code
         for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
-            raise errors.PerfTuningError(f"no pair gave a result; first error: {fault.kind.value}: {fault.reason}")
+            raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
         more = "; give more --time-limit" if ended == "time limit" else ""
         raise errors.PerfTuningError(f"no pair was measured{more}")
 

@@ -12,7 +12,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -21,8 +21,7 @@ logging.getLogger("alembic").setLevel(logging.WARNING)  # it even logs that it i
 try:
     import sqlalchemy as sa
     import tenacity
-    from alembic import command, config, script
-    from alembic.runtime import migration
+    from alembic import command, config, util
     from sqlalchemy import event, exc
 except ImportError as error:
     raise errors.PerfTuningError(
@@ -72,6 +71,8 @@ URL_VARIABLE: Final = "NOVA_PERF_DATABASE"
 
 #: How long a writer of SQLite waits for another one, in seconds.
 _PATIENCE_S: Final = 30
+#: Execution options of one that writes.
+_WRITER: Final = {"begin": "IMMEDIATE"}
 #: The transaction was undone for another writer and may be tried again: deadlock (Galera also reports conflicts at
 #: the commit so) and lock wait of MariaDB, serialization failure and deadlock of PostgreSQL.
 _UNDONE: Final = frozenset({1213, 1205, "40001", "40P01"})
@@ -82,10 +83,6 @@ _T = TypeVar("_T")
 
 class DatabaseError(errors.PerfTuningError):
     """The database cannot be opened, read or written; the message has no password in it."""
-
-
-class MissingError(DatabaseError):
-    """There is no such file."""
 
 
 def default_url() -> str:
@@ -105,37 +102,35 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
 
     :param url: an SQLAlchemy URL; None: :func:`default_url`.
     :param make: False: a file that does not exist is not made.
-    :raises MissingError: it is not to be made, and there is none.
-    :raises DatabaseError: not a URL, no such driver, no rights, or made by another version.
+    :raises DatabaseError: no such file, not a URL, no such driver, no rights, or made by another version.
     """
     parsed = _parse(url)
-    path = file_of(url)
-    if not make and path is not None and not os.path.exists(path):
-        raise MissingError(f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}")
-    try:
-        if path is not None:
-            _make_file(path)
-        engine = sa.create_engine(parsed, pool_pre_ping=True)
-    except (exc.ArgumentError, ImportError, OSError) as error:
-        raise DatabaseError(f"database {without_password(url)}: {one_line(error, 300)}") from None
-    if parsed.get_backend_name() == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    with _translated(without_password(url)):
-        _migrate(engine, without_password(url))
+    shown, is_sqlite = f"database {parsed.render_as_string()}", parsed.get_backend_name() == "sqlite"
+    path = parsed.database if is_sqlite else None
+    with _translated(shown):
+        if path and not path.startswith((":memory:", "file:")):
+            if not make and not os.path.exists(path):
+                raise DatabaseError(
+                    f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}"
+                )
+            _make_file(pathlib.Path(path))
+        # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave half
+        # a migration; with None it begins none and _begin_sqlite does.
+        options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else {}
+        engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
+        if is_sqlite:
+            event.listen(engine, "begin", _begin_sqlite)
+        settings = config.Config()
+        settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
+        try:
+            with engine.execution_options(**_WRITER).begin() as connection:
+                settings.attributes["connection"] = connection
+                command.upgrade(settings, "head")
+        except util.CommandError:
+            raise DatabaseError(
+                f"{shown}: it was made by another version; update nova-perf-tuning, or name another database"
+            ) from None
     return engine
-
-
-def file_of(url: str | None = None) -> str | None:
-    """Return the file that a database is in, None of one without.
-
-    :param url: as for :func:`connect`.
-    :raises DatabaseError: not a URL.
-    """
-    parsed = _parse(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        return None
-    return str(parsed.database).removeprefix("file:").partition("?")[0]
 
 
 def without_password(url: str | None) -> str:
@@ -163,7 +158,7 @@ def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
     """
 
     def once() -> _T:
-        with engine.connect().execution_options(begin="IMMEDIATE") as connection, connection.begin():
+        with engine.execution_options(**_WRITER).begin() as connection:
             return work(connection)
 
     retrying = tenacity.Retrying(
@@ -191,57 +186,28 @@ def _parse(url: str | None) -> sa.URL:
 
 
 @contextlib.contextmanager
-def _translated(shown: str = "") -> Iterator[None]:
+def _translated(shown: str = "database") -> Iterator[None]:
     try:
         yield
-    except exc.SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or error
-        raise DatabaseError(f"database {shown}".rstrip() + f": {one_line(reason, 300)}") from error
+    except (exc.SQLAlchemyError, ImportError, OSError) as error:
+        raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
 
 
-def _make_file(path: str) -> None:
+def _make_file(path: pathlib.Path) -> None:
     """Make an empty file, and the directory for it, unless they are there.
 
     nova-compute, which is not root, reads this host's verdict from that directory, so everybody may enter it. The
     file is not for everybody: environments name hosts and images.
     """
-    directory = os.path.dirname(os.path.abspath(path))
-    if not os.path.exists(directory):
-        os.makedirs(directory, mode=0o755, exist_ok=True)
+    directory = path.absolute().parent
+    if not directory.exists():
+        directory.mkdir(0o755, parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            os.chmod(directory, 0o755)  # noqa: S103  # whatever the umask
+            directory.chmod(0o755)  # whatever the umask
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave half a
-    # migration; with None it begins none and _begin_sqlite does.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
+        path.touch(0o640, exist_ok=False)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer says so at once: turning a reader into a writer fails where another one writes.
     connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
-
-
-def _migrate(engine: sa.Engine, shown: str) -> None:
-    settings = config.Config()
-    settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
-    scripts = script.ScriptDirectory.from_config(settings)
-    with engine.connect() as connection:
-        now = migration.MigrationContext.configure(connection).get_current_revision()
-    if now == scripts.get_current_head():
-        return
-    if now is not None and now not in {known.revision for known in scripts.walk_revisions()}:
-        raise DatabaseError(
-            f"database {shown}: it was made by another version (revision {now}); update nova-perf-tuning, or name"
-            " another database"
-        )
-    with engine.connect().execution_options(begin="IMMEDIATE") as connection, connection.begin():
-        settings.attributes["connection"] = connection
-        command.upgrade(settings, "head")
