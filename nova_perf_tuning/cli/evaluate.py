@@ -52,7 +52,7 @@ class Evaluate(command.PerfCommand):
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
             shown |= data.lines("left_out", left_out)
-            shown |= {"hosts": [dataclasses.asdict(host.as_data()) for host in many.hosts]} if many else {}
+            shown |= {"hosts": [dataclasses.asdict(host) for host in many.hosts]} if many else {}
             command.print_json(shown)
             return int(whole.exit_code)
         result_tables.print_findings(results)

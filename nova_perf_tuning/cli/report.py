@@ -48,7 +48,7 @@ class Report(command.PerfCommand):
             data = report.as_json(results, summaries, judged, knobs)
             if hosts is not None:
                 data["verdict"] = hosts.whole and hosts.whole.value
-                data["hosts"] = [dataclasses.asdict(host.as_data()) for host in hosts.hosts]
+                data["hosts"] = [dataclasses.asdict(host) for host in hosts.hosts]
             command.print_json(data)
         if path is not None:
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import ablation, verdict
 from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import diagnosis, summary, text
@@ -79,15 +79,10 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
 
-def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
+def print_hosts(hosts: Sequence[FleetHost]) -> None:
     """Print a row per host of a fleet."""
     rows = [
-        [
-            host.verdict.value if host.verdict else "-",
-            host.host,
-            f"{host.measured} of {host.peers}",
-            host.reasons[0] if host.reasons else "",
-        ]
+        [host.verdict or "-", host.host, f"{host.measured} of {host.peers}", (*host.reasons, "")[0]]
         for host in hosts
     ]
     command.print_table(("verdict", "host", "peers", "why"), rows)

@@ -1,12 +1,14 @@
 """The run store's contract on SQLite, and on a real MariaDB and PostgreSQL that are started for it alone."""
 
 import concurrent.futures
+import dataclasses
 import glob
 import multiprocessing
 import os
 import pwd
 import signal
 import subprocess
+import sys
 import time
 
 import fixtures
@@ -105,10 +107,10 @@ class SqliteTest(testtools.TestCase):
             store.mark(RUN, task, "running")
         outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault], seconds={"create": 1.5, "delete": 0.25})
         outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
+        outcome.hosts = {"tuned": PAIRS[0]}
         store.finish(RUN, run.tasks[0], outcome, "done")
-        self.assertEqual([(0, TRIAL)] * 100, list(store.trials(RUN)))
-        facts = run_store.PairFacts({}, outcome.guests, "somewhere", {})
-        self.assertEqual([facts], list(store.pair_facts(RUN)))
+        kept = dataclasses.replace(outcome, errors=[], seconds={})
+        self.assertEqual([(0, kept)], list(store.outcomes(RUN)))
         again = store.load(RUN)
         self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])
         self.assertEqual((run.tasks[0], "é\0\u2028"), (again.tasks[0], again.environment.host))
@@ -120,12 +122,23 @@ class SqliteTest(testtools.TestCase):
         self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
         store.claim(RUN)
         store.mark(RUN, run.tasks[2], "running")
+        self.assertRaises(run_store.RunError, store.disown, RUN)
+        store.end(RUN)
         store.disown(RUN)
         store.end(RUN)
         [line] = store.lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         self.in_processes((crossing, self.url, 0, 1), (crossing, self.url, 1, 0))
         self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
+
+
+class FirstTest(testtools.TestCase):
+    def test_two_at_once_make_one(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
+        argv = [sys.executable, "-c", program, f"sqlite:///{folder}/state/runs.db"]
+        running = [subprocess.Popen(argv) for _ in range(2)]
+        self.assertEqual([0, 0], [process.wait() for process in running])
 
 
 class MariadbTest(SqliteTest):

@@ -17,7 +17,7 @@ import random
 import threading
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model, workers
+from nova_perf_tuning.validation.cloud import campaign, model
 from nova_perf_tuning.validation.measure import model as results
 
 
@@ -28,7 +28,7 @@ def fleet_plan(run_id, kinds, trials=2, **settings):
     return model.FleetPlan(measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here")
 
 
-class VirtualWorkers(workers.Workers):
+class VirtualWorkers(campaign.Workers):
     """Real threads on a clock that moves only when all of them, the controller included, wait for it."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class VirtualWorkers(workers.Workers):
         self._now = 0.0
         self._awake = 1  # the controller
         self._waiting = False
-        self._messages: collections.deque[workers.Ended | None] = collections.deque()
+        self._messages: collections.deque[tuple[int, campaign.Outcome] | None] = collections.deque()
         self._alarms: list[tuple[float, int, threading.Event | None]] = []
         self._numbers = itertools.count()
         self._timer = -1
@@ -79,9 +79,9 @@ class VirtualWorkers(workers.Workers):
                 alarm[2].set()
             heapq.heapify(self._alarms)
 
-    def _hand_over(self, ended):
+    def _hand_over(self, number, outcome):
         with self._lock:
-            self._post(ended)
+            self._post((number, outcome))
             self._asleep()  # for good
 
     def _post(self, message):

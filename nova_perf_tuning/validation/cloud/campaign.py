@@ -11,19 +11,28 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
+import queue
+import signal
 import statistics
-from collections.abc import Callable
-from typing import Final
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final, TypeAlias
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
-from nova_perf_tuning.validation.cloud import heat_pair, model, run_store, workers
+from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.measure import session
 
 #: How often the owner says in the database that it is alive, in seconds; see :data:`.run_store.SILENCE_S`.
 HEARTBEAT_S: Final = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S: Final = 600.0
+#: A signal that comes so much later than the first, in seconds, is another one; what comes sooner is the same sent
+#: twice, as SIGHUP is by the kernel and by the shell.
+SECOND_S: Final = 1.0
 #: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
 #: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
 STREAK, _ROUNDS = 8, 2
@@ -33,15 +42,51 @@ _FINAL: Final = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
 #: What says nothing of the hosts of a pair.
 _OF_THE_CLOUD: Final = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
 
+#: What the thread of a pair gives: its outcome, or why no pair can be measured.
+Outcome: TypeAlias = model.PairOutcome | errors.PerfTuningError
+
 
 class HopelessError(errors.PerfTuningError):
     """Going on makes no sense: no pair works (any more), or not even one fits the quota."""
+
+
+class Workers:
+    """Runs jobs in threads of their own and hands over what they gave, in the order in which they end.
+
+    A simulation takes the place of this class with one whose time is virtual.
+    """
+
+    def __init__(self) -> None:
+        self._ended: queue.SimpleQueue[tuple[int, Outcome] | None] = queue.SimpleQueue()
+
+    def now(self) -> float:
+        """Return a clock that only goes forward, in seconds."""
+        return time.monotonic()
+
+    def start(self, number: int, job: Callable[[], Outcome]) -> None:
+        """Run ``job`` in a thread; it ends with the process if nobody waits for it."""
+        threading.Thread(target=lambda: self._hand_over(number, job()), name=f"pair-{number}", daemon=True).start()
+
+    def wait(self, limit_s: float) -> tuple[int, Outcome] | None:
+        """Return the next job that ended; None after ``limit_s`` or when woken."""
+        try:
+            return self._ended.get(timeout=limit_s)
+        except queue.Empty:
+            return None
+
+    def wake(self) -> None:
+        """End :meth:`wait` now; may be called from a signal handler."""
+        self._ended.put(None)
+
+    def _hand_over(self, number: int, outcome: Outcome) -> None:
+        self._ended.put((number, outcome))
 
 
 class Campaign:
     """One run, new or taken up again.
 
     :ivar unclean: whether stacks of this run may be left.
+    :ivar stopped_by: the number of the signal that stopped the run, 0 if none did.
     """
 
     def __init__(
@@ -50,7 +95,7 @@ class Campaign:
         launcher: heat_pair.HeatPairLauncher,
         run: model.StoredRun,
         progress: Callable[[session.Progress], None] = lambda _: None,
-        threads: workers.Workers | None = None,
+        threads: Workers | None = None,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -63,15 +108,17 @@ class Campaign:
         self._plan = run.plan.measure
         self._settings = run.plan.settings
         self._tell = progress
-        self._threads = threads or workers.Workers()
+        self._threads = threads or Workers()
         self._tasks = {task.number: task for task in run.tasks}
-        self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
+        self._pending = collections.deque(task for task in run.tasks if task.state == "planned")
+        #: Number of the pair -> when it began.
         self._running: dict[int, float] = {}
         self._busy: set[str] = set()
         self._limit = self._settings.max_parallel
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
-        self._signals = workers.StopSignals(self._threads.wake)
         self.unclean = False
+        self.stopped_by = 0
+        self._stopped_at = 0.0
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._broken: errors.PerfTuningError | None = None
         #: Attempts that failed on end for no host's sake.
@@ -88,7 +135,7 @@ class Campaign:
         :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
         """
         ended = "interrupted"
-        with self._signals.heard():
+        with self._signals_noted():
             try:
                 ended = self._go_through()
             finally:
@@ -97,86 +144,96 @@ class Campaign:
             raise self._broken
         return ended
 
-    @property
-    def stopped_by(self) -> int:
-        """Return the number of the signal that stopped the run, 0 if none did."""
-        return self._signals.first
+    @contextlib.contextmanager
+    def _signals_noted(self) -> Iterator[None]:
+        """Let signals raise nothing but KeyboardInterrupt at the second one; those that are ignored stay so."""
+
+        def note(number: int, _frame: FrameType | None) -> None:
+            if not self.stopped_by:
+                self.stopped_by, self._stopped_at = number, time.monotonic()
+            elif time.monotonic() - self._stopped_at >= SECOND_S:
+                raise KeyboardInterrupt
+            self._threads.wake()
+
+        stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        heard = [number for number in stopping if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, note) for number in heard}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     # -- the loop
 
     def _go_through(self) -> str:
         timed_out = False
         while not self._halted():
-            timed_out = not self._begin_what_can()
+            timed_out = bool(self._pending) and not self._time_for_one()
+            if not timed_out:
+                self._begin_what_can()
             if not self._running:
                 break
             if not self._hear(HEARTBEAT_S):
                 self._say(self._said)  # so that the time left is seen to pass
+        if self._pending and not timed_out and not self._halted():  # hosts are busy with what stayed there
+            self._give_up(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
         if self._halted():
             return "interrupted"
-        if timed_out and self._pending:
-            return "time limit"
-        if self._pending:  # which hosts are busy with what stayed there
-            self._break(
-                HopelessError(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
-            )
-            return "interrupted"
-        return "complete"
+        return "time limit" if self._pending else "complete"
 
     def _halted(self) -> bool:
-        return bool(self._signals.first) or self._broken is not None
+        return bool(self.stopped_by) or self._broken is not None
 
-    def _begin_what_can(self) -> bool:
-        """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
-        if self._pending and not self._time_for_one():
-            return False
+    def _begin_what_can(self) -> None:
+        """Begin pairs while there are hosts and places for them."""
         while len(self._running) < self._limit and not self._halted():
-            number = next((index for index in self._pending if not self._hosts(index) & self._busy), None)
-            if number is None:
+            task = next((task for task in self._pending if not task.pair.hosts & self._busy), None)
+            if task is None:
                 break
-            self._pending.remove(number)
-            self._begin(number)
-        return True
+            self._pending.remove(task)
+            self._store.mark(self._run.run_id, task, "running")
+            self._running[task.number] = self._threads.now()
+            self._busy |= task.pair.hosts
+            self._threads.start(task.number, functools.partial(self._measured, task.pair))
+            self._say(f"measuring {_shown(task.pair)}")
 
-    def _begin(self, number: int) -> None:
-        task = self._tasks[number]
-        self._store.mark(self._run.run_id, task, "running")
-        self._running[number] = self._threads.now()
-        self._busy |= self._hosts(number)
-        self._threads.start(number, lambda: self._launcher.measure(task.pair, self._plan))
-        self._say(f"measuring {_shown(task.pair)}")
+    def _measured(self, pair: model.HostPair) -> Outcome:
+        """Measure a pair, in its thread; a fault of ours is no reason to lose the run."""
+        try:
+            return self._launcher.measure(pair, self._plan)
+        except errors.PerfTuningError as error:
+            return error
+        except BaseException as error:
+            reason = f"internal error, please report: {type(error).__name__}: {one_line(error, 300)}"
+            return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])
 
     def _hear(self, limit_s: float) -> bool:
         """Wait for a pair to end and deal with it; False when none did."""
-        ended = self._threads.wait(limit_s)
-        self._beat()
-        if ended is None or ended.number not in self._running:
-            return False
-        task = self._tasks[ended.number]
-        taken_s = self._threads.now() - self._running.pop(ended.number)
-        if isinstance(ended.error, errors.PerfTuningError):
-            self._put_back(task)
-            self._break(ended.error)
-            return True
-        outcome = ended.outcome or _accident(task.pair, ended.error)
-        if all(error.kind is not model.ErrorClass.NOT_REMOVED for error in outcome.errors):
-            self._busy -= self._hosts(ended.number)  # where a stack stayed it would disturb what is measured
-        if not outcome.seconds:
-            outcome.seconds = {"measure": taken_s}
-        self._settle(task, outcome)
-        return True
-
-    def _beat(self) -> None:
-        """Say now and then that this process is alive."""
-        now = self._threads.now()
+        ended, now = self._threads.wait(limit_s), self._threads.now()
         if now - self._seen >= HEARTBEAT_S:
             self._store.seen(self._run.run_id)
             self._seen = now
+        if ended is None:
+            return False
+        number, outcome = ended
+        task = self._tasks[number]
+        taken_s = now - self._running.pop(number)
+        if isinstance(outcome, errors.PerfTuningError):
+            self._put_back(task)
+            self._broken = self._broken or outcome
+            return True
+        if all(error.kind is not model.ErrorClass.NOT_REMOVED for error in outcome.errors):
+            self._busy -= task.pair.hosts  # where a stack stayed it would disturb what is measured
+        outcome.seconds = outcome.seconds or {"measure": taken_s}
+        self._settle(task, outcome)
+        return True
 
     # -- what becomes of a pair
 
     def _settle(self, task: model.Task, outcome: model.PairOutcome) -> None:
-        kinds = _kinds(outcome)
+        # Why it has no results; that something of it could not be removed is none of the reasons.
+        kinds = {error.kind for error in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
             self._put_back(task)
             for error in outcome.errors:
@@ -190,43 +247,34 @@ class Campaign:
             self._streak.append(task)
         else:
             self._streak.clear()
-        if outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
+        measured = {trial.arm for trial in outcome.trials if trial.value is not None}
+        whole = measured.issuperset(arm.name for arm in self._plan.arms)
+        tries = self._tried[task.number] + self._settings.retries
+        again = task.attempts < tries and not kinds <= _FINAL
+        if outcome.trials and (whole or not again):
             self._taken_s.append(sum(outcome.seconds.values()))
             self._store.finish(self._run.run_id, task, outcome, "done")
             faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
             self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
         else:
-            self._failed(task, outcome)
+            self._failed(task, outcome, again)
 
-    def _lacking(self, outcome: model.PairOutcome) -> bool:
-        """Return whether an arm has no figure at all."""
-        measured = {trial.arm for trial in outcome.trials if trial.value is not None}
-        return any(arm.name not in measured for arm in self._plan.arms)
-
-    def _worth_another(self, task: model.Task, outcome: model.PairOutcome) -> bool:
-        tried = task.attempts - self._tried[task.number]
-        return tried < self._settings.retries and not _kinds(outcome) <= _FINAL
-
-    def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
-        reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
-        reason = one_line(reason, 300)
-        if self._worth_another(task, outcome):
+    def _failed(self, task: model.Task, outcome: model.PairOutcome, again: bool) -> None:
+        reason = one_line(outcome.errors[0] if outcome.errors else "no results", 300)
+        if again:
             # Half a comparison is worth nothing once there is a whole one.
             self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
-            self._pending.append(task.number)
-            self._say(f"{_shown(task.pair)} failed and is tried again later ({reason})", True)
+            self._pending.append(task)
         else:
             self._store.finish(self._run.run_id, task, outcome, "failed")
-            self._say(f"{_shown(task.pair)} failed ({reason})", important=True)
-        on_end = [self._hosts(failed.number) for failed in self._streak]
-        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not set.intersection(*on_end):
-            self._break(
-                HopelessError(
-                    f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
-                )
-            )
-            for failed in {failed.number: failed for failed in self._streak if failed.state == "failed"}.values():
-                self._put_back(failed)  # what made all of them fail is not theirs
+        later = " and is tried again later" if again else ""
+        self._say(f"{_shown(task.pair)} failed{later} ({reason})", important=True)
+        on_end = [failed.pair.hosts for failed in self._streak]
+        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not frozenset.intersection(*on_end):
+            self._give_up(f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}")
+            for failed in self._streak:
+                if failed.state == "failed":
+                    self._put_back(failed)  # what made all of them fail is not theirs
 
     def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
@@ -234,19 +282,19 @@ class Campaign:
         reason = one_line(reason, 160)
         self._put_back(task)
         if not self._running:
-            self._break(HopelessError(f"the project's quota leaves no room for a single pair: {reason}"))
+            self._give_up(f"the project's quota leaves no room for a single pair: {reason}")
         elif self._limit > len(self._running):
             self._limit = len(self._running)
             self._say(f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})", True)
 
     def _put_back(self, task: model.Task) -> None:
         self._store.mark(self._run.run_id, task, "planned")
-        self._pending.appendleft(task.number)
+        self._pending.appendleft(task)
+
+    def _give_up(self, reason: str) -> None:
+        self._broken = self._broken or HopelessError(reason)
 
     # -- the end
-
-    def _break(self, error: errors.PerfTuningError) -> None:
-        self._broken = self._broken or error
 
     def _close(self, state: str) -> None:
         """Remove what is left, then say how the run ended, also where a second signal ends the removal."""
@@ -263,22 +311,18 @@ class Campaign:
         if not self._running:
             return
         self._launcher.interrupt()
-        self._say(
-            f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", important=True
-        )
+        self._say(f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", True)
         stop_by = self._threads.now() + STOP_S
         while self._running and (left_s := stop_by - self._threads.now()) > 0:
             try:
                 self._hear(min(HEARTBEAT_S, left_s))
             except errors.PerfTuningError as error:  # the database; stacks go all the same
-                self._break(error)
+                self._broken = self._broken or error
 
     def _sweep(self) -> None:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
         if self._running:
-            self._say(
-                f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", important=True
-            )
+            self._say(f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", True)
             return
         try:
             names = self._launcher.cleanup(self._run.run_id)
@@ -291,10 +335,9 @@ class Campaign:
 
     # -- time
 
-    def left_s(self) -> float:
+    def _left_s(self) -> float:
         """Return the estimated seconds to the end, by what pairs have taken so far, before that by their plan."""
-        each_s = self._each_s()
-        now = self._threads.now()
+        each_s, now = self._each_s(), self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
         work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
         return max(0.0, work_s / max(1, min(self._limit, len(self._run.hosts) // 2)))
@@ -310,28 +353,12 @@ class Campaign:
 
     def _say(self, text: str, important: bool = False) -> None:
         self._said = text
-        states = collections.Counter(task.state for task in self._tasks.values())
-        done = states["done"] + states["failed"]
+        done = sum(task.state in ("done", "failed") for task in self._run.tasks)
         with contextlib.suppress(OSError):  # the reader has gone; a run is not lost because nobody can read of it
-            self._tell(session.Progress(done, len(self._tasks), self.left_s(), text, important))
-
-    def _hosts(self, number: int) -> set[str]:
-        pair = self._tasks[number].pair
-        return {pair.client, pair.server}
-
-
-def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
-    """Return why a pair has no results; that something of it could not be removed is none of the reasons."""
-    return {error.kind for error in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
+            self._tell(session.Progress(done, len(self._run.tasks), self._left_s(), text, important))
 
 
 def _shown(pair: model.HostPair) -> str:
     if not pair.client:
         return "a pair where the scheduler puts it"
     return f"{pair.client} with {pair.server}" if pair.client != pair.server else f"{pair.client} alone"
-
-
-def _accident(pair: model.HostPair, error: BaseException | None) -> model.PairOutcome:
-    """Return the outcome of a pair whose thread broke: a fault of ours, but no reason to lose the run."""
-    reason = f"internal error, please report: {type(error).__name__}: {one_line(error or '', 300)}"
-    return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])

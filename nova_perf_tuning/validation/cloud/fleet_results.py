@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from types import MappingProxyType
 from typing import Final
 
 from nova_perf_tuning.nova import host_result
-from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet, model, run_store
 from nova_perf_tuning.validation.judge import verdict
@@ -104,28 +104,42 @@ def collect(
     """
     run = store.load(run_id)
     trials: list[results.Trial] = []
-    count = 0
-    for number, trial in store.trials(run_id):
-        count += 1
-        trial.boot = number + len(run.tasks) * trial.boot
-        if trial.primary or count <= MAX_TRIALS:
-            trials.append(trial)
+    count, sources, faults = 0, collections.Counter[str](), dict[str, str]()
+    shown: dict[str, object] = {}
+    for number, outcome in store.outcomes(run_id):
+        count += len(outcome.trials)
+        for trial in outcome.trials:
+            trial.boot = number + len(run.tasks) * trial.boot
+        trials += [trial for trial in outcome.trials if trial.primary or count <= MAX_TRIALS]
+        sources[outcome.host_cpu_source or "none"] += 1
+        faults |= {where: why for where, why in outcome.host_cpu_faults.items() if where not in faults}
+        shown = shown or {"first_pair": {"hosts": outcome.hosts, "guests": outcome.guests}}
     if count > MAX_TRIALS:
         trials = [trial for trial in trials if trial.primary]
-    known = _of_pairs(store.pair_facts(run_id))
     if bare:
-        known.shown = {
-            **known.shown,
-            "bare_hosts": {name: read.environment.created for name, read in bare.items()},
-        }
+        shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
+    each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
+    pairs = [_pair(task) for task in run.tasks]
     environment = dataclasses.replace(
-        run.environment.updated(known),
+        run.environment,
         created=run.created_at.isoformat(timespec="seconds"),
         boots=len(run.tasks),
         boots_run=len({trial.boot % len(run.tasks) for trial in trials}),
         ended=ended,
-        errors=[_error(task, fault) for task in run.tasks for fault in task.faults],
-        fleet=environments.Fleet(run_id, pairs=[_pair(task) for task in run.tasks], max_loss=max_loss),
+        host_cpu_source=each if len(sources) > 1 else next(iter(sources), "none"),
+        host_cpu_faults=dict(itertools.islice(faults.items(), _MAX_CPU_FAULTS)),
+        errors=[
+            environments.Incident(
+                f"{pair.client} with {pair.server}, attempt {fault.attempt}: {fault}",
+                task.number,
+                fault.arm,
+                kind=fault.kind.name.lower(),
+            )
+            for task, pair in zip(run.tasks, pairs, strict=True)
+            for fault in task.faults
+        ],
+        fleet=environments.Fleet(run_id, pairs=pairs, max_loss=max_loss),
+        shown={**run.environment.shown, **shown},
     )
     places = fleet.Places(environment)
     trials += _dealt_out(bare, places, trials)
@@ -144,7 +158,7 @@ def _dealt_out(
     boots: dict[tuple[str, str], dict[int, set[int]]] = {}
     for trial in measured if bare else ():
         if trial.primary:
-            of_host = boots.setdefault((places.host(trial), trial.benchmark), {})
+            of_host = boots.setdefault((places.boots[trial.boot][1], trial.benchmark), {})
             of_host.setdefault(trial.boot, set()).add(trial.block)
     dealt: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
@@ -157,26 +171,15 @@ def _dealt_out(
     return dealt
 
 
-def _named(host: str) -> str:
-    """Return the name of a host; one of the scheduler's choice has none."""
-    return host or "any"
-
-
-def _error(task: model.Task, fault: model.PairError) -> environments.Incident:
-    pair = f"{_named(task.pair.client)} with {_named(task.pair.server)}"
-    error = f"{pair}, attempt {fault.attempt}: {fault.kind.value}: {fault.reason}"
-    return environments.Incident(error, task.number, fault.arm, kind=fault.kind.name.lower())
-
-
 def _pair(task: model.Task) -> environments.FleetPair:
     return environments.FleetPair(
         number=task.number,
-        client=_named(task.pair.client),
-        server=_named(task.pair.server),
+        client=task.pair.client or "any",
+        server=task.pair.server or "any",
         state=task.state,
         attempts=task.attempts,
         seconds=round(task.seconds, 1) if task.seconds is not None else None,
-        errors=[f"{fault.kind.value}: {fault.reason}"[:2000] for fault in task.faults],
+        errors=[str(fault)[:2000] for fault in task.faults],
         figures=[],
     )
 
@@ -190,22 +193,6 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     return ordered
 
 
-def _of_pairs(pairs: Iterable[run_store.PairFacts]) -> environments.Environment:
-    """Return what is known of the pairs: the first as an example, and whence host CPU is known."""
-    sources: collections.Counter[str] = collections.Counter()
-    first: dict[str, object] = {}
-    faults: dict[str, str] = {}
-    for pair in pairs:
-        sources[pair.host_cpu_source or "none"] += 1
-        first = first or {"hosts": pair.hosts, "guests": pair.guests}
-        for where, why in pair.host_cpu_faults.items():
-            if len(faults) < _MAX_CPU_FAULTS:
-                faults.setdefault(one_line(where, 160), one_line(why, 300))
-    each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
-    whence = each if len(sources) > 1 else next(iter(sources), "none")
-    return environments.Environment(host_cpu_source=whence, host_cpu_faults=faults, shown={"first_pair": first})
-
-
 def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
@@ -214,7 +201,7 @@ def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.
     for trial in measured.trials:
         if trial.value is not None and trial.primary and trial.arm != results.HOST:
             number, better[trial.benchmark] = trial.boot % len(pairs), trial.better
-            figure = number, trial.benchmark, trial.arm, trial.unit, places.host(trial)
+            figure = number, trial.benchmark, trial.arm, trial.unit, places.boots[trial.boot][1]
             values.setdefault(figure, []).append(trial.value)
     for (number, benchmark, arm, unit, host), some in values.items():
         median, against = statistics.median(some), None

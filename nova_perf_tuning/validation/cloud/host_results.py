@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
@@ -13,8 +13,6 @@ from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import schema, store
 from nova_perf_tuning.validation.report import summary, text
-
-_V = verdict.Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,12 +46,10 @@ def read(
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
-        result = host_result.read(path)
-        if result is None:
-            raise model.CloudError(f"{path}: it has just been removed")
         if budgets:
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
-        return HostResults([result], recorded=True)
+        result = host_result.read(path)
+        return HostResults([result] if result else [], recorded=True)
     results = store.from_dict(data, path)
     if summary.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
@@ -63,39 +59,33 @@ def read(
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = placed(results) if budgets and placed is not None else results
     left_out = [text.of(why) for why in verdict.left_out(results, budgets)] if budgets else []
-    words: list[tuple[str, verdict.Verdict, float | None]]
+    of_bare: Mapping[str, float | None]
     if many:
         _, judged = fleet.judge(results, budgets or [])
-        judgements: Sequence[verdict.Judgement] = judged.judgements
-        words = [(host.host, host.verdict or _V.INCONCLUSIVE, host.of_bare) for host in judged.hosts]
+        judgements, of_bare = judged.judgements, judged.of_bare
+        words = {host.host: host.verdict for host in judged.hosts}
         if not budgets:
-            slow = {host for host, word, _ in words if word is _V.FAIL}
-            recorded = {host.host: host.verdict for host in many.hosts}
-            words = [
-                (host, _V.FAIL if host in slow else _V(word or "INCONCLUSIVE"), None)
-                for host, word in recorded.items()
-            ]
+            slow = {host for host, word in words.items() if word == verdict.Verdict.FAIL}
+            words = {host.host: "FAIL" if host.host in slow else host.verdict for host in many.hosts}
+            of_bare = {}
         elif not judgements:
-            left_out.insert(
-                0, f"{text.of(budget_file.why_none(results))}; hosts were only compared with each other"
-            )
+            why = text.of(budget_file.why_none(results))
+            left_out.insert(0, f"{why}; hosts were only compared with each other")
     else:
         host = results.environment.host
         if not host:
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         judgements = verdict.judge_all(results, budgets or [])
-        words = [(host, verdict.overall(judgements), _of_bare(judgements))]
-    hosts = [
-        host_result.HostResult(
-            host, created, word.value, {name: word.value} if name and judgements else {}, score=_score(of_bare)
-        )
-        for host, word, of_bare in words
-    ]
+        words, of_bare = {host: verdict.overall(judgements).value}, {host: _of_bare(judgements)}
+    hosts = []
+    for host, known in words.items():
+        word = known or verdict.Verdict.INCONCLUSIVE.value
+        named = {name: word} if name and judgements else {}
+        hosts.append(host_result.HostResult(host, created, word, named, score=_score(of_bare.get(host))))
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
 
 
 def _score(of_bare: float | None) -> float | None:
-    """:param of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not known."""
     return None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
 
 
@@ -120,6 +110,7 @@ def _aa(environment: Environment) -> str:
 
 
 def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
+    """Return what guests reach of the bare host in their worst figure, 0.93; None: not known."""
     losses = (entry.loss.value for entry in judged if entry.budget.baseline == "host" and entry.loss is not None)
     return min((1 - loss for loss in losses), default=None)
 

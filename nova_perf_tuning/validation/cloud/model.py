@@ -67,6 +67,11 @@ class HostPair:
     client: str = ""
     server: str = ""
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Return both, or the one."""
+        return frozenset((self.client, self.server))
+
 
 def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
     """Return the pairs in which every host meets ``min(peers, n - 1)`` different peers.
@@ -235,6 +240,9 @@ class PairError:
     reason: str
     arm: str = ""
     attempt: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
 
 
 @dataclasses.dataclass(slots=True)

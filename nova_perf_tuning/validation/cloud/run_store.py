@@ -32,6 +32,9 @@ from nova_perf_tuning.validation.measure import model as results
 #: A run of another machine whose owner has been silent for so long (seconds) has died.
 SILENCE_S: Final = 600.0
 
+#: What is kept of an outcome under ``environment``, beside its hosts.
+_FACTS: Final = ("guests", "host_cpu_source", "host_cpu_faults")
+
 _runs, _pairs = database.runs, database.pairs
 
 
@@ -57,16 +60,6 @@ class Line:
     cloud: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PairFacts:
-    """What is known of the guests of a pair that was measured, see :class:`model.PairOutcome`."""
-
-    hosts: Mapping[str, Mapping[str, str]]
-    guests: Mapping[str, Mapping[str, object]]
-    host_cpu_source: str
-    host_cpu_faults: Mapping[str, str]
-
-
 def new_id() -> str:
     """Return an id for a run, as :class:`nova_perf_tuning.validation.cloud.model.MeasurePlan` wants it."""
     return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -82,8 +75,6 @@ class RunStore:
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-
-    # -- runs
 
     def create(
         self,
@@ -142,26 +133,18 @@ class RunStore:
             )
             for pair in pairs
         ]
+        environment, hosts = environments.from_dict(run.environment), sorted(run.hosts)
         plan = _plan(run.plan, run.id)
-        return model.StoredRun(
-            run.id,
-            run.state,
-            plan,
-            environments.from_dict(run.environment),
-            sorted(run.hosts),
-            tasks,
-            run.created_at,
-            run.leftovers,
-        )
+        return model.StoredRun(run.id, run.state, plan, environment, hosts, tasks, run.created_at, run.leftovers)
 
     def lines(self) -> list[Line]:
         """Return all runs of fleets, the newest first."""
-        done = sa.func.coalesce(sa.func.sum(sa.case((_pairs.c.state == "done", 1), else_=0)), 0)
-        counts = sa.select(_pairs.c.run_id, sa.func.count().label("pairs"), done.label("done"))
-        counted = counts.group_by(_pairs.c.run_id).subquery()
+
+        def count(*states: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+            return sa.select(sa.func.count()).where(_pairs.c.run_id == _runs.c.id, *states).scalar_subquery()
+
         query = (
-            sa.select(_runs, counted.c.pairs, counted.c.done)
-            .join(counted, counted.c.run_id == _runs.c.id)
+            sa.select(_runs, count().label("pairs"), count(_pairs.c.state == "done").label("done"))
             .where(_runs.c.kind == "heat")
             .order_by(_runs.c.created_at.desc(), _runs.c.id)
         )
@@ -175,7 +158,7 @@ class RunStore:
                     run.leftovers,
                     len(run.hosts),
                     run.pairs,
-                    int(run.done),
+                    run.done,
                     run.plan["cloud"],
                 )
                 for run in connection.execute(query)
@@ -190,10 +173,9 @@ class RunStore:
         """
 
         def claim(connection: sa.Connection) -> None:
-            run = _get(connection, run_id)
+            run = _take_over(connection, run_id)
             if run.state == "complete":
                 raise RunError(f"run {run_id} is complete; there is nothing to resume")
-            _take_over(connection, run)
             cut = _plan_again(connection, run_id)
             _change_run(connection, run_id, state="running", leftovers=run.leftovers or cut > 0)
 
@@ -205,7 +187,7 @@ class RunStore:
 
         :raises RunError: no such run, or its owner is alive.
         """
-        database.write(self._engine, lambda connection: _take_over(connection, _get(connection, run_id)))
+        database.write(self._engine, lambda connection: _take_over(connection, run_id))
 
     def seen(self, run_id: str) -> None:
         """Say that the owner is alive."""
@@ -224,8 +206,6 @@ class RunStore:
 
         database.write(self._engine, end)
 
-    # -- pairs
-
     def mark(self, run_id: str, task: model.Task, state: str) -> None:
         """Say, also in ``task``, that a pair's stacks may exist (``running``) or that it is ``planned`` again."""
         self._change_pair(run_id, task.number, state=state)
@@ -236,7 +216,6 @@ class RunStore:
         attempts, seconds = task.attempts + 1, round(sum(outcome.seconds.values()), 3)
         faults = [*task.faults, *(dataclasses.replace(fault, attempt=attempts) for fault in outcome.errors)]
         hosts = {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()}
-        facts = PairFacts(hosts, outcome.guests, outcome.host_cpu_source, outcome.host_cpu_faults)
         self._change_pair(
             run_id,
             task.number,
@@ -244,33 +223,27 @@ class RunStore:
             attempts=attempts,
             seconds=seconds,
             faults=[dataclasses.asdict(fault) for fault in faults],
-            environment=dataclasses.asdict(facts),
+            environment={"hosts": hosts, **{name: getattr(outcome, name) for name in _FACTS}},
             trials=[dataclasses.asdict(trial) for trial in outcome.trials],
         )
         task.state, task.attempts, task.seconds, task.faults = state, attempts, seconds, faults
 
-    # -- what was measured
+    def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
+        """Yield number and outcome of the pairs that are done, a few at a time: a fleet's are large.
 
-    def trials(self, run_id: str) -> Iterator[tuple[int, results.Trial]]:
-        """Yield (number of the pair, trial) in the order of pairs; boots are as the launcher gave them."""
-        for number, rows in self._of_pairs(run_id, _pairs.c.trials):
-            for row in rows:
-                yield number, results.Trial(**row)
-
-    def pair_facts(self, run_id: str) -> Iterator[PairFacts]:
-        """Yield what is known of every pair that has been measured."""
-        for _, facts in self._of_pairs(run_id, _pairs.c.environment):
-            yield PairFacts(**facts)
-
-    def _of_pairs(self, run_id: str, column: sa.Column[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield (number, column) of the pairs that are done, a few at a time: a fleet's are large."""
-        mine = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "done")
-        query = sa.select(_pairs.c.number, column).where(mine).order_by(_pairs.c.number)
+        Boots of trials are as the launcher gave them; errors and seconds are in :attr:`model.StoredRun.tasks`.
+        """
+        done = sa.select(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.state == "done")
+        query = done.order_by(_pairs.c.number).execution_options(yield_per=50)
         with database.reading(self._engine) as connection:
-            for row in connection.execute(query.execution_options(yield_per=50)):
-                yield row.tuple()
-
-    # -- below
+            for row in connection.execute(query):
+                outcome = model.PairOutcome(
+                    model.HostPair(row.client, row.server),
+                    [results.Trial(**trial) for trial in row.trials],
+                    hosts={arm: model.HostPair(**pair) for arm, pair in row.environment["hosts"].items()},
+                    **{name: row.environment[name] for name in _FACTS},
+                )
+                yield row.number, outcome
 
     def _change_pair(self, run_id: str, number: int, **values: object) -> None:
         change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
@@ -327,15 +300,17 @@ def _plan_again(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(sa.update(_pairs).where(running).values(state="planned")).rowcount
 
 
-def _take_over(connection: sa.Connection, run: sa.Row[Any]) -> None:
+def _take_over(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
     """Make this process the owner of a run whose owner has died; where two try, one succeeds."""
-    if _is_alive(run.owner, run.seen_at) and run.owner != _own_name():
+    run = _get(connection, run_id)
+    if _is_alive(run.owner, run.seen_at):
         host, pid, _ = run.owner.rsplit(":", 2)
         raise RunError(f"run {run.id} is being run by process {pid} on {host}; stop that first")
     unowned = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner)
     taken = connection.execute(sa.update(_runs).where(unowned).values(owner=_own_name(), seen_at=_now()))
     if not taken.rowcount:
         raise RunError(f"run {run.id} has just been taken up by another process")
+    return run
 
 
 def _now() -> datetime.datetime:

@@ -65,7 +65,7 @@ def judged(data, budgets=()):
     """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
     _, verdict = fleet.judge(data, budgets)
     return {
-        host.host: (host.verdict, host.findings[0][1].code) for host in verdict.hosts if host.verdict is not V.PASS
+        host.host: (host.verdict, host.details[0].codes[0]) for host in verdict.hosts if host.verdict != V.PASS
     }
 
 
@@ -155,7 +155,7 @@ class BudgetTest(testtools.TestCase):
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
         changed, verdict = fleet.judge(ring(), gold)
         self.assertEqual("INVALID", changed.environment.fleet.verdict)
-        self.assertEqual({C.NO_BUDGET_APPLIES}, {host.findings[0][1].code for host in verdict.hosts})
+        self.assertEqual({C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
             changed, _ = fleet.judge(ring(), budgets)
             self.assertEqual("PASS", changed.environment.fleet.verdict)
