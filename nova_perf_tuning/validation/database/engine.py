@@ -114,8 +114,8 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
                     f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}"
                 )
             _make_file(pathlib.Path(path))
-        # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave half
-        # a migration; with None it begins none and _begin_sqlite does.
+        # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
+        # half a migration; with None it begins none and _begin_sqlite does.
         options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else {}
         engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
         if is_sqlite:
