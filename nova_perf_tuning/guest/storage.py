@@ -121,8 +121,14 @@ def attach(device: etree._Element, threads: Sequence[int]) -> None:
 
 def served_by(device: etree._Element) -> set[int]:
     """Return the I/O threads that serve a device; none: the emulator's thread."""
-    texts = device.xpath("driver/@iothread | driver/iothreads/iothread/@id")
-    return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts}
+    driver = device.find("driver")
+    if driver is None:
+        return set()
+    # No XPath, which lxml compiles anew for each device: it took a third of what the driver costs Nova.
+    texts = (driver.get("iothread"), *(thread.get("id") for thread in driver.iterfind("iothreads/iothread")))
+    return {
+        parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts if text is not None
+    }
 
 
 def _of(device: etree._Element, tag: str, attribute: str) -> str | None:

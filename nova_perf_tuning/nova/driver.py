@@ -149,8 +149,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         if request.emulator_placement == "numa" and nodes is not None:
             cpus = self._emulator_cpus(nodes, instance)
             # From Nova 33 on the I/O thread is pinned as the emulator is.
-            for pin in domain.xpath("cputune/emulatorpin | cputune/iothreadpin") if cpus else ():
-                pin.set("cpuset", hardware.format_cpu_spec(cpus))
+            for pin in domain.iterfind("cputune/*") if cpus else ():
+                if pin.tag in ("emulatorpin", "iothreadpin"):
+                    pin.set("cpuset", hardware.format_cpu_spec(cpus))
         connection = self._host.get_connection()
         mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
         return transform.write(domain, request, self._housekeeping(nodes, request), mapping)
