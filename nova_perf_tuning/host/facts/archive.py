@@ -25,16 +25,12 @@ MAX_PARTS: Final = 40
 #: Headers before a member that hold its long name; nothing else in them is used.
 _MAX_EXTENDED: Final = 16 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
-_EMPTY: Final = (
-    tarfile.LNKTYPE,
-    tarfile.SYMTYPE,
-    tarfile.CHRTYPE,
-    tarfile.BLKTYPE,
-    tarfile.DIRTYPE,
-    tarfile.FIFOTYPE,
-)
+#: Links, directories and devices, which have no content whatever their header says.
+_EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(tarfile.REGULAR_TYPES, tarfile.GNU_TYPES)
 _PAX: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
+
+_OPENERS: Final = {b"\xfd7zXZ": lzma.open, b"BZh": bz2.open, b"\x1f\x8b": gzip.open}
 
 #: A file's content, a link's target, or the names in a directory.
 Entry = bytes | str | set[str]
@@ -50,7 +46,10 @@ class ArchiveRoot(Root):
 
     def __init__(self, path: str) -> None:
         try:
-            with _decompressed(path) as stream:
+            with open(path, "rb") as file:
+                magic = file.read(6)
+            opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), open)
+            with cast(BinaryIO, opener(path, "rb")) as stream:
                 entries = dict(_members(stream))
             tops = {name.partition("/")[0] for name in entries}
             if len(tops) == 1 and not tops & {"sys", "proc"}:
@@ -58,7 +57,8 @@ class ArchiveRoot(Root):
                 entries = {name[len(around) :]: entry for name, entry in entries.items() if around in name}
             self._hold(entries)
         except _BROKEN as error:
-            raise FactsError(f"sysroot {path!r}: not a recording, or damaged ({_reason(error)})") from None
+            reason = str(error).partition("\n")[0][:120] or type(error).__name__
+            raise FactsError(f"sysroot {path!r}: not a recording, or damaged ({reason})") from None
 
     def _hold(self, entries: dict[str, Entry]) -> None:
         """Become the root of ``entries`` by their paths; directories around them need not be among them."""
@@ -115,16 +115,6 @@ class ArchiveRoot(Root):
         return self._cut(entry, limit, whole, directory, name)
 
 
-def _decompressed(path: str) -> BinaryIO:
-    with open(path, "rb") as file:
-        magic = file.read(6)
-    if magic.startswith(b"\xfd7zXZ"):
-        return cast(BinaryIO, lzma.open(path))
-    if magic.startswith(b"BZh"):
-        return cast(BinaryIO, bz2.open(path))
-    return cast(BinaryIO, gzip.open(path)) if magic.startswith(b"\x1f\x8b") else open(path, "rb")
-
-
 def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
     """Yield path and content of each file, link and directory, while what was read stays within the bounds."""
     budget = MAX_BYTES
@@ -170,7 +160,3 @@ def _long(kind: bytes, content: bytes) -> dict[str, str]:
     else:
         names = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
     return {key: names[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in names}
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0][:120] if str(error) else type(error).__name__

@@ -46,11 +46,6 @@ def node_of(root: Root, directory: Directory | None, file: str = "numa_node") ->
     return node if node is not None and node >= 0 else None
 
 
-def vectors(root: Root, directory: Directory | None) -> tuple[int, ...]:
-    """Return the numbers of a device's MSI and MSI-X interrupts, ascending."""
-    return tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, MAX_IRQ))
-
-
 def read_devices(root: Root) -> dict[str, PciDevice]:
     """Return every PCI device that owns message-signalled interrupts, by address.
 
@@ -61,7 +56,7 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
     for address in sorted(root.names(bus)):
         if ADDRESS.fullmatch(address):
             directory = root.child(bus, address)
-            irqs = vectors(root, directory)
+            irqs = tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, MAX_IRQ))
             if irqs:
                 devices[address] = PciDevice(address, node_of(root, directory), irqs)
     return devices

@@ -5,7 +5,6 @@ One listing of a device's directory tells its kind and memberships; only what is
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -47,9 +46,13 @@ def read_nics(root: Root, devices: Mapping[str, irqs_module.PciDevice]) -> tuple
     if not nics:
         root.notes.add(f"no network devices in {_CLASS}")
     kinds = {nic.name: nic.kind for nic, _ in nics}
-    return tuple(
-        _with_master(nic, master, kinds) for nic, master in sorted(nics, key=lambda pair: _natural(pair[0].name))
-    )
+    for nic, master in nics:
+        kind = kinds.get(master or "")
+        if kind == "bond":
+            nic.bond = master
+        elif kind == "bridge" or master == "ovs-system":  # the master of all ports of kernel Open vSwitch
+            nic.bridge = master
+    return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
 
 
 def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
@@ -83,7 +86,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 def _read_nic(
     root: Root, name: str, directory: Directory, devices: Mapping[str, irqs_module.PciDevice]
 ) -> tuple[model.Nic, str | None]:
-    """Return the device and the name of its master, if any; see :func:`_with_master`."""
+    """Return the device and the name of its master, if any."""
     there = frozenset(root.names(directory))
     device = root.canonical(directory, "device") if "device" in there else None
     address, pci_directory = _pci_function(root, device)
@@ -94,35 +97,23 @@ def _read_nic(
         node, irqs = known.node, known.irqs
     else:
         node = irqs_module.node_of(root, pci_directory or device)
-        irqs = _interrupts(root, pci_directory)
-    nic = model.Nic(
-        name,
-        kind,
-        root.link(device, "driver"),
-        address,
-        node,
-        None,
-        None,
-        root.number(directory, "mtu"),
-        _speed(root, directory) if kind in _HARDWARE or kind == "bond" else None,
-        root.text(directory, "operstate"),
-        rx,
-        tx,
-        irqs,
-        rps,
-        xps,
-    )
+        line = root.number(pci_directory, "irq")  # of a device without MSI
+        irqs = (line,) if line and 0 < line <= irqs_module.MAX_IRQ else ()
+    driver, mtu = root.link(device, "driver"), root.number(directory, "mtu")
+    speed = root.number(directory, "speed") if kind in _HARDWARE or kind == "bond" else None
+    if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
+        speed = None
+    state = root.text(directory, "operstate")
+    nic = model.Nic(name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps)
     return nic, root.link(directory, "master") if "master" in there else None
 
 
 def _pci_function(root: Root, device: Directory | None) -> tuple[str | None, Directory | None]:
     """Return address and directory of the PCI function behind a device, virtio and auxiliary ones included."""
-    if device is None:
-        return None, None
-    parts = device.split("/")
-    for index in range(len(parts) - 1, -1, -1):
-        if irqs_module.ADDRESS.fullmatch(parts[index]):
-            return parts[index], root.directory("/".join(parts[: index + 1]))
+    parts = device.split("/") if device is not None else []
+    for length in range(len(parts), 0, -1):
+        if irqs_module.ADDRESS.fullmatch(parts[length - 1]):
+            return parts[length - 1], root.directory("/".join(parts[:length]))
     return None, None
 
 
@@ -174,26 +165,3 @@ def _queues(
         tuple([root.cpu_mask(data, queues or "", "rps_cpus") for data in rps]),
         tuple([root.cpu_mask(data, queues or "", "xps_cpus") for data in xps]),
     )
-
-
-def _interrupts(root: Root, pci_directory: Directory | None) -> tuple[int, ...]:
-    """Return the interrupt line of a device without MSI."""
-    legacy = root.number(pci_directory, "irq")
-    return (legacy,) if legacy and 0 < legacy <= irqs_module.MAX_IRQ else ()
-
-
-def _speed(root: Root, directory: Directory) -> int | None:
-    speed = root.number(directory, "speed")
-    return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
-
-
-def _with_master(nic: model.Nic, master: str | None, kinds: Mapping[str, str]) -> model.Nic:
-    """Return ``nic`` with its bridge or bond; kernel Open vSwitch makes ``ovs-system`` the master.
-
-    :param kinds: of all devices by their names.
-    """
-    if master is not None and kinds.get(master) == "bond":
-        return dataclasses.replace(nic, bond=master)
-    if master is not None and (kinds.get(master) == "bridge" or master == "ovs-system"):
-        return dataclasses.replace(nic, bridge=master)
-    return nic

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, guests, irqs, nics, topology, virtualization
+from nova_perf_tuning.host.facts import archive, guests, irqs, nics, topology
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -34,6 +34,27 @@ SYSCTLS: Final = (
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
     "vm.stat_interval",
+)
+_CPUINFO_HEAD: Final = 16384  # the first CPU; all of them are megabytes on a large host
+_DMI: Final = (
+    ("VMware", "vmware"),
+    ("innotek GmbH", "virtualbox"),
+    ("Oracle Corporation", "virtualbox"),
+    ("Parallels", "parallels"),
+    ("Amazon EC2", "kvm"),
+    ("Google", "kvm"),
+    ("KubeVirt", "kvm"),
+    ("OpenStack", "kvm"),
+    ("QEMU", "tcg"),
+)
+#: What the machine's name is known by where the kernel does not give it (before Linux 6.1).
+_ARCHITECTURES: Final = (
+    (b"IBM/S390", "s390x"),
+    (b"IA-64", "ia64"),
+    (b"CPU architecture: 8", "aarch64"),
+    (b"ARMv7", "armv7l"),
+    (b"POWER", "ppc64le"),
+    (b" lm ", "x86_64"),
 )
 
 
@@ -71,33 +92,33 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
 
 def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root; see :func:`read_host`."""
-    cpuinfo = virtualization.cpuinfo_head(root)
-    cpus = topology.read_topology(root, cpuinfo)
+    cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
+    cpus, nodes, online = topology.read_topology(root, cpuinfo)
+    system = root.directory(topology.CPUS)
+    isolated, nohz_full = (root.cpus(system, name) or "" for name in ("isolated", "nohz_full"))
     running, domains = guests.read_guests(root)
     devices = irqs.read_devices(root)
-    network = nics.read_nics(root, devices)
-    interrupts = irqs.read_irqs(root, devices)
     kernel = root.directory("proc/sys/kernel")
     return model.HostFacts(
-        cpus=cpus.cpus,
-        nodes=cpus.nodes,
-        nics=network,
-        irqs=interrupts,
+        cpus=cpus,
+        nodes=nodes,
+        nics=nics.read_nics(root, devices),
+        irqs=irqs.read_irqs(root, devices),
         guests=running,
         domains=domains,
-        online=cpus.online,
-        isolated=cpus.isolated,
-        nohz_full=cpus.nohz_full,
-        arch=virtualization.read_arch(root, cpuinfo),
+        online=online,
+        isolated=isolated,
+        nohz_full=nohz_full,
+        arch=root.text(kernel, "arch") or next((name for mark, name in _ARCHITECTURES if mark in cpuinfo), None),
         kernel=root.text(kernel, "osrelease"),
-        virtualization=virtualization.find_virtualization(root, cpuinfo),
+        virtualization=_find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
-        sysctls=read_sysctls(root),
+        sysctls=_read_sysctls(root),
         warnings=root.notes.lines(),
     )
 
 
-def read_sysctls(root: Root) -> dict[str, str]:
+def _read_sysctls(root: Root) -> dict[str, str]:
     """Return those of :data:`SYSCTLS` that the host has, as the kernel prints them."""
     values = {}
     for key in SYSCTLS:
@@ -106,3 +127,46 @@ def read_sysctls(root: Root) -> dict[str, str]:
         if text is not None:
             values[key] = text
     return values
+
+
+def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
+    """Return what this host runs on; None where nothing tells it.
+
+    By files alone, so that a recorded host gives the same answer: Xen's /sys/hypervisor
+    (Documentation/ABI/stable/sysfs-hypervisor-xen), the ``hypervisor`` bit of CPUID.1:ECX in /proc/cpuinfo, the
+    clock that a KVM guest offers, and the DMI vendor. The last alone never tells KVM from TCG: QEMU writes the
+    same tables for both. ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``,
+    ``hyperv`` ...; ``vm`` is a hypervisor that shows itself by its CPUID bit alone.
+    """
+    if xen := _xen(root):
+        return xen
+    clocks = (
+        root.text(root.directory("sys/devices/system/clocksource/clocksource0"), "available_clocksource") or ""
+    )
+    for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
+        if any(clock.startswith(mark) for clock in clocks.split()):
+            return kind
+    tree = root.text(root.directory("proc/device-tree/hypervisor"), "compatible") or ""
+    if tree.startswith("linux,kvm"):
+        return "kvm"
+    if b"\nflags" not in cpuinfo:  # not x86
+        return _dmi(root)
+    return (_dmi(root) or "vm") if b" hypervisor" in cpuinfo else "none"
+
+
+def _xen(root: Root) -> str | None:
+    hypervisor = root.directory("sys/hypervisor")
+    if root.text(hypervisor, "type") != "xen":
+        return None
+    if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
+        return "xen-dom0"
+    guest = (root.text(hypervisor, "guest_type") or "").lower()
+    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else "xen"
+
+
+def _dmi(root: Root) -> str | None:
+    directory = root.directory("sys/class/dmi/id")
+    vendor = root.text(directory, "sys_vendor") or ""
+    if vendor.startswith("Microsoft"):
+        return "hyperv" if root.text(directory, "product_name") == "Virtual Machine" else None
+    return next((name for start, name in _DMI if vendor.startswith(start)), None)

@@ -166,10 +166,10 @@ class Root:
         return data if len(data) <= limit else self._cut(data, limit, whole, directory, name)
 
     def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
-        if whole:
-            self.notes.add("too long, not read", "/".join(place))
-            return None
-        return data[:limit]
+        if not whole:
+            return data[:limit]
+        self.notes.add("too long, not read", "/".join(place))
+        return None
 
     def _refused(self, error: Exception, *place: str) -> None:
         if isinstance(error, PermissionError):
@@ -257,10 +257,6 @@ class Root:
         """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
         return self.cpu_list(self.read(directory, name), directory or "", name)
 
-    def mask(self, directory: Directory | None, name: str) -> str | None:
-        """Return a CPU mask as the kernel printed it, None when it is unreadable or no mask."""
-        return self.cpu_mask(self.read(directory, name), directory or "", name)
-
     def line(self, data: bytes, *place: str) -> str | None:
         """Return ``data`` as :meth:`text` does; ``place`` says in the notes where it was."""
         text = data.decode("utf-8", "replace").strip(_BLANKS)
@@ -276,7 +272,7 @@ class Root:
         return None if data is None else self._lists[data]
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
-        """Return ``data`` as :meth:`mask` does; ``place`` says in the notes where it was."""
+        """Return a CPU mask as the kernel printed it; None when unreadable or no mask."""
         if data is not None and data not in self._masks:
             self._masks[data] = self._valid(data, cpulist.is_mask, "not a CPU mask", place)
         return None if data is None else self._masks[data]

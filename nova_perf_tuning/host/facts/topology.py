@@ -7,7 +7,6 @@ no package id at all), and a node's CPUs come from the node, not from the CPU's 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -16,9 +15,9 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 
-_CPUS: Final = "sys/devices/system/cpu"
+CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
-_MEMINFO_LIMIT: Final = 65536
+_MEMORY: Final = re.compile(rb"MemTotal:\s*(\d{1,18})(?!\S)")
 #: IBM POWER has 8 threads a core; a longer list is no core.
 _MAX_THREADS: Final = 256
 #: MAX_NUMNODES is 1024 at most (CONFIG_NODES_SHIFT).
@@ -34,35 +33,19 @@ _AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
 _MASKS: Final = frozenset(("thread_siblings", "cpumap"))
 
 
-@dataclasses.dataclass(slots=True)
-class Topology:
-    """What :mod:`nova_perf_tuning.host.facts.topology` reads; fields as in ``model.HostFacts``."""
-
-    cpus: tuple[model.Cpu, ...]
-    nodes: tuple[model.Node, ...]
-    online: str
-    isolated: str
-    nohz_full: str
-
-
-def read_topology(root: Root, cpuinfo: bytes) -> Topology:
-    """Read CPUs and nodes; what the kernel does not tell is None.
+def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
+    """Return CPUs, nodes and the cpulist of the CPUs that are online.
 
     :param cpuinfo: the beginning of /proc/cpuinfo.
     """
-    base = root.directory(_CPUS)
+    base = root.directory(CPUS)
     directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
     if not directories:
-        root.notes.add(f"no CPU found in {_CPUS}")
+        root.notes.add(f"no CPU found in {CPUS}")
     online = _online(root, base, directories)
     nodes, node_of = _read_nodes(root, directories, online)
-    return Topology(
-        _read_cpus(root, base, directories, online, node_of, bool(_AMD_15H.search(cpuinfo))),
-        nodes,
-        cpulist.format(online),
-        root.cpus(base, "isolated") or "",
-        root.cpus(base, "nohz_full") or "",
-    )
+    cpus = _read_cpus(root, base, directories, online, node_of, bool(_AMD_15H.search(cpuinfo)))
+    return cpus, nodes, cpulist.format(online)
 
 
 def _numbered(root: Root, base: Directory | None, prefix: str, limit: int) -> dict[int, Directory]:
@@ -79,7 +62,7 @@ def _online(root: Root, base: Directory | None, directories: Mapping[int, Direct
     if online:
         return frozenset(online)
     if online is None and root.text(base, "online") is not None:
-        root.notes.add(f"{_CPUS}/online: it is no list of CPUs; each CPU's own file is taken instead")
+        root.notes.add(f"{CPUS}/online: it is no list of CPUs; each CPU's own file is taken instead")
     return frozenset(cpu for cpu, directory in directories.items() if root.text(directory, "online") != "0")
 
 
@@ -89,7 +72,7 @@ def _members(
     """Return those of ``cpus`` that are in the first of the files ``names`` that there is, else None."""
     for name in names:
         if name in _MASKS:
-            mask = root.mask(directory, name)
+            mask = root.cpu_mask(root.read(directory, name), directory or "", name)
             if mask:
                 return set(cpulist.parse_mask(mask).intersection(cpus))
         else:
@@ -124,14 +107,16 @@ def _read_cpus(
             cpus[thread] = model.Cpu(thread, core.id, core.package, node_of.get(thread), True, text, capacity)
     for cpu, place in directories.items():
         if cpu not in cpus:
-            node = node_of[cpu] if cpu in node_of else _linked_node(root, place)
+            # While it is offline the kernel keeps its link to the node, but the node's list forgets it.
+            links = () if cpu in node_of else numbers(root.names(place), 0, _MAX_NODE, "node")
+            node = next(iter(links), node_of.get(cpu))
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
 
 
 def _natural(root: Root, data: bytes | None) -> int | None:
     """Return a number that is not negative; the kernel writes -1 for what it does not know."""
-    number = None if data is None else decimal(root.line(data, _CPUS))
+    number = None if data is None else decimal(root.line(data, CPUS))
     return number if number is not None and number >= 0 else None
 
 
@@ -186,11 +171,6 @@ def _read_cores(
     return cores
 
 
-def _linked_node(root: Root, directory: Directory) -> int | None:
-    """Return the node of an offline CPU: the kernel keeps its link while the node's list forgets it."""
-    return next(iter(numbers(root.names(directory), 0, _MAX_NODE, "node")), None)
-
-
 def _read_nodes(
     root: Root, directories: Mapping[int, Directory], online: frozenset[int]
 ) -> tuple[tuple[model.Node, ...], dict[int, int]]:
@@ -215,7 +195,9 @@ def _read_nodes(
                 root.notes.add("shares CPUs with another node (broken NUMA tables)", f"node {node}")
                 break
         node_of = dict.fromkeys(members[node], node) | node_of
-    ids = _distance_order(cpulist.find(root.text(base, "online")), places)
+    online_nodes = cpulist.find(root.text(base, "online")) or frozenset()
+    # The columns of ``distance`` stand for all nodes that are online, in ascending order.
+    ids = sorted(online_nodes if online_nodes >= set(places) else places)
     nodes = tuple(
         model.Node(
             node,
@@ -228,33 +210,23 @@ def _read_nodes(
     return nodes, node_of
 
 
-def _distance_order(online: frozenset[int] | None, nodes: Collection[int]) -> list[int]:
-    """Return the nodes that the columns of ``distance`` stand for: all that are online, in ascending order."""
-    return sorted(online if online is not None and online >= set(nodes) else nodes)
-
-
 def _memory(root: Root, directory: Directory, node: int) -> int | None:
-    data = root.read(directory, "meminfo", _MEMINFO_LIMIT) or b""
-    label = b"MemTotal:"
-    start = data.find(label)
-    words = data[start + len(label) : start + 64].split(maxsplit=2) if start >= 0 else []
-    total = decimal(words[0].decode("ascii", "replace")) if words else None
-    if total is None or total < 0:
+    total = _MEMORY.search(root.read(directory, "meminfo") or b"")
+    if total is None:
         root.notes.add("memory unknown (meminfo)", f"node {node}")
         return None
-    return total
+    return int(total[1])
 
 
 def _distances(root: Root, directory: Directory, ids: list[int], nodes: Collection[int]) -> dict[int, int]:
     text = root.text(directory, "distance")
     if text is None:
         return {}
-    values = [decimal(word) for word in text.split()]
-    if len(values) != len(ids):
+    distances = [decimal(word) or 0 for word in text.split()]
+    if len(distances) != len(ids):
         root.notes.add("distances do not fit the number of nodes, ignored", directory)
-        return {}
-    distances = {node: value for node, value in zip(ids, values, strict=True) if value and value <= _MAX_DISTANCE}
-    if len(distances) != len(ids) or min(distances.values(), default=1) < 1:
+    elif not all(0 < distance <= _MAX_DISTANCE for distance in distances):
         root.notes.add("distances are not numbers of 1 to 255, ignored", directory)
-        return {}
-    return {node: distance for node, distance in distances.items() if node in nodes}
+    else:
+        return {node: distance for node, distance in zip(ids, distances, strict=True) if node in nodes}
+    return {}

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import testtools
 
-from nova_perf_tuning.host.facts import guests, irqs, nics, reader, topology, virtualization
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import guests, irqs, nics, reader
 from nova_perf_tuning.host.facts.root import Root
 from tests.support import trees
 from tests.support.trees import DIRECTORY, Tree, link
@@ -291,9 +292,9 @@ class TestGuests(testtools.TestCase):
 
 
 class TestTopologyTraps(testtools.TestCase):
-    def read(self, tree: Tree) -> topology.Topology:
+    def read(self, tree: Tree) -> model.HostFacts:
         self.root = Root(trees.grow(self, tree))
-        return topology.read_topology(self.root, b"")
+        return reader.read_root(self.root)
 
     def test_lists_that_make_no_sense(self) -> None:
         base = "sys/devices/system/cpu"
@@ -338,11 +339,6 @@ class TestTopologyTraps(testtools.TestCase):
 
 
 class TestVirtualization(testtools.TestCase):
-    def read(self, tree: Tree) -> tuple[str | None, str | None]:
-        root = Root(trees.grow(self, {"sys": DIRECTORY, **tree}))
-        head = virtualization.cpuinfo_head(root)
-        return virtualization.find_virtualization(root, head), virtualization.read_arch(root, head)
-
     def test_kinds(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
         guest = f"{bare} hypervisor"
@@ -360,7 +356,8 @@ class TestVirtualization(testtools.TestCase):
             ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):
-            self.assertEqual(wanted, self.read(tree)[0], tree)
+            host = reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree}))
+            self.assertEqual(wanted, host.virtualization, tree)
 
 
 class TestReadHost(testtools.TestCase):

@@ -50,7 +50,7 @@ class TestDirectory(testtools.TestCase):
         self.assertIsNone(self.root.number(self.sys, "text"))
         self.assertEqual("0-3,8", self.root.cpus(self.sys, "cpus"))
         self.assertEqual("", self.root.cpus(self.sys, "null"))
-        self.assertEqual("ff,00000001", self.root.mask(self.sys, "mask"))
+        self.assertEqual("ff,00000001", self.root.cpu_mask(self.root.read(self.sys, "mask")))
         self.assertIsNone(self.root.cpus(self.sys, "bad"))
         self.assertEqual(("not a CPU list: sys/bad",), self.root.notes.lines())
 
