@@ -8,7 +8,6 @@ from typing import Final
 
 from nova_perf_tuning.host import model
 
-_PROC: Final = "/proc"
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost")
 
 
@@ -23,11 +22,11 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
     outside = 0.0
     for thread in threads:
         if thread.kind in spent_s and (thread.kind != "emulator" or thread.tid == pid):
-            seconds = _thread_s(pid, thread)
+            seconds = _times_s(pid, thread)[0]
             spent_s[thread.kind] += seconds
             outside += seconds if thread.kernel else 0.0
     try:
-        if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
+        if any(thread.tid == pid and thread.start != started(f"/proc/{pid}") for thread in threads):
             return {}  # another process has its number
         # Last, so that no thread can have more than its process.
         total = process_s(pid) + outside
@@ -51,19 +50,14 @@ def waited_s(pid: int, threads: Sequence[model.Thread]) -> float:
     return sum(_times_s(pid, thread)[1] for thread in threads if thread.kind == "vcpu")
 
 
-def _start(pid: int) -> int:
-    """Return when a process began, in clock ticks after boot (proc(5), stat)."""
-    return int(_stat(f"{_PROC}/{pid}")[19])
+def started(directory: str) -> int:
+    """Return when a process or thread began, in clock ticks after boot (proc(5), field 22 of stat).
 
-
-def _stat(directory: str) -> list[bytes]:
-    """Return the fields of a process or thread after its name: the first is the third of proc(5)."""
+    :param directory: its directory, /proc/PID or /proc/PID/task/TID.
+    :raises OSError: it has ended.
+    """
     with open(f"{directory}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()
-
-
-def _thread_s(pid: int, thread: model.Thread) -> float:
-    return _times_s(pid, thread)[0]
+        return int(file.read().rpartition(b")")[2].split()[19])
 
 
 def _times_s(pid: int, thread: model.Thread) -> tuple[float, float]:
@@ -71,9 +65,9 @@ def _times_s(pid: int, thread: model.Thread) -> tuple[float, float]:
 
     A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
     """
-    directory = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
+    directory = f"/proc/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
     try:
-        if thread.kernel and int(_stat(directory)[19]) != thread.start:
+        if thread.kernel and started(directory) != thread.start:
             return 0.0, 0.0
         with open(f"{directory}/schedstat", "rb") as file:
             ran, waited, _slices = file.read().split()

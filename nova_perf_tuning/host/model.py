@@ -252,23 +252,6 @@ class ThreadTarget:
         return cls(int(match[1]), int(owner[1]), int(owner[2]))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceTarget:
-    """What belongs to a network device: a queue (``eth0/tx-3``) or a value of ethtool (``eth0/rx-gro``)."""
-
-    device: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read a target.
-
-        :raises TargetError: the device has no device's name.
-        """
-        device, _, name = text.partition("/")
-        return cls(check_device(device), name)
-
-
 _IRQ: Final = re.compile(r"irq:(0|[1-9]\d{0,6})", re.ASCII).fullmatch
 _THREAD: Final = re.compile(r"tid:([1-9]\d{0,9})", re.ASCII).fullmatch
 _OWNER: Final = re.compile(r"(\d{1,10}):(\d{1,20})", re.ASCII).fullmatch

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
-from nova_perf_tuning.host.model import DEVICE, DeviceTarget, TargetError, check_device
+from nova_perf_tuning.host.model import DEVICE, TargetError, check_device
 
 _LIST = r"[0-9][0-9,-]*"
 _MASK = r"[0-9a-f][0-9a-f,]*"
@@ -139,54 +139,55 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
     os.sched_setaffinity(tid, cpus)
 
 
-def _serves_guest(tid: int) -> bool:
+def status_fields(tid: int, *names: bytes) -> list[bytes]:
+    """Return these fields of a thread's status (proc(5)).
+
+    :raises OSError: it has ended.
+    """
     # Guests have hundreds of threads: bytes are searched, lines are not split.
+    status = b"\n" + bounded_read.kernel_bytes(f"/proc/{tid}/status")
+    return [status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0] for name in names]
+
+
+def _serves_guest(tid: int) -> bool:
     try:
-        status = b"\n" + bounded_read.kernel_bytes(f"/proc/{tid}/status")
-        group = int(_field(status, b"Tgid"))
-        leader = bounded_read.kernel_bytes(f"/proc/{group}/comm")
+        name, parent, group = status_fields(tid, b"Name", b"PPid", b"Tgid")
+        leader = bounded_read.kernel_bytes(f"/proc/{int(group)}/comm")
     except (FileNotFoundError, ProcessLookupError, ValueError):
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
-    if leader.startswith(b"qemu"):
-        return True
-    if _field(status, b"PPid") == b"2" and _VHOST(_field(status, b"Name")):
+    if leader.startswith(b"qemu") or (parent == b"2" and _VHOST(name)):
         return True
     try:
-        return os.path.basename(os.readlink(f"/proc/{group}/exe")).startswith("qemu")
+        return os.path.basename(os.readlink(f"/proc/{int(group)}/exe")).startswith("qemu")
     except OSError:  # kernel threads have no executable
         return False
 
 
-def _field(status: bytes, name: bytes) -> bytes:
-    return status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0]
-
-
-def check_ethtool(kind: str, target: DeviceTarget) -> str:
-    """Return the field of ``target``'s name (``rx``, ``rx-gro``) in what ethtool gives for ``kind``.
-
-    :raises TargetError: such a value may not be set.
-    """
+def _device_and_field(kind: str, target: str) -> tuple[str, str]:
+    """Return the device of a target such as ``eth0/rx-gro``, and the field in what ethtool gives for ``kind``."""
+    device, _, name = target.partition("/")
     fields = _ETHTOOL[kind][1]
-    if target.name not in fields:
+    if name not in fields:
         names = ", ".join(sorted(fields))
-        raise TargetError(f"{kind} {target.name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
-    return fields[target.name]
+        raise TargetError(f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
+    return device, fields[name]
 
 
-def get_ethtool(kind: str, target: DeviceTarget) -> int:
+def get_ethtool(kind: str, target: str) -> int:
     """Return a value as :func:`set_ethtool` takes it."""
-    field = check_ethtool(kind, target)
-    with ethtool(target.device) as handle:
+    device, field = _device_and_field(kind, target)
+    with ethtool(device) as handle:
         return int(_table(handle, kind, field)[field])
 
 
-def set_ethtool(kind: str, target: DeviceTarget, value: int) -> None:
+def set_ethtool(kind: str, target: str, value: int) -> None:
     """Set the descriptors of a ring, the number of channels, or 0 or 1 of an offload.
 
+    :raises TargetError: such a value may not be set.
     :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver has it fixed.
     """
-    field = check_ethtool(kind, target)
-    with ethtool(target.device) as handle:
+    device, field = _device_and_field(kind, target)
+    with ethtool(device) as handle:
         table = _table(handle, kind, field)
         table[field] = value
         getattr(handle, f"set_{_ETHTOOL[kind][0]}")(table)

@@ -27,7 +27,6 @@ _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
-_NAME_AT: Final = len(_NAME)
 
 
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
@@ -35,8 +34,10 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     directory = root.directory(_RUNNING)
     domains = _read_domains(root, directory, root.names(directory), {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
-    if not root.live:
-        pids |= _pids_beside(root, directory, pids)
+    if not root.live:  # recordings of earlier versions have no <domstatus>, but QEMU's pid files
+        files = [name for name in root.names(directory) if name.endswith(".pid") and name.isprintable()]
+        beside = {file[:-4]: root.number(directory, file) for file in files if file[:-4] not in pids}
+        pids |= {name: pid for name, pid in beside.items() if pid is not None and 0 < pid <= domain.MAX_PID}
     defined = root.directory(_DEFINED)
     domains |= _read_domains(root, defined, root.names(defined), domains)
     owners = collections.Counter(pids.values())
@@ -54,13 +55,6 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
         for name, own in threads.items()
     )
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
-
-
-def _pids_beside(root: Root, directory: Directory | None, known: Container[str]) -> dict[str, int]:
-    """Return the process ids in QEMU's pid files: recordings of earlier versions have no <domstatus>."""
-    names = [name[:-4] for name in root.names(directory) if name.endswith(".pid") and name[:-4] not in known]
-    numbers_in = {name: root.number(directory, f"{name}.pid") for name in names if name.isprintable()}
-    return {name: pid for name, pid in numbers_in.items() if pid is not None and 0 < pid <= domain.MAX_PID}
 
 
 def _read_domains(
@@ -114,12 +108,8 @@ def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, by
 
 def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
-    files = _files(root, tasks, "stat")
-    return [
-        (tid, *known, _may_use(tid))
-        for tid, data in files
-        if (known := _name_and_start(root, data, tasks)) is not None
-    ]
+    named = ((tid, _name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
+    return [(tid, *known, _may_use(tid)) for tid, known in named if known is not None]
 
 
 def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
@@ -129,13 +119,15 @@ def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
         if data is None or not data.startswith(_NAME):
             root.notes.add("status of a thread unreadable, left out", tasks or "")
         else:
-            known.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
+            known.append((tid, data[len(_NAME) : data.find(b"\n")], start, _allowed(root, data, tasks)))
     return known
 
 
 def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
-    order = _worker_order(task for task in tasks if _VHOST.fullmatch(task[1]))
+    # As they were made, which is the order of the queue pairs: ids may have begun again at low ones in between.
+    made = sorted((start, tid) for tid, comm, start, _ in tasks if _VHOST.fullmatch(comm))
+    order = {tid: index for index, (_, tid) in enumerate(made)}
     threads = []
     for tid, comm, start, affinity in tasks:
         if tid in order:
@@ -145,14 +137,6 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
         if kind is not None:
             threads.append(model.Thread(tid, kind, index, affinity, start))
     return tuple(threads)
-
-
-def _worker_order(tasks: Iterable[_Task]) -> dict[int, int]:
-    """Number vhost workers as they were made, in the order of the queue pairs: thread id -> number.
-
-    Their ids are in that order too, but where the kernel has begun again with low ones in between.
-    """
-    return {tid: index for index, (_, tid) in enumerate(sorted((start, tid) for tid, _, start, _ in tasks))}
 
 
 def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
@@ -220,7 +204,11 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
     tids = numbers(root.directories(base), 1, domain.MAX_PID)
     for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
         known = _name_and_start(root, data, base)
-        if known is None or not _VHOST.fullmatch(known[0]) or not _is_kernels(data):
+        if data is None or known is None or not _VHOST.fullmatch(known[0]):
+            continue
+        if (
+            data.rpartition(b") ")[2].split(b" ", 2)[1] != b"2"
+        ):  # no child of kthreadd: anybody may take such a name
             continue
         pid = int(known[0].removeprefix(b"vhost-"))
         if pid in pids:
@@ -229,17 +217,12 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
             tasks.setdefault(pid, []).append((tid, *known, affinity))
     workers = {}
     for pid, own in tasks.items():
-        order = _worker_order(own)
-        threads = [
-            model.Thread(tid, "vhost", order[tid], affinity, start, True) for tid, _, start, affinity in own
-        ]
-        workers[pid] = tuple(sorted(threads, key=lambda thread: order[thread.tid]))
+        own.sort(key=lambda task: (task[2], task[0]))  # as they were made
+        workers[pid] = tuple(
+            model.Thread(tid, "vhost", index, affinity, start, True)
+            for index, (tid, _, start, affinity) in enumerate(own)
+        )
     return workers
-
-
-def _is_kernels(stat: bytes | None) -> bool:
-    """Whether a task is a kernel thread, a child of kthreadd (2): anybody may call a process vhost-NUMBER."""
-    return stat is not None and stat.rpartition(b") ")[2].split(b" ", 2)[1] == b"2"
 
 
 def _lacks_workers(known: domain.Domain | None, threads: Iterable[model.Thread]) -> bool:

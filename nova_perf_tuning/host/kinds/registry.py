@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-from nova_perf_tuning.host.kinds import attributes, base, config_file, irq, irqbalance, thread
+from nova_perf_tuning.host.kinds import affinity, attributes, base, config_file, irqbalance
 
 GROUP = "nova_perf_tuning.settings"
 
 _OWN: tuple[type[base.SettingKind], ...] = (
-    irq.IrqAffinity,
+    affinity.IrqAffinity,
     irqbalance.IrqbalanceBan,
-    thread.ThreadAffinity,
+    affinity.ThreadAffinity,
     attributes.Xps,
     attributes.Rps,
     attributes.Sysctl,

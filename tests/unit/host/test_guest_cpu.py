@@ -13,18 +13,22 @@ from nova_perf_tuning.host import guest_cpu, model
 from tests.support import patience
 
 
+def started(pid):
+    return guest_cpu.started(f"/proc/{pid}")
+
+
 class SpentTest(testtools.TestCase):
     def vhost(self, start):
         """A worker outside the process, as which the one that started this test serves."""
         return model.Thread(os.getppid(), "vhost", 0, "0", start, kernel=True)
 
     def test_a_kernel_worker_whose_number_another_has_now_has_spent_nothing(self):
-        start = guest_cpu._start(os.getppid())
+        start = started(os.getppid())
         self.assertGreater(guest_cpu.spent(os.getpid(), [self.vhost(start)])["vhost"], 0.0)
         self.assertEqual(0.0, guest_cpu.spent(os.getpid(), [self.vhost(start + 1)])["vhost"])
 
     def test_a_process_whose_number_another_has_now_is_left_out(self):
-        main = model.Thread(os.getpid(), "emulator", None, "0", guest_cpu._start(os.getpid()))
+        main = model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid()))
         self.assertGreater(guest_cpu.spent(os.getpid(), [main])["emulator"], 0.0)
         later = model.Thread(os.getpid(), "emulator", None, "0", main.start + 1)
         self.assertEqual({}, guest_cpu.spent(os.getpid(), [later]))
@@ -37,23 +41,24 @@ class SpentTest(testtools.TestCase):
         self.addCleanup(other.join)
         self.addCleanup(stop.set)
         threads = [
-            model.Thread(os.getpid(), "emulator", None, "0", guest_cpu._start(os.getpid())),
+            model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid())),
             model.Thread(other.native_id, "emulator", None, "0", 0),
         ]
-        patience.until(lambda: guest_cpu._thread_s(os.getpid(), threads[1]) > 0.2, "it has run")
-        main = guest_cpu._thread_s(os.getpid(), threads[0])
+        running = [dataclasses.replace(threads[1], kind="vcpu")]
+        patience.until(lambda: guest_cpu.spent(os.getpid(), running)["vcpu"] > 0.2, "it has run")
+        main = guest_cpu.spent(os.getpid(), threads[:1])["emulator"]
         found = guest_cpu.spent(os.getpid(), threads)
         self.assertLess(found["emulator"], main + 0.2)
         self.assertGreater(found["worker"], 0.2)
 
     def test_classes_add_up_to_the_process_and_its_kernel_workers(self):
         pid, parent = os.getpid(), os.getppid()
-        own = model.Thread(pid, "vhost", 0, "0", guest_cpu._start(pid))
+        own = model.Thread(pid, "vhost", 0, "0", started(pid))
         before = time.process_time()
         inside = guest_cpu.spent(pid, [own])
         self.assertGreaterEqual(sum(inside.values()), before)
         self.assertGreater(inside["vhost"], 0.0)
-        both = guest_cpu.spent(pid, [own, self.vhost(guest_cpu._start(parent))])
+        both = guest_cpu.spent(pid, [own, self.vhost(started(parent))])
         spent = sum(both.values()) - guest_cpu.process_s(parent)
         self.assertTrue(before <= spent + 0.1 <= time.process_time() + 0.2, (before, spent))
 

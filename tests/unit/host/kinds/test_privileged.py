@@ -99,7 +99,7 @@ class WritesTest(testtools.TestCase):
         ):
             self.assertRaises(TargetError, privileged.write, self.root, path, value)
         for kind, name in (("offload", "loopback"), ("ring", "rx-mini"), ("channels", "other")):
-            self.assertRaises(TargetError, privileged.set_ethtool, kind, model.DeviceTarget("lo", name), 1)
+            self.assertRaises(TargetError, privileged.set_ethtool, kind, f"lo/{name}", 1)
         self.assertEqual(before, sysroots.content(self.root))
 
     def test_no_link_leads_out_of_a_sysroot(self):

@@ -1,0 +1,166 @@
+"""Where interrupts and threads may run: ``irq:47`` = ``4-7``, ``tid:123`` = ``4-7``."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+from collections.abc import Sequence
+
+from nova_perf_tuning import bounded_read, cpulist
+from nova_perf_tuning.host import guest_cpu, model, privileged
+from nova_perf_tuning.host.facts import irqs, reader
+from nova_perf_tuning.host.kinds import base
+
+_VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
+
+
+class IrqAffinity(base.Attribute):
+    """``smp_affinity_list`` of an interrupt.
+
+    Identity is ``DEVICE|ACTION``: the PCI address that owns the vector (empty for a legacy interrupt) and the
+    handler's name as its directory below /proc/irq/N shows it. Numbers are reused when a driver is loaded again
+    or changes its channels. A NIC that is down keeps its vectors without their handlers: they are the same.
+    """
+
+    kind = model.IrqTarget.kind
+    order = 60
+
+    def path(self, target: str) -> str:
+        return f"/proc/irq/{model.IrqTarget.parse(target).number}/smp_affinity_list"
+
+    def holds(self, target: str, value: str, current: str) -> bool:
+        return base.same_cpus(value, current)
+
+    def effective(self, target: str) -> str | None:
+        """Return ``effective_affinity_list``; None where there is none or the interrupt is not started."""
+        path = f"{os.path.dirname(self.path(target))}/effective_affinity_list"
+        try:
+            return bounded_read.kernel_text(self.prefix, path) or None
+        except FileNotFoundError:
+            return None
+
+    def reaches(self, target: str, value: str, effective: str) -> bool:
+        """An interrupt fires on some of the CPUs it may fire on; x86 picks one."""
+        some, every = cpulist.find(effective), cpulist.find(value)
+        return bool(some and every and some <= every)
+
+    def identity(self, target: str) -> str:
+        return self._now(target).identity
+
+    def _now(self, target: str) -> model.IrqTarget:
+        """Return the interrupt that has this number now."""
+        number = model.IrqTarget.parse(target).number
+        with os.scandir(f"{self.prefix}/proc/irq/{number}") as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        return model.IrqTarget(number, self._owners.get(number, ""), ",".join(names))
+
+    def is_same(self, setting: model.Setting) -> bool:
+        now = self._now(setting.target)
+        if setting.identity in ("", now.identity):
+            return True
+        return model.IrqTarget.parse(setting.target, setting.identity).is_asleep(now)
+
+    @functools.cached_property
+    def _owners(self) -> dict[int, str]:
+        """Interrupt number -> PCI address, read once: only while one plan is applied or checked."""
+        devices = irqs.read_devices(reader.open_root(self.root))
+        return {number: device.address for device in devices.values() for number in device.irqs}
+
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+        """Of the identity only the handler's directory is looked for: it changes with the driver's vectors.
+
+        The way to the affinity leads through it: it is there, or opening fails.
+        """
+        try:
+            vectors = [model.IrqTarget.parse(setting.target, setting.identity) for setting in settings]
+        except base.TargetError:
+            return super().holding(settings)
+        ways = [f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number) for irq in vectors]
+        top = f"{self.prefix}/proc/irq"
+        affinities = bounded_read.kernel_pages(top, [f"{way}/smp_affinity_list" for way in ways])
+        effective = bounded_read.kernel_pages(top, [f"{irq.number}/effective_affinity_list" for irq in vectors])
+        return [
+            content == f"{setting.value}\n".encode("ascii", "replace")
+            and (not cpus or self.reaches("", setting.value, cpus.decode("ascii", "replace")))
+            for content, cpus, setting in zip(affinities, effective, settings, strict=True)
+        ]
+
+
+class ThreadAffinity(base.SettingKind):
+    """CPU affinity of one thread: QEMU's own and vhost's kernel threads; those of a sysroot are only records.
+
+    Identity is ``PID:START``: the QEMU process and the thread's start time in ticks after boot. The kernel cuts
+    what is written to the cpuset of the thread's cgroup without a word; reading back shows it. After a restore
+    the thread runs where it ran, but keeps a mask of its own: since Linux 6.2 a cpuset that is widened later
+    (emulatorpin) does not widen it.
+    """
+
+    kind = model.ThreadTarget.kind
+    order = 45
+    needs_identity = True
+    ephemeral = True
+
+    def _tid(self, target: str) -> int:
+        tid = model.ThreadTarget.parse(target).tid
+        self.require_live()
+        return tid
+
+    def read(self, target: str) -> str:
+        return cpulist.format(os.sched_getaffinity(self._tid(target)))
+
+    def write(self, target: str, value: str) -> None:
+        tid, allowed = self._tid(target), cpulist.find(value)
+        if not allowed:
+            raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
+        privileged.move_thread(tid, allowed)
+
+    def describe(self, target: str, value: str) -> str:
+        return f"taskset -pc {value} {model.ThreadTarget.parse(target).tid}"
+
+    def holds(self, target: str, value: str, current: str) -> bool:
+        return base.same_cpus(value, current)
+
+    def identity(self, target: str) -> str:
+        """Return the QEMU process that a thread serves: its own, or the one that vhost's is named after."""
+        tid = self._tid(target)
+        name, parent, group = privileged.status_fields(tid, b"Name", b"PPid", b"Tgid")
+        vhost = _VHOST(name) if parent == b"2" else None
+        start = guest_cpu.started(f"/proc/{tid}/task/{tid}")
+        return model.ThreadTarget(tid, int(vhost[1] if vhost else group), start).identity
+
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+        """Compare process by process.
+
+        Of each process one thread's start time is read and the numbers of all its threads; a thread that was
+        replaced by another of the same living process under the same number is taken for the first.
+        """
+        try:
+            self.require_live()
+            threads = [model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings]
+        except (base.TargetError, base.UnsupportedError):
+            return super().holding(settings)
+        held: list[bool] = []
+        members = zip(threads, settings, strict=True)
+        for pid, group in itertools.groupby(members, lambda member: member[0].pid):
+            process = list(group)
+            first = process[0][0]
+            try:
+                alive = set(os.listdir(f"/proc/{pid}/task"))
+                if guest_cpu.started(f"/proc/{pid}/task/{first.tid}") != first.start:
+                    alive.clear()
+            except (OSError, IndexError, ValueError):
+                alive = set()
+            held += [
+                str(thread.tid) in alive and _may_run(thread.tid, setting.value) for thread, setting in process
+            ]
+        return held
+
+
+def _may_run(tid: int, value: str) -> bool:
+    """Whether a thread of this host may run on just these CPUs; False when it has ended."""
+    try:
+        return frozenset(os.sched_getaffinity(tid)) == cpulist.find(value)
+    except OSError:
+        return False
