@@ -113,9 +113,9 @@ def parse_cpu_spec(text: str, source: str) -> str:
     return cpulist.format(cpus)
 
 
-def cpu_set(options: Options, section: str, key: str) -> frozenset[int] | None:
-    """Return a set of CPUs; None when it is not set or cannot be read."""
-    value = options.get((section, key))
+def cpu_set(options: Options, key: str) -> frozenset[int] | None:
+    """Return a CPU set of ``[compute]``; None when it is not set or cannot be read."""
+    value = options.get(("compute", key))
     try:
         return None if value is None else cpulist.parse_spec(value.text) or None
     except cpulist.CpuListError:

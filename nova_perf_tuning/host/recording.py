@@ -203,19 +203,13 @@ def collect(root: Root) -> Tree:
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
     _add_texts(tree)
-    for directory in guests.XML_DIRECTORIES:
-        tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
     for guest in facts.guests:
         _add_threads(tree, guest)
-    for nic in facts.nics:
-        _add_ethtool(tree, nic)
+    for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
+        link = ethtool.read(root, name)
+        if link is not None:
+            tree.entries[f"{ethtool.DIRECTORY}/{name}.json"] = ethtool.as_json(link)
     return tree
-
-
-def _add_ethtool(tree: Tree, nic: model.Nic) -> None:
-    link = ethtool.read(tree.root, nic.name) if nic.kind in ("physical", "vf") else None
-    if link is not None:
-        tree.entries[f"{ethtool.DIRECTORY}/{nic.name}.json"] = ethtool.as_json(link)
 
 
 def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
@@ -231,6 +225,8 @@ def _add_texts(tree: Tree) -> None:
     """Add the files of which a recording keeps some words or lines."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
     tree.copy("proc/cmdline", audit_host.recorded_cmdline)
+    for directory in guests.XML_DIRECTORIES:
+        tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
     for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):

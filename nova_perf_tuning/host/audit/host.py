@@ -177,12 +177,12 @@ class Host:
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
         """``[compute] cpu_dedicated_set``."""
-        return novaconf.cpu_set(self.nova, "compute", "cpu_dedicated_set")
+        return novaconf.cpu_set(self.nova, "cpu_dedicated_set")
 
     @functools.cached_property
     def shared(self) -> frozenset[int] | None:
         """``[compute] cpu_shared_set``."""
-        return novaconf.cpu_set(self.nova, "compute", "cpu_shared_set")
+        return novaconf.cpu_set(self.nova, "cpu_shared_set")
 
     @functools.cached_property
     def sets(self) -> layout.CpuLayout:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import bounded_read
@@ -22,34 +23,21 @@ DAEMONS: Final = {
 
 
 def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:
-    """Return what each setting's object holds now, in the order of ``settings``.
-
-    A kind that is not installed any more gives ``UNREADABLE``.
-    """
-    by_kind: dict[str, list[int]] = {}
-    for index, setting in enumerate(settings):
-        by_kind.setdefault(setting.kind, []).append(index)
-    observations = [base.HELD] * len(settings)
+    """Return what each setting's object holds now, in the order of ``settings``."""
+    by_kind: dict[str, list[model.Setting]] = {}
+    for setting in settings:
+        by_kind.setdefault(setting.kind, []).append(setting)
+    observations: dict[str, Iterator[base.Observation]] = {}
     for name, members in by_kind.items():
-        if name in kinds:
-            seen = kinds[name].survey([settings[index] for index in members])
-        else:
-            seen = [base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed")] * len(
-                members
-            )
-        for index, observation in zip(members, seen, strict=True):
-            observations[index] = observation
-    return observations
+        missing = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed")
+        observations[name] = iter(kinds[name].survey(members)) if name in kinds else itertools.repeat(missing)
+    return [next(observations[setting.kind]) for setting in settings]
 
 
 def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
-    observations = verify(settings, kinds)
-    return [
-        setting
-        for setting, observation in zip(settings, observations, strict=True)
-        if is_drift(setting, observation, kinds)
-    ]
+    pairs = zip(settings, verify(settings, kinds), strict=True)
+    return [setting for setting, observation in pairs if is_drift(setting, observation, kinds)]
 
 
 def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:

@@ -41,8 +41,8 @@ class NovaConfTest(testtools.TestCase):
         """The same reader; a wrong line costs itself alone."""
         text = "  x\n[compute\ngarbage\n[compute]\ncpu_shared_set = 1,\n  3\n= 4\ncpu_dedicated_set = 5\n"
         options = novaconf.merge([("a", text), ("b", "[compute]\ncpu_dedicated_set = 6-x\n")])
-        self.assertEqual({1, 3}, novaconf.cpu_set(options, "compute", "cpu_shared_set"))
-        self.assertIsNone(novaconf.cpu_set(options, "compute", "cpu_dedicated_set"))
+        self.assertEqual({1, 3}, novaconf.cpu_set(options, "cpu_shared_set"))
+        self.assertIsNone(novaconf.cpu_set(options, "cpu_dedicated_set"))
         self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
 
     def test_a_recording_keeps_no_secret(self):
