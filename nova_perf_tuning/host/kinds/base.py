@@ -29,22 +29,26 @@ _TRANSIENT = {errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOME
 _GONE = {errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENXIO, errno.ENOTDIR}
 
 
-def classify(error: OSError) -> FailureClass:
+def classify(error: Exception) -> FailureClass:
     """Return how a failed write is to be treated.
 
-    EAGAIN, EBUSY, EINVAL, ERANGE and ENOMEM may pass; ENOSPC asks for another CPU; all else is
-    permanent for that object (EIO before Linux 6.12, EPERM since: a managed interrupt).
+    ENOSPC asks for another CPU; what is not in the table is permanent for that object (EIO before Linux 6.12,
+    EPERM since: a managed interrupt).
     """
-    if error.errno in _TRANSIENT:
-        return FailureClass.TRANSIENT
-    if error.errno == errno.ENOSPC:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOSPC:
         return FailureClass.NO_ROOM
-    return FailureClass.PERMANENT
+    return FailureClass.TRANSIENT if number in _TRANSIENT else FailureClass.PERMANENT
 
 
-def is_gone(error: OSError) -> bool:
+def is_gone(error: Exception) -> bool:
     """Whether ``error`` says that the object does not exist (any more)."""
-    return error.errno in _GONE
+    return isinstance(error, OSError) and error.errno in _GONE
+
+
+def clause(error: Exception) -> str:
+    """Return what is wrong, for people."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 class UnsupportedError(OSError):
@@ -174,12 +178,10 @@ class SettingKind(abc.ABC):
             if not self.holds(setting.target, setting.value, current):
                 return Observation(State.DRIFTED, current)
             effective = self.effective(setting.target)
-        except OSError as error:
+        except (OSError, errors.PerfTuningError) as error:
             if is_gone(error):
                 return Observation(State.GONE, None, "it does not exist any more")
-            return Observation(State.UNREADABLE, None, error.strerror or str(error))
-        except errors.PerfTuningError as error:
-            return Observation(State.UNREADABLE, None, str(error))
+            return Observation(State.UNREADABLE, None, clause(error))
         if effective is not None and not self.reaches(setting.target, setting.value, effective):
             return Observation(State.PENDING, current, f"in effect on {effective} until it fires next")
         return HELD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import itertools
@@ -151,16 +152,14 @@ def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
     return outcome, identity
 
 
-def _refused(outcome: Outcome, error: OSError | errors.PerfTuningError) -> None:
+def _refused(outcome: Outcome, error: Exception) -> None:
     """Note why a setting was not read or written."""
-    outcome.detail = getattr(error, "strerror", None) or str(error)
+    outcome.detail = base.clause(error)
     if isinstance(error, base.UnsupportedError):
         outcome.result = Result.UNSUPPORTED
-    elif isinstance(error, OSError):
+    else:
         outcome.result = Result.STALE if base.is_gone(error) else Result.FAILED
         outcome.failure = base.classify(error)
-    else:
-        outcome.result, outcome.failure = Result.FAILED, base.FailureClass.PERMANENT
 
 
 class _Run:
@@ -288,7 +287,10 @@ class _Run:
             outcome = outcomes[index]
             if outcome.result is Result.UNCHANGED:
                 continue
-            old, held = self.known.get(entry.key), self._now_held(outcome)
+            old, held = self.known.get(entry.key), None
+            with contextlib.suppress(OSError, errors.PerfTuningError):
+                written = outcome.result is Result.WRITTEN
+                held = entry.wanted if written else self.kinds[entry.kind].read(entry.target)
             if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
                 entry.state, entry.written = "applied", held
                 keep.append(entry)
@@ -300,15 +302,6 @@ class _Run:
             with self.journal.transaction():
                 self.journal.put(keep)
                 self.journal.drop(drop)
-
-    def _now_held(self, outcome: Outcome) -> str | None:
-        setting = outcome.setting
-        if outcome.result is Result.WRITTEN:
-            return setting.value
-        try:
-            return self.kinds[setting.kind].read(setting.target)
-        except (OSError, errors.PerfTuningError):
-            return None
 
     def _ended(self) -> list[journal_module.Entry]:
         """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""

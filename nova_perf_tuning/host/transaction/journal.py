@@ -230,23 +230,20 @@ class Journal:
             else:  # it can still finish what a killed writer left
                 connection.execute("PRAGMA query_only = ON")
             if empty:
-                with _transaction(connection):
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
                     for statement in _SCHEMA:
                         connection.execute(statement)
                     connection.execute("INSERT INTO host (root) VALUES (?)", (self.root,))
-            self._check(connection)
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > VERSION:
+                raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
+            (root,) = connection.execute("SELECT root FROM host").fetchone()
+            if root != self.root:
+                raise JournalError(
+                    f"{self.path}: it belongs to the host below {root}, not {self.root}: name another --state-dir"
+                )
             return connection
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        """Refuse what is not this host's journal of this release."""
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
-        (root,) = connection.execute("SELECT root FROM host").fetchone()
-        if root != self.root:
-            raise JournalError(
-                f"{self.path}: it belongs to the host below {root}, not {self.root}: name another --state-dir"
-            )
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -266,7 +263,8 @@ class Journal:
         :raises JournalError: they could not be written.
         """
         assert self._connection is not None and self._writer, "it is open for reading only"
-        with self._errors(), _transaction(self._connection):
+        with self._errors(), self._connection:  # commits at the end, or rolls back
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
 
     def entries(self) -> list[Entry]:
@@ -292,18 +290,6 @@ class Journal:
             "DELETE FROM entry WHERE kind = ? AND target = ? AND identity = ? AND boot_id = ?",
             [entry.key for entry in entries],
         )
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
 
 
 class HeldError(errors.PerfTuningError):

@@ -36,14 +36,14 @@ class Restoration:
     :ivar entry: its original is the value that was to be put back.
     :ivar current: the value found before anything was written, None when it could not be read.
     :ivar detail: one clause for people.
-    :ivar left: what the kernel holds where it took the original and made something else of it.
+    :ivar remade: what the kernel made of the original, where it took it and holds something else.
     """
 
     entry: journal_module.Entry
     result: RestoreResult
     current: str | None = None
     detail: str = ""
-    left: str | None = None
+    remade: str | None = None
 
 
 def restore(
@@ -63,17 +63,16 @@ def restore(
     :param force: also put back what somebody else has changed since.
     :raises JournalError: the journal cannot be read; or all was put back, but it cannot be written, as it says.
     """
-    entries = [entry for entry in journal.entries() if only is None or only(entry)]
-    entries.reverse()
-    newest_first = sorted(entries, key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
+    newest_first = [entry for entry in reversed(journal.entries()) if only is None or only(entry)]
+    newest_first.sort(key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
     done = [_restore(entry, kinds, boot, force) for entry in newest_first]
     ended = [restoration.entry for restoration in done if restoration.result not in KEPT]
-    cut = [dataclasses.replace(each.entry, written=each.left) for each in done if each.left is not None]
-    if ended or cut:
+    remade = [(restoration.entry, restoration.remade) for restoration in done if restoration.remade is not None]
+    if ended or remade:
         try:
             with journal.transaction():
                 journal.drop(ended)
-                journal.put(cut)
+                journal.put(dataclasses.replace(entry, written=now) for entry, now in remade)
         except journal_module.JournalError as error:
             raise journal_module.JournalError(
                 f"values are put back, but the journal could not be cleared, run it again for that: {error}"
@@ -85,9 +84,8 @@ def _restore(
     entry: journal_module.Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
 ) -> Restoration:
     if not entry.is_current(boot):
-        return Restoration(
-            entry, RestoreResult.STALE, None, "the host has booted since; its originals are back by themselves"
-        )
+        detail = "the host has booted since; its originals are back by themselves"
+        return Restoration(entry, RestoreResult.STALE, None, detail)
     if entry.state == "held":
         return Restoration(entry, RestoreResult.ALREADY)
     if entry.kind not in kinds:
@@ -105,15 +103,13 @@ def _restore(
             return Restoration(entry, RestoreResult.FOREIGN, current, detail)
         kind.write(entry.target, entry.original)
         now = kind.read(entry.target)
-    except OSError as error:
+    except (OSError, errors.PerfTuningError) as error:
         if base.is_gone(error):
             return Restoration(entry, RestoreResult.GONE, None, "it does not exist any more")
-        return Restoration(entry, RestoreResult.FAILED, None, error.strerror or str(error))
-    except errors.PerfTuningError as error:
-        return Restoration(entry, RestoreResult.FAILED, None, str(error))
+        return Restoration(entry, RestoreResult.FAILED, None, base.clause(error))
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, RestoreResult.FAILED, current, detail, left=now)
+        return Restoration(entry, RestoreResult.FAILED, current, detail, remade=now)
     return Restoration(entry, RestoreResult.RESTORED, current)
 
 
