@@ -206,16 +206,11 @@ class AuditRules(Generated):
     """Every installed rule of the audit, by theme."""
 
     THEMES: ClassVar[Mapping[str, str]] = {
-        "processors": "Whose CPUs are whose",
-        "interrupts": "Interrupts and who moves them",
-        "placement": "Where guests run",
+        "configuration": "Whose CPUs are whose",
+        "placement": "Where guests and interrupts run",
         "devices": "Devices of guests",
-        "network": "Network devices and bridges",
-        "tcp": "TCP buffers and the input queue",
-        "memory": "Memory",
-        "power": "Frequencies and idle states",
-        "machine": "Machine, hypervisor and versions",
-        "openstack": "nova.conf",
+        "network": "Network devices, bridges and TCP",
+        "machine": "Machine, memory and power",
     }
 
     def lines(self) -> list[str]:

@@ -22,9 +22,7 @@ class Rule(rules.Rule[Host]):
         """Return a setting that this rule asks for."""
         return model.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
 
-    def sysctl(
-        self, host: Host, key: str, value: str, why: str, note: str = "", *, level: Level | None = None
-    ) -> Finding:
+    def sysctl(self, host: Host, key: str, value: str, why: str, note: str = "") -> Finding:
         """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the command."""
         now = host.facts.sysctls[key]
         return self.finding(
@@ -33,7 +31,6 @@ class Rule(rules.Rule[Host]):
             f"sysctl -w {shlex.quote(f'{key}={value}')}{note}",
             subject=key,
             settings=[self.setting("sysctl", key, value, now, why)],
-            level=level,
         )
 
 
@@ -41,8 +38,8 @@ class GuestRule(Rule):
     """A rule that judges guests one by one."""
 
     @abc.abstractmethod
-    def about(self, host: Host, guest: Guest) -> Finding | None:
-        """Return what is wrong with a guest."""
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield what is wrong with a guest."""
 
     def guests(self, host: Host) -> Sequence[Guest]:
         """Return the guests that can be judged; those of QEMU unless a rule says otherwise."""
@@ -50,18 +47,10 @@ class GuestRule(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         for guest in self.guests(host):
-            finding = self.about(host, guest)
-            if finding is not None:
-                yield finding
+            yield from self.about(host, guest)
 
     def of(
-        self,
-        guest: Guest,
-        values: Iterable[object],
-        why: str,
-        remedy: str = "",
-        *,
-        level: Level | None = None,
+        self, guest: Guest, values: Iterable[object], why: str, remedy: str = "", level: Level | None = None
     ) -> Finding:
         """Return a finding about ``guest`` with the first three ``values`` of its XML as evidence."""
         evidence = [(guest.path, value) for value in values][:3]

@@ -52,9 +52,7 @@ class PhysnetNodes(Rule):
         }
         networks = mappings(host)
         for name, value in sorted(stated.items()):
-            finding = self._stated(host, name, value, networks)
-            if finding is not None:
-                yield finding
+            yield from self._stated(host, name, value, networks)
         for name, target in sorted(networks.items()):
             nics = host.carriers(target)
             near = cpulist.format(_nodes(nics))
@@ -67,16 +65,16 @@ class PhysnetNodes(Rule):
                     level=Level.INFO,
                 )
 
-    def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Finding | None:
+    def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
         evidence = [(value.source, value.text)]
-        try:
-            nodes = cpulist.parse(value.text)
-        except cpulist.CpuListError:
-            return self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
+        nodes = cpulist.find(value.text)
+        if nodes is None:
+            yield self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
+            return
         present = frozenset(node.id for node in host.facts.nodes)
         option = f"[{novaconf.PHYSNET}{name}] numa_nodes ="
         if nodes - present:
-            return self.finding(
+            yield self.finding(
                 [*evidence, ("/sys/devices/system/node", cpulist.format(present))],
                 f"node {cpulist.format(nodes - present)} does not exist on this host",
                 f"{option} the node of its NIC, one of {cpulist.format(present)} (nova-perf generate nova-conf "
@@ -84,20 +82,20 @@ class PhysnetNodes(Rule):
                 subject=name,
                 level=Level.ERROR,
             )
+            return
         through = networks.get(name)
         nics = host.carriers(through or "")
         if through is None:
             nics = [nic for nic in host.links if nic.node is not None]
         near = _nodes(nics)
-        if not near or near & nodes:
-            return None
-        what = f"{name} leaves through {through}" if through else "no NIC of this host is there: they are"
-        return self.finding(
-            [*evidence, *map(host.node_file, nics[:3])],
-            f"nova.conf says node {value.text}; {what} on node {cpulist.format(near)}",
-            f"{option} {cpulist.format(near)}",
-            subject=name,
-        )
+        if near and not near & nodes:
+            what = f"{name} leaves through {through}" if through else "no NIC of this host is there: they are"
+            yield self.finding(
+                [*evidence, *map(host.node_file, nics[:3])],
+                f"nova.conf says node {value.text}; {what} on node {cpulist.format(near)}",
+                f"{option} {cpulist.format(near)}",
+                subject=name,
+            )
 
 
 class CpuSets(Rule):
@@ -241,11 +239,10 @@ class HousekeepingUnset(Rule):
         if host.dedicated is not None and (host.isolated or (affinity and not affinity & dedicated)):
             return
         evidence = [(_ISOLATED, host.facts.isolated or "none")]
-        level, remedy = Level.INFO, f"CPUAffinity={cpulist.format(host.online - dedicated)} in "
+        remedy = f"CPUAffinity={cpulist.format(host.online - dedicated)} in "
         remedy += "/etc/systemd/system.conf and a reboot, or isolcpus= (generate grub-args)"
         if host.dedicated is None:
             evidence.append(host.owned)
-            level, remedy = self.level, ""
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
         nodes = max(len(host.nodes_of(host.online)), 1)
@@ -253,8 +250,8 @@ class HousekeepingUnset(Rule):
             evidence,
             f"guests own CPUs {cpulist.format(dedicated)}, and everything else on this host may run there as well "
             f"as on the other {counted(len(host.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
-            remedy,
-            level=level,
+            "" if host.dedicated is None else remedy,
+            level=None if host.dedicated is None else Level.INFO,
         )
 
 

@@ -23,16 +23,13 @@ _DRIVERS: Final = (
 )
 
 
-def set_property(guest: Guest, *properties: str) -> str:
-    """Return how properties of an image reach a guest that is there: Nova keeps those of its boot with it.
+def _set_property(guest: Guest, text: str) -> str:
+    """Return how a property of an image reaches a guest that is there: Nova keeps those of its boot with it.
 
     A hard reboot alone reads nothing of the image anew, and a rebuild empties the disk.
     """
-    words = " ".join(f"--property {text}" for text in properties)
-    return (
-        f"nova-manage image_property set {shlex.quote(guest.domain.uuid)} {words}  # while it is stopped; "
-        "and the same for its image"
-    )
+    command = f"nova-manage image_property set {shlex.quote(guest.domain.uuid)} --property {text}"
+    return f"{command}  # while it is stopped; and the same for its image"
 
 
 class EmulatedNic(GuestRule):
@@ -43,31 +40,25 @@ class EmulatedNic(GuestRule):
     remedy = "hw_vif_model=virtio for the image, with virtio drivers in the guest"
     source = _WINDOWS
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
-        slow = [
-            nic.model for nic in guest.domain.interfaces if nic.model and nic.model in image_rules.EMULATED_NICS
-        ]
-        if not slow:
-            return None
-        return self.of(
-            guest,
-            [f"<model type='{model}'>" for model in slow],
-            f"{counted(len(slow), 'NIC')} of {guest.name}: {named(sorted(set(slow)))}",
-            _DRIVERS + set_property(guest, "hw_vif_model=virtio"),
-        )
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        models = [nic.model for nic in guest.domain.interfaces if nic.model]
+        slow = [model for model in models if model in image_rules.EMULATED_NICS]
+        if slow:
+            yield self.of(
+                guest,
+                [f"<model type='{model}'>" for model in slow],
+                f"{counted(len(slow), 'NIC')} of {guest.name}: {named(sorted(set(slow)))}",
+                _DRIVERS + _set_property(guest, "hw_vif_model=virtio"),
+            )
 
 
 class _DiskRule(GuestRule):
     """A rule on the disks of guests."""
 
-    def of_disks(
-        self, guest: Guest, wrong: Sequence[tuple[str, str]], what: str, remedy: str = ""
-    ) -> Finding | None:
-        """Return a finding about disks: device and what is wrong with it; None where none is wrong."""
-        if not wrong:
-            return None
-        evidence = [f"{device}: {text}" for device, text in wrong]
-        return self.of(guest, evidence, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy)
+    def of_disks(self, guest: Guest, wrong: Sequence[str], what: str, remedy: str = "") -> Iterator[Finding]:
+        """Yield a finding about disks, if any is wrong: ``DEVICE: what is wrong with it``."""
+        if wrong:
+            yield self.of(guest, wrong, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy)
 
 
 class EmulatedDisk(_DiskRule):
@@ -78,12 +69,12 @@ class EmulatedDisk(_DiskRule):
     remedy = "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest"
     source = _WINDOWS
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         disks = [disk for disk in guest.inventory.disks if disk.kind in ("disk", "lun")]
         slow = [disk for disk in disks if disk.bus in image_rules.EMULATED_BUSES]
         what = f"on {named(sorted({disk.bus for disk in slow}))}"
-        remedy = _DRIVERS + set_property(guest, "hw_disk_bus=virtio")
-        return self.of_disks(guest, [(disk.device, f"bus {disk.bus}") for disk in slow], what, remedy)
+        remedy = _DRIVERS + _set_property(guest, "hw_disk_bus=virtio")
+        return self.of_disks(guest, [f"{disk.device}: bus {disk.bus}" for disk in slow], what, remedy)
 
 
 class EmulatedController(GuestRule):
@@ -94,32 +85,23 @@ class EmulatedController(GuestRule):
     remedy = "hw_scsi_model=virtio-scsi and hw_perf_disk_queues=auto for the image"
     source = "libvirt's default model of a SCSI controller; QEMU 5.2 release notes: num-queues follows the vCPUs"
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         if not any(disk.bus == "scsi" and disk.kind in ("disk", "lun") for disk in guest.inventory.disks):
-            return None
+            return
         for controller in guest.inventory.controllers:
             slow = controller.model not in _VIRTIO_SCSI
             if controller.kind == "scsi" and (slow or (controller.queues == "1" and guest.domain.vcpus > 1)):
                 what = f"model {controller.model or 'not named'}" if slow else "one queue"
-                return self.of(
+                yield self.of(
                     guest,
                     [f"<controller type='scsi'>: {what}"],
                     f"{guest.name} with {guest.domain.vcpus} vCPUs has its disks on a SCSI controller: {what}",
                     level=self.level if slow else Level.INFO,
                 )
-        return None
+                return
 
 
-class _WindowsRule(GuestRule):
-    """A rule on guests that are said to run Windows."""
-
-    def guests(self, host: Host) -> Sequence[Guest]:
-        windows = [guest for guest in hosted_by_qemu(host) if guest.inventory.windows]
-        need(windows, "no guest that is said to run Windows")
-        return windows
-
-
-class WindowsEnlightenments(_WindowsRule):
+class WindowsEnlightenments(GuestRule):
     """Windows guests are offered Hyper-V enlightenments and its clock."""
 
     id = "windows-without-hyperv"
@@ -127,16 +109,20 @@ class WindowsEnlightenments(_WindowsRule):
     remedy = "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock"
     source = "nova/virt/libvirt/driver.py, _set_features; libvirt: hyperv; nova-manage image_property"
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def guests(self, host: Host) -> Sequence[Guest]:
+        windows = [guest for guest in hosted_by_qemu(host) if guest.inventory.windows]
+        need(windows, "no guest that is said to run Windows")
+        return windows
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         have = guest.inventory.hyperv
         lacking = [] if "passthrough" in have else [name for name in ENLIGHTENMENTS if name not in have]
         if not guest.inventory.hyperv_clock:
             lacking.append("hypervclock")
-        if not lacking:
-            return None
-        why = f"{guest.name} runs Windows without {', '.join(lacking)}"
-        evidence = [f"hyperv: {', '.join(sorted(have)) or 'none'}"]
-        return self.of(guest, evidence, why, set_property(guest, "os_type=windows"))
+        if lacking:
+            why = f"{guest.name} runs Windows without {', '.join(lacking)}"
+            evidence = [f"hyperv: {', '.join(sorted(have)) or 'none'}"]
+            yield self.of(guest, evidence, why, _set_property(guest, "os_type=windows"))
 
 
 class DiskCache(_DiskRule):
@@ -147,12 +133,12 @@ class DiskCache(_DiskRule):
     remedy = "[libvirt] disk_cachemodes = file=none,block=none, restart nova-compute, hard reboot the guest"
     source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         disks = [disk for disk in guest.inventory.disks if disk.kind == "disk"]
         cached = [disk for disk in disks if disk.source in ("file", "block") and disk.cache in _CACHED]
         unsafe = any(disk.cache == "unsafe" for disk in cached)
         also = "; unsafe loses what was flushed when the host fails" if unsafe else ""
-        wrong = [(disk.device, f"cache {disk.cache}") for disk in cached]
+        wrong = [f"{disk.device}: cache {disk.cache}" for disk in cached]
         return self.of_disks(guest, wrong, f"cached by the host{also}")
 
 

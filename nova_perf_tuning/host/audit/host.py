@@ -68,7 +68,6 @@ class Host:
         self.root = root
         self.facts = facts
         self.options = options or Options()
-        self._ethtool: dict[str, ethtool.Link | None] = {}
 
     # Files
 
@@ -137,11 +136,6 @@ class Host:
             if name is not None:
                 running.setdefault(name, pid)
         return running
-
-    @functools.cached_property
-    def sees_programs(self) -> bool:
-        """Whether it can be told which programs run; a record of /sys alone cannot."""
-        return bool(self.programs) or self.has("proc/1/comm")
 
     @property
     def runs_guests(self) -> bool:
@@ -264,25 +258,20 @@ class Host:
         A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth pairs into
         Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there may be the one.
         """
-        nics: dict[str, model.Nic] = {}
-        for interface in guest.domain.interfaces:
-            tap = self.nic(interface.device or "")
-            bridge = tap.bridge if tap is not None else None
-            if bridge is None:
-                continue
-            if bridge.startswith("qbr"):
-                bridge = "ovs-system"
-            nics.update((nic.name, nic) for nic in self.carriers(bridge))
+        taps = (self.nics.get(interface.device or "") for interface in guest.domain.interfaces)
+        bridges = {tap.bridge for tap in taps if tap is not None and tap.bridge is not None}
+        ways = ("ovs-system" if bridge.startswith("qbr") else bridge for bridge in bridges)
+        nics = {nic.name: nic for way in ways for nic in self.carriers(way)}
         return tuple(nics[name] for name in sorted(nics))
 
     def carriers(self, name: str) -> list[model.Nic]:
         """Return the physical NICs behind a NIC, VLAN, bond or bridge."""
-        nic = self.nic(name)
+        nic = self.nics.get(name)
         kind = nic.kind if nic is not None else "bridge"
         if nic is not None and kind in _LINK:
             return [nic]
         if kind == "vlan":
-            base = self.nic(name.rpartition(".")[0])
+            base = self.nics.get(name.rpartition(".")[0])
             return self.carriers(base.name) if base is not None and base.kind in (*_LINK, "bond") else []
         kinds = _LINK if kind == "bond" else (*_LINK, "bond", "vlan")
         ports = [port.name for port in self.facts.nics if name in (port.bridge, port.bond) and port.kind in kinds]
@@ -291,12 +280,9 @@ class Host:
     # Network devices
 
     @functools.cached_property
-    def _nics(self) -> Mapping[str, model.Nic]:
+    def nics(self) -> Mapping[str, model.Nic]:
+        """All network devices by name."""
         return {nic.name: nic for nic in self.facts.nics}
-
-    def nic(self, name: str) -> model.Nic | None:
-        """Return a network device by its name."""
-        return self._nics.get(name)
 
     @functools.cached_property
     def links(self) -> tuple[model.Nic, ...]:
@@ -314,20 +300,11 @@ class Host:
         """Return the file with a NIC's node, and the node."""
         return f"/sys/class/net/{nic.name}/device/numa_node", nic.node
 
-    def bandwidth_mbps(self) -> tuple[int, str] | None:
-        """Return the bandwidth that buffers are judged by, in Mbit/s, and how it is known."""
-        if self.options.bandwidth_mbps is not None:
-            return self.options.bandwidth_mbps, "given"
-        fastest = max(self.links, key=lambda nic: nic.speed_mbps or 0, default=None)
-        if fastest is None or not fastest.speed_mbps:
-            return None
-        return fastest.speed_mbps, f"speed of {fastest.name}"
-
-    def ethtool(self, nic: model.Nic) -> ethtool.Link | None:
-        """Return offloads, rings and channels of a NIC, None where they are not known."""
-        if nic.name not in self._ethtool:
-            self._ethtool[nic.name] = ethtool.read(self.root, nic.name)
-        return self._ethtool[nic.name]
+    @functools.cached_property
+    def ethtool(self) -> Mapping[str, ethtool.Link]:
+        """Offloads, rings and channels of those of :attr:`links` of which they are known, by name."""
+        known = ((nic.name, ethtool.read(self.root, nic.name)) for nic in self.links)
+        return {name: link for name, link in known if link is not None}
 
     def statistic(self, nic: model.Nic, name: str) -> int:
         """Return one of a device's counters since it was made, 0 when it is not known."""

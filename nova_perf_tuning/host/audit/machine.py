@@ -117,17 +117,15 @@ class VhostNetMissing(GuestRule):
     def guests(self, host: Host) -> Sequence[Guest]:
         return [guest for guest in host.guests if guest.domain.type == "kvm"]
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         slow = [nic for nic in guest.domain.interfaces if nic.model == "virtio" and nic.driver == "qemu"]
-        if not slow:
-            return None
-        return self.of(
-            guest,
-            ["<driver name='qemu'> of a virtio interface"],
-            f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
-            f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next start",
-            level=Level.WARNING,
-        )
+        if slow:
+            why = f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net"
+            remedy = (
+                f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next "
+            )
+            evidence = ["<driver name='qemu'> of a virtio interface"]
+            yield self.of(guest, evidence, why, f"{remedy}start", Level.WARNING)
 
 
 class Clocksource(Rule):

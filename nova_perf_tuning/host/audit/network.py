@@ -1,18 +1,19 @@
-"""MTUs along the path, offloads, rings, queues, and the bridge's way through netfilter."""
+"""MTUs along the path, offloads, rings, queues, the bridge's way through netfilter, and TCP's buffers."""
 
 from __future__ import annotations
 
 import abc
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
+from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NotApplicableError, named, need
+from nova_perf_tuning.rules import Finding, Level, NotApplicableError, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -26,6 +27,10 @@ _ENOUGH_QUEUES = 8
 
 def _mtu(nic: model.Nic) -> tuple[str, object]:
     return f"/sys/class/net/{nic.name}/mtu", nic.mtu
+
+
+def _counter(device: str, name: str) -> str:
+    return f"/sys/class/net/{device}/statistics/{name}"
 
 
 class MtuMismatch(Rule):
@@ -44,11 +49,11 @@ class MtuMismatch(Rule):
             for interface, mtu in zip(guest.domain.interfaces, guest.inventory.mtus, strict=False)
             if guest.process
             and mtu is not None
-            and (tap := host.nic(interface.device or ""))
+            and (tap := host.nics.get(interface.device or ""))
             and tap.mtu is not None
         ]
         members = [
-            (nic, host.nic(nic.bond or nic.bridge or "")) for nic in host.facts.nics if nic.bond or nic.bridge
+            (nic, host.nics.get(nic.bond or nic.bridge or "")) for nic in host.facts.nics if nic.bond or nic.bridge
         ]
         need(announced or members, "no bonds or bridges with members")
         for guest, tap, mtu in announced:
@@ -100,16 +105,13 @@ class NicRule(Rule):
     appliable = True
 
     @abc.abstractmethod
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Finding | None:
-        """Return what is wrong with a NIC."""
+    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+        """Yield what is wrong with a NIC."""
 
     def check(self, host: Host) -> Iterator[Finding]:
-        links = [(nic, link) for nic in host.links if (link := host.ethtool(nic)) is not None]
-        need(links, "features of NICs unknown (not in this record)")
-        for nic, link in links:
-            finding = self.about(host, nic, link)
-            if finding is not None:
-                yield finding
+        need(host.ethtool, "features of NICs unknown (not in this record)")
+        for name, link in host.ethtool.items():
+            yield from self.about(host, host.nics[name], link)
 
 
 class LroOnForwarding(NicRule):
@@ -122,21 +124,18 @@ class LroOnForwarding(NicRule):
     source = f"{_ORACLE}; OVS commit 7dab724e: GRO is safe, LRO is not"
     # Not safe: ixgbe, mlx5 and bnxt set the NIC up anew, and its link may go down.
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Finding | None:
+    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         master = nic.bridge or nic.bond
-        if not master or not link.features.get("rx-lro"):
-            return None
-        off = [self.setting("offload", f"{nic.name}/rx-lro", "off", "on")]
-        return self.finding(
-            [
-                (f"ethtool -k {nic.name}", "large-receive-offload: on"),
-                (f"/sys/class/net/{nic.name}/master", master),
-            ],
-            f"{nic.name} merges packets by LRO and {master} passes them on to guests",
-            f"ethtool -K {shlex.quote(nic.name)} lro off  # with some drivers the link is down for a moment",
-            subject=nic.name,
-            settings=off if link.can_change("rx-lro") else (),
-        )
+        if master and link.features.get("rx-lro"):
+            off = [self.setting("offload", f"{nic.name}/rx-lro", "off", "on")]
+            evidence = [(f"ethtool -k {nic.name}", "large-receive-offload: on")]
+            yield self.finding(
+                [*evidence, (f"/sys/class/net/{nic.name}/master", master)],
+                f"{nic.name} merges packets by LRO and {master} passes them on to guests",
+                f"ethtool -K {shlex.quote(nic.name)} lro off  # with some drivers the link is down for a moment",
+                subject=nic.name,
+                settings=off if link.can_change("rx-lro") else (),
+            )
 
 
 class OffloadsOff(NicRule):
@@ -152,18 +151,17 @@ class OffloadsOff(NicRule):
         *("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"),
     )
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Finding | None:
+    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
         off = [name for name in self._FEATURES if link.features.get(name) is False and link.can_change(name)]
-        if not off:
-            return None
-        return self.finding(
-            [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
-            f"{nic.name} could do it and is told not to: {', '.join(off)}",
-            "\n".join(f"ethtool -K {shlex.quote(nic.name)} {name} on" for name in off),
-            subject=nic.name,
-            settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],
-        )
+        if off:
+            yield self.finding(
+                [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
+                f"{nic.name} could do it and is told not to: {', '.join(off)}",
+                "\n".join(f"ethtool -K {shlex.quote(nic.name)} {name} on" for name in off),
+                subject=nic.name,
+                settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],
+            )
 
 
 class RingDrops(Rule):
@@ -183,10 +181,8 @@ class RingDrops(Rule):
             drops = max(lost.values())
             if drops <= packets * _DROP_SHARE:
                 continue
-            evidence = [
-                (f"/sys/class/net/{nic.name}/statistics/{name}", str(count)) for name, count in lost.items()
-            ]
-            link, device, settings = host.ethtool(nic), shlex.quote(nic.name), list[model.Setting]()
+            evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
+            link, device, settings = host.ethtool.get(nic.name), shlex.quote(nic.name), list[model.Setting]()
             now, most = (link.rings.get("rx", 0), link.rings.get("rx_max", 0)) if link else (0, 0)
             remedy = f"spread its interrupts first (nova-perf plan); rx {now} of {most} descriptors are in use"
             if 0 < now < min(most, _RING):
@@ -217,15 +213,12 @@ class TapDrops(Rule):
         }
         need(owners, "no taps of guests")
         for name, (guest, index) in sorted(owners.items()):
-            tap = host.nic(name)
+            tap = host.nics.get(name)
             drops, packets = [host.statistic(tap, key) if tap else 0 for key in ("tx_dropped", "tx_packets")]
             if drops > packets * _DROP_SHARE:
                 size = (*guest.inventory.rx_queue_sizes[index : index + 1], "")[0] or "256"
                 yield self.finding(
-                    [
-                        (f"/sys/class/net/{name}/statistics/tx_dropped", drops),
-                        (guest.path, f"rx_queue_size {size}"),
-                    ],
+                    [(_counter(name, "tx_dropped"), drops), (guest.path, f"rx_queue_size {size}")],
                     f"{guest.name} did not take {drops} of {packets + drops} packets for {name}, whose ring has "
                     f"{size} slots",
                     subject=guest.name,
@@ -241,11 +234,11 @@ class Channels(NicRule):
     remedy = "ethtool -L NIC combined N"
     source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Finding | None:
+    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         need(host.sets.dedicated, "no dedicated CPUs: interrupts may go anywhere")
         pool = host.sets.interrupts(nic.node)
         if pool is None:
-            return None
+            return
         # A driver has queues for both directions at once, or for each (mlx4, veth).
         names = ("combined",) if link.channels.get("combined_max") else ("rx", "tx")
         wrong = []
@@ -255,10 +248,10 @@ class Channels(NicRule):
             if now and most and not min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
                 wrong.append((name, now, most, wanted))
         if not wrong:
-            return None
+            return
         queues = [counted(now, "queue" if name == "combined" else f"{name} queue") for name, now, *_ in wrong]
         counts = " ".join(f"{name} {wanted}" for name, _now, _most, wanted in wrong)
-        return self.finding(
+        yield self.finding(
             [(f"ethtool -l {nic.name}", f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
             f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
             f"ethtool -L {shlex.quote(nic.name)} {counts}"
@@ -338,3 +331,139 @@ class BridgeNetfilterOff(_Netfilter):
                 f"{reason}: with {named(off)} off these rules never see a packet",
                 "sysctl -w " + " ".join(f"{key}=1" for key in off),
             )
+
+
+#: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
+DEFAULT_MAX: Final = {"net.ipv4.tcp_rmem": 6291456, "net.ipv4.tcp_wmem": 4194304}
+_CEILING: Final = 1 << 30
+_BACKLOG_KEY: Final = "net.core.netdev_max_backlog"
+#: What is proposed against drops, once: counters since boot do not tell whether it was enough.
+_BACKLOG: Final = 4000
+
+
+def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> int:
+    """Return the bandwidth-delay product in bytes."""
+    return int(bandwidth_mbps * 1e6 * rtt_ms / 1e3 / 8)
+
+
+def proposal(bdp: int, default: int) -> int:
+    """Return the maximum of a buffer for a path, at least ``default``.
+
+    A buffer below one BDP can never fill the path. Half of a receive buffer is window
+    (net.ipv4.tcp_adv_win_scale), so it is the next power of two from twice the BDP on.
+    """
+    return max(min(1 << max(2 * bdp - 1, 0).bit_length(), _CEILING), default)
+
+
+def _path(host: Host) -> tuple[int, str]:
+    """Return the bandwidth-delay product of the path in bytes, and how it comes about."""
+    mbps, how = host.options.bandwidth_mbps, "given"
+    if mbps is None and host.links:
+        fastest = max(host.links, key=lambda nic: nic.speed_mbps or 0)
+        mbps, how = fastest.speed_mbps, f"speed of {fastest.name}"
+    lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
+    rtt_ms, mbps = known(host.options.rtt_ms, lacking), known(mbps, lacking)
+    bdp = bdp_bytes(mbps, rtt_ms)
+    return bdp, f"BDP = {mbps} Mbit/s ({how}) x {rtt_ms:g} ms (given) / 8 = {bdp} bytes"
+
+
+def _numbers(host: Host, key: str) -> list[int]:
+    """Return the numbers of a kernel parameter; none where it is missing or no such text."""
+    parts = [decimal(part) for part in (host.facts.sysctls.get(key) or "").split()]
+    numbers = [number for number in parts if number is not None and number >= 0]
+    return numbers if len(numbers) == len(parts) else []
+
+
+def _triples(host: Host) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
+    """Yield name, the kernel's own maximum, and minimum, initial and maximum of the buffers of TCP."""
+    for key, default in DEFAULT_MAX.items():
+        match _numbers(host, key):
+            case [least, initial, most]:
+                yield key, default, (least, initial, most)
+
+
+class BuffersTooSmall(Rule):
+    """TCP buffers may grow to the bandwidth-delay product of the path."""
+
+    id = "tcp-buffers-too-small"
+    why = "A window smaller than the path's BDP leaves the link idle while acknowledgements travel."
+    remedy = "raise the third value to the next power of two from 2 x BDP on; autotuning does the rest"
+    source = "Oracle's step with the arithmetic put right; ESnet fasterdata; kernel documentation of ip-sysctl"
+    appliable = True
+    safe = True
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        bdp, formula = _path(host)
+        for key, default, (least, initial, most) in _triples(host):
+            if most < bdp:
+                yield self.sysctl(
+                    host,
+                    key,
+                    f"{least} {initial} {proposal(bdp, default)}",
+                    f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
+                    "  # next power of two from 2 x BDP on",
+                )
+
+
+class FeaturesOff(Rule):
+    """TCP autotuning, window scaling and selective acknowledgements are on."""
+
+    id = "tcp-autotuning-off"
+    why = "Without autotuning a receive buffer stays at its initial size whatever its maximum is."
+    remedy = "set them to 1, the kernel's default"
+    source = "Oracle's step (tcp_moderate_rcvbuf=1); kernel documentation of ip-sysctl"
+    appliable = True
+    safe = True
+    _COST: Final = {
+        "net.ipv4.tcp_moderate_rcvbuf": "receive buffers stay at their initial size",
+        "net.ipv4.tcp_window_scaling": "no window may be larger than 64 KiB",
+        "net.ipv4.tcp_sack": "one lost packet costs a whole window",
+    }
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(host.facts.sysctls.keys() & self._COST, "these kernel parameters are not in this record")
+        for key, cost in self._COST.items():
+            if host.facts.sysctls.get(key) == "0":
+                yield self.sysctl(host, key, "1", f"{key} is off: {cost}")
+
+
+class SoftnetDrops(Rule):
+    """No packet is lost in a CPU's input queue."""
+
+    id = "softnet-drops"
+    why = "Packets arrived, were paid for, and were dropped between driver and stack."
+    remedy = "first spread the interrupts (nova-perf plan); raise net.core.netdev_max_backlog while the drops grow"
+    source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
+    appliable = True
+    safe = True
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        packets, drops, squeezes = known(_softnet(host), "no /proc/net/softnet_stat")
+        if drops <= packets * _DROP_SHARE:
+            return
+        evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]
+        remedy, settings = "", list[model.Setting]()
+        match _numbers(host, _BACKLOG_KEY):
+            case [now] if now < _BACKLOG:
+                evidence.append((sysctl_path(_BACKLOG_KEY), str(now)))
+                reason = f"{drops} packets dropped with {now}"
+                settings.append(self.setting("sysctl", _BACKLOG_KEY, str(_BACKLOG), str(now), reason))
+                remedy = f"sysctl -w {_BACKLOG_KEY}={_BACKLOG}  # then see whether the drops still grow"
+        share = 100 * drops / max(packets, 1)
+        why = f"{drops} of {packets} packets since boot ({share:.4f} %) found their CPU's input queue full"
+        yield self.finding(evidence, why, remedy, settings=settings)
+
+
+def _softnet(host: Host) -> Sequence[int] | None:
+    """Return packets processed, packets dropped and rounds cut short (time_squeeze), of all CPUs since boot.
+
+    Format: net/core/net-procfs.c, hexadecimal columns, one line a CPU.
+    """
+    rows = []
+    for line in (host.content("proc/net/softnet_stat") or "").splitlines():
+        try:
+            rows.append([int(field, 16) for field in line.split()[:3]])
+        except ValueError:
+            continue
+    rows = [row for row in rows if len(row) == 3 and all(0 <= value < 1 << 32 for value in row)]
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else None

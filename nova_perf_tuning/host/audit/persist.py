@@ -67,7 +67,7 @@ def _line(host: Host, setting: Setting) -> tuple[str | None, str]:
     kind, value = setting.kind, setting.value
     target, _, name = setting.target.partition("/")
     if kind in _ETHTOOL:
-        nic = host.nic(target)
+        nic = host.nics.get(target)
         command = f"/usr/sbin/ethtool {_ETHTOOL[kind]} $name {name} {value}"
         match = f'ACTION=="add", SUBSYSTEM=="net", KERNELS=="{nic.pci if nic else None}"'
         return UDEV if nic is not None and nic.pci is not None else None, f'{match}, RUN+="{command}"'

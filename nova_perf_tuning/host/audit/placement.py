@@ -60,17 +60,16 @@ class FloatsOverNodes(_OnNodes):
         more = f"; {len(floating) - 3} more guests float like it" if len(floating) > 3 else ""
         yield from (dataclasses.replace(finding, why=finding.why + more) for finding in floating[:3])
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
         nodes = len(host.nodes_of(cpus))
-        if nodes < 2 or guest.inventory.cells > 1 or _too_much(host, guest):
-            return None
-        return self.of(
-            guest,
-            [f"{guest.domain.vcpus} vCPUs on CPUs {cpulist.format(cpus)}"],
-            f"{guest.name} with {guest.domain.vcpus} vCPUs fits into a node of {_largest_node(host)[0]} CPUs, but "
-            f"may run on {nodes} nodes",
-        )
+        if nodes > 1 and guest.inventory.cells <= 1 and not _too_much(host, guest):
+            yield self.of(
+                guest,
+                [f"{guest.domain.vcpus} vCPUs on CPUs {cpulist.format(cpus)}"],
+                f"{guest.name} with {guest.domain.vcpus} vCPUs fits into a node of {_largest_node(host)[0]} CPUs, "
+                f"but may run on {nodes} nodes",
+            )
 
 
 class FarFromNic(_OnNodes):
@@ -81,18 +80,17 @@ class FarFromNic(_OnNodes):
     remedy = "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest"
     source = "Nova: NUMA-aware vSwitches; " + _ORACLE
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
         nodes = host.nodes_of(cpus)
         uplinks = [nic for nic in host.uplinks(guest) if nic.node is not None]
-        if len(nodes) != 1 or not uplinks or any(nic.node in nodes for nic in uplinks):
-            return None
-        names = ", ".join(f"{nic.name} (node {nic.node})" for nic in uplinks)
-        return self.finding(
-            [*map(host.node_file, uplinks), (guest.path, f"vCPUs on CPUs {cpulist.format(cpus)}")],
-            f"{guest.name} runs on node {min(nodes)}, its traffic leaves through {names}",
-            subject=guest.name,
-        )
+        if len(nodes) == 1 and uplinks and not any(nic.node in nodes for nic in uplinks):
+            names = ", ".join(f"{nic.name} (node {nic.node})" for nic in uplinks)
+            yield self.finding(
+                [*map(host.node_file, uplinks), (guest.path, f"vCPUs on CPUs {cpulist.format(cpus)}")],
+                f"{guest.name} runs on node {min(nodes)}, its traffic leaves through {names}",
+                subject=guest.name,
+            )
 
 
 class LargerThanNode(_OnNodes):
@@ -103,19 +101,18 @@ class LargerThanNode(_OnNodes):
     remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
     source = _CERN
 
-    def about(self, host: Host, guest: Guest) -> Finding | None:
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         much = _too_much(host, guest)
         if guest.inventory.cells > 1 or not much:
-            return None
+            return
         cpus, memory = _largest_node(host)
         vcpus, remedy = guest.domain.vcpus, "resize to a smaller flavor: however it is split, it does not fit here"
         for count in range(len(host.nodes_of(host.online)), 1, -1):  # Nova splits vCPUs evenly, or not at all
             fits = not memory or guest.inventory.memory_kib <= memory * count
             if fits and vcpus % count == 0 and vcpus <= cpus * count:
                 remedy = f"resize to a flavor with hw:numa_nodes={count}, or to a smaller one"
-        return self.of(
-            guest, ["; ".join(much)], f"{guest.name} has {' and '.join(much)} and no NUMA nodes of its own", remedy
-        )
+        why = f"{guest.name} has {' and '.join(much)} and no NUMA nodes of its own"
+        yield self.of(guest, ["; ".join(much)], why, remedy)
 
 
 class _ThreadsOnDedicated(Rule):
@@ -134,8 +131,8 @@ class _ThreadsOnDedicated(Rule):
                 if thread.kind in self.kinds and both:
                     disturbing.append((guest.name, thread, both))
                     break
+        more = f"; so may those of {len(disturbing) - 3} more guests" if len(disturbing) > 3 else ""
         for name, thread, both in disturbing[:3]:
-            more = f"; so may those of {len(disturbing) - 3} more guests" if len(disturbing) > 3 else ""
             yield self.finding(
                 [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
                 f"{self.threads} of {name} may run on CPUs {cpulist.format(both)}, which guests' vCPUs own{more}",
@@ -311,7 +308,7 @@ class Irqbalance(Rule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.sees_programs, "running programs are not in this record")
+        need(host.programs or host.has("proc/1/comm"), "running programs are not in this record")
         if "irqbalance" not in host.programs:
             return
         file = next((path for path in _IRQBALANCE if host.content(path) is not None), _IRQBALANCE[0])

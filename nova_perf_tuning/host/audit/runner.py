@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement, tcp
+from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement
 from nova_perf_tuning.host.audit.host import Host
 
 #: Entry points of rules that other distributions bring; the rules of this one are in :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, machine, network, placement, tcp)
+_MODULES = (configuration, devices, machine, network, placement)
 
 
 class AuditError(errors.PerfTuningError):

@@ -7,7 +7,7 @@ import shlex
 import testtools
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host.audit import base, runner, tcp
+from nova_perf_tuning.host.audit import base, network, runner
 from tests.support import audit_cases
 from tests.support import audit_hosts as hosts
 
@@ -80,11 +80,11 @@ class OracleTest(testtools.TestCase):
 class ArithmeticTest(testtools.TestCase):
     def test_bandwidth_delay_product(self) -> None:
         for mbps, rtt, expected in ((10000, 100, 125000000), (10000, 0.2, 250000), (1000, 1, 125000)):
-            self.assertEqual(expected, tcp.bdp_bytes(mbps, rtt))
+            self.assertEqual(expected, network.bdp_bytes(mbps, rtt))
         for mbps in (100, 1000, 25000, 400000):
             for rtt in (0.05, 1, 30, 300):
-                bdp = tcp.bdp_bytes(mbps, rtt)
-                value = tcp.proposal(bdp, 4194304)
+                bdp = network.bdp_bytes(mbps, rtt)
+                value = network.proposal(bdp, 4194304)
                 self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
 
 
