@@ -130,12 +130,13 @@ class Host:
         base = self.root.directory("proc")
         pids = numbers(self.root.directories(base), 1, _MAX_PID)
         wanted = {name.encode()[:15]: name for name in PROGRAMS}
-        running: dict[str, int] = {}
-        for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
-            name = wanted.get((data or b"").strip())
-            if name is not None:
-                running.setdefault(name, pid)
-        return running
+        names = [
+            wanted.get((data or b"").strip()) for data in self.root.each(base, [f"{pid}/comm" for pid in pids])
+        ]
+        running = {
+            name: pid for name, pid in zip(reversed(names), reversed(pids), strict=True) if name is not None
+        }
+        return running  # the lowest of several
 
     @property
     def runs_guests(self) -> bool:
@@ -151,11 +152,8 @@ class Host:
     @functools.cached_property
     def nova(self) -> novaconf.Options:
         """Options of nova.conf and of Neutron's agents."""
-        files = list(self.options.nova)
-        if not files:
-            files = [(f"/{path}", self.content(path) or "") for path in novaconf.NOVA_FILES]
-        neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
-        return novaconf.merge([*neutron, *files])
+        paths = (*novaconf.NEUTRON_FILES, *(() if self.options.nova else novaconf.NOVA_FILES))
+        return novaconf.merge([*((f"/{path}", self.content(path) or "") for path in paths), *self.options.nova])
 
     def option(self, section: str, key: str) -> tuple[str, str]:
         """Return where an option that is set is from, and its text."""
@@ -209,8 +207,7 @@ class Host:
             plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))
         except errors.PerfTuningError:
             return {}
-        changes = [setting for setting in plan.settings if setting.current != setting.value]
-        return {(setting.kind, setting.target): setting for setting in changes}
+        return {(setting.kind, setting.target): setting for setting in plan.changes()}
 
     # Guests
 

@@ -178,10 +178,8 @@ class NicInterruptRule(Rule):
         """Return those of a NIC's interrupts that are wrong, and in words where they are.
 
         :param queues: the interrupts that carry packets: of each queue one, or one for each direction.
+        :raises NotApplicableError: the rule cannot judge the host.
         """
-
-    def judgeable(self, host: Host) -> None:
-        """Raise NotApplicableError where the rule cannot judge the host."""
 
     def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
@@ -195,11 +193,10 @@ class NicInterruptRule(Rule):
         return shown
 
     def check(self, host: Host) -> Iterator[Finding]:
-        self.judgeable(host)
-        nics = [(nic, queues) for nic in host.links if (queues := _by_queue(host, nic))]
-        need(nics, "no NIC with interrupts of its own")
-        for nic, queues in nics:
-            irqs, where = self.wrong(host, nic, queues)
+        by_queue = [(nic, plan_nics.vectors(nic, host.interrupts(nic))[0].values()) for nic in host.links]
+        need(any(queues for _nic, queues in by_queue), "no NIC with interrupts of its own")
+        for nic, queues in by_queue:
+            irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
             if irqs:
                 planned = filter(None, (host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs))
                 settings = [dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned]
@@ -219,10 +216,6 @@ def _cpus(irq: model.Irq) -> frozenset[int]:
     return cpulist.parse(irq.effective or irq.affinity or "")
 
 
-def _by_queue(host: Host, nic: model.Nic) -> list[list[model.Irq]]:
-    return list(plan_nics.vectors(nic, host.interrupts(nic))[0].values())
-
-
 class OnCpu0(NicInterruptRule):
     """No NIC queue interrupts CPU 0."""
 
@@ -230,10 +223,8 @@ class OnCpu0(NicInterruptRule):
     why = "CPU 0 serves timers and every device without an affinity; packets wait behind them."
     source = "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
 
-    def judgeable(self, host: Host) -> None:
-        need(len(host.online) > 1, "one CPU")
-
     def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        need(len(host.online) > 1, "one CPU")
         there = [irq for queue in queues for irq in queue if _cpus(irq) == {0}]
         # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
         moved = any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there)
@@ -247,10 +238,8 @@ class RemoteNode(NicInterruptRule):
     why = "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
     source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
 
-    def judgeable(self, host: Host) -> None:
-        host.need_nodes()
-
     def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        host.need_nodes()
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
         nodes = {irq.number: host.nodes_of(_cpus(irq)) for queue in queues for irq in queue}
@@ -269,11 +258,9 @@ class OnDedicated(NicInterruptRule):
     why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
     source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
 
-    def judgeable(self, host: Host) -> None:
-        need(host.sets.dedicated | host.isolated, "no dedicated or isolated CPUs")
-
     def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
         taken = host.sets.dedicated | host.isolated
+        need(taken, "no dedicated or isolated CPUs")
         there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
         cpus = cpulist.format({cpu for irq in there for cpu in _cpus(irq)})
         return there, f"on CPUs {cpus}, which belong to guests or are isolated for them"

@@ -46,11 +46,6 @@ class NicPlacement:
         return self.data.pool
 
     @property
-    def warnings(self) -> list[str]:
-        """Why these are not CPUs of its own node."""
-        return [f"{self.nic.name}: {self.pool.warning}"] if self.pool.warning else []
-
-    @property
     def irqs(self) -> set[int]:
         """Numbers of its interrupts."""
         return {irq.number for irqs in (*self.queues.values(), self.control) for irq in irqs}

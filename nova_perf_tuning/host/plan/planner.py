@@ -96,7 +96,9 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     ]
     irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
-    nic_warnings = [warning for nic in nics for warning in nic.warnings]
+    nic_warnings = [
+        f"{placement.nic.name}: {placement.pool.warning}" for placement in nics if placement.pool.warning
+    ]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
     return Plan(settings, shown, warnings)
 
