@@ -83,10 +83,7 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
     unique: dict[tuple[str, str], Setting] = {}
     for setting in settings:
         if setting.kind not in kinds:
-            known = ", ".join(sorted(kinds))
-            raise base.TargetError(
-                f"{setting.kind[:40]!r} is no kind of setting that is installed; known: {known}"
-            )
+            raise base.TargetError(f"{setting.kind[:40]!r} is no kind of setting that is installed")
         other = unique.setdefault((setting.kind, setting.target), setting)
         if other.value != setting.value:
             raise base.TargetError(
@@ -112,10 +109,7 @@ def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) 
 
 
 def apply(
-    settings: Iterable[Setting],
-    kinds: Mapping[str, base.SettingKind],
-    journal: journal_module.Journal,
-    boot: str,
+    settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str
 ) -> list[Outcome]:
     """Bring ``settings`` into force and return what became of each, in the order of writing.
 
@@ -136,10 +130,8 @@ def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
     try:
         identity = kind.identity(setting.target)
         if setting.identity and identity not in ("", setting.identity):
-            outcome.result, outcome.detail = (
-                Result.STALE,
-                f"planned for {setting.identity}, which is {identity} now",
-            )
+            outcome.result = Result.STALE
+            outcome.detail = f"planned for {setting.identity}, which is {identity} now"
         elif kind.needs_identity and not setting.identity:
             outcome.result = Result.STALE
             outcome.detail = f"the plan names no identity (it is {identity} now), and its number may be reused"
@@ -171,15 +163,15 @@ class _Run:
         self.boot = boot
         self.now = time.time()
         self.known = {entry.key: entry for entry in journal.entries()}
-        #: What this call journals, by the index of its outcome.
-        self.entries: dict[int, journal_module.Entry] = {}
+        #: What this call journals.
+        self.entries: list[tuple[Outcome, journal_module.Entry]] = []
         #: Entries of this boot that become entries of any boot, since a file brings their values back now.
         self.replaced: list[journal_module.Entry] = []
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
-        outcomes = [self._plan(index, setting) for index, setting in enumerate(settings)]
-        begun = [entry for entry in self.entries.values() if self._differs(entry)]
+        outcomes = [self._plan(setting) for setting in settings]
+        begun = [entry for _outcome, entry in self.entries if self._differs(entry)]
         if begun:
             with self.journal.transaction():
                 self.journal.drop(self.replaced)
@@ -187,27 +179,25 @@ class _Run:
         try:
             self._write_all(outcomes)
             self._read_back(outcomes)
-            self._record(outcomes)
+            self._record()
         except Exception as error:
             self._undo(error)
             raise
         return outcomes
 
-    def _plan(self, index: int, setting: Setting) -> Outcome:
+    def _plan(self, setting: Setting) -> Outcome:
         """Read the object and prepare its journal entry."""
         kind = self.kinds[setting.kind]
         outcome, identity = _look(setting, kind)
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
-            of_any, of_boot = (
-                self.known.get((setting.kind, setting.target, identity, boot))
-                for boot in (journal_module.ANY_BOOT, self.boot)
-            )
+            key = setting.kind, setting.target, identity
+            of_any, of_boot = (self.known.get((*key, boot)) for boot in (journal_module.ANY_BOOT, self.boot))
             entry = self._entry(outcome, identity, of_any or of_boot)
             if of_any is not None or setting.persistent or kind.persistent:
                 entry.boot_id = journal_module.ANY_BOOT
                 if of_boot is not None:
                     self.replaced.append(of_boot)
-            self.entries[index] = entry
+            self.entries.append((outcome, entry))
         return outcome
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
@@ -215,14 +205,13 @@ class _Run:
         setting, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
         # What was only watched so far has no original of ours.
         first = old if old and old.state != "held" else None
-        state: str = "held"
         written: str | None = current
-        if first and outcome.result is Result.UNCHANGED:
-            state = "applied"  # also a write that was cut before its outcome was noted
-        elif outcome.result is Result.WRITTEN:
-            state, written = "intended", first.written if first else None
-            if first and kind.holds(setting.target, first.wanted, current):
-                written = current
+        # As we want it already: also a write that was cut before its outcome was noted.
+        state = "applied" if first else "held"
+        if outcome.result is Result.WRITTEN:
+            state = "intended"
+            if not (first and kind.holds(setting.target, first.wanted, current)):
+                written = first.written if first else None
         return journal_module.Entry(
             kind=setting.kind,
             target=setting.target,
@@ -249,12 +238,10 @@ class _Run:
         for _order, members in itertools.groupby(waiting, lambda outcome: self.kinds[outcome.setting.kind].order):
             group = list(members)
             for pause in (0.0, *PAUSES):
-                time.sleep(pause)
+                time.sleep(pause if group else 0.0)
                 for outcome in group:
                     self._write(outcome)
                 group = [outcome for outcome in group if outcome.failure is base.FailureClass.TRANSIENT]
-                if not group:
-                    break
 
     def _write(self, outcome: Outcome) -> None:
         setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
@@ -280,11 +267,10 @@ class _Run:
                 outcome.result = Result.DIFFERS
                 outcome.detail = observation.detail or f"the kernel holds {observation.current or 'nothing'}"
 
-    def _record(self, outcomes: list[Outcome]) -> None:
+    def _record(self) -> None:
         """Note what is in force now; forget what was refused and never written, and threads that have ended."""
         keep, drop = [], self._ended()
-        for index, entry in self.entries.items():
-            outcome = outcomes[index]
+        for outcome, entry in self.entries:
             if outcome.result is Result.UNCHANGED:
                 continue
             old, held = self.known.get(entry.key), None
@@ -305,15 +291,11 @@ class _Run:
 
     def _ended(self) -> list[journal_module.Entry]:
         """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""
-        entries = self.known.values()
-        mortal = [
-            entry for entry in entries if entry.boot_id == self.boot and entry.kind in self.kinds
-            and self.kinds[entry.kind].ephemeral
-        ]  # fmt: skip
-        seen = verify.verify([entry.setting() for entry in mortal], self.kinds)
-        return [entry for entry in entries if not entry.is_current(self.boot)] + [
-            entry for entry, observation in zip(mortal, seen, strict=True) if observation.state is base.State.GONE
-        ]
+        ended = [entry for entry in self.known.values() if not entry.is_current(self.boot)]
+        ephemeral = {name for name, kind in self.kinds.items() if kind.ephemeral}
+        mortal = [entry for entry in self.known.values() if entry.kind in ephemeral and entry.boot_id == self.boot]
+        seen = zip(mortal, verify.verify([entry.setting() for entry in mortal], self.kinds), strict=True)
+        return ended + [entry for entry, observation in seen if observation.state is base.State.GONE]
 
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first."""
