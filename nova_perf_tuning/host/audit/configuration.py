@@ -119,7 +119,7 @@ class CpuSets(Rule):
                 )
         if dedicated & shared:
             yield self._about(host, f"CPUs {cpulist.format(dedicated & shared)} are dedicated and shared")
-        if dedicated and host.online <= dedicated:
+        if dedicated and host.sets.online <= dedicated:
             yield self._about(host, "every online CPU is dedicated: interrupts, vhost and the host have none")
             return
         if 0 in dedicated:
@@ -128,7 +128,7 @@ class CpuSets(Rule):
         split = [
             cpu.siblings
             for cpu in host.facts.cpus
-            if cpu.online and cpu.id in dedicated and (cpulist.parse(cpu.siblings) & host.online) - dedicated
+            if cpu.online and cpu.id in dedicated and (cpulist.parse(cpu.siblings) & host.sets.online) - dedicated
         ]
         if split:
             why = (
@@ -236,20 +236,20 @@ class HousekeepingUnset(Rule):
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
         affinity = _systemd_affinity(host)
-        if host.dedicated is not None and (host.isolated or (affinity and not affinity & dedicated)):
+        if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
             return
         evidence = [(_ISOLATED, host.facts.isolated or "none")]
-        remedy = f"CPUAffinity={cpulist.format(host.online - dedicated)} in "
+        remedy = f"CPUAffinity={cpulist.format(host.sets.online - dedicated)} in "
         remedy += "/etc/systemd/system.conf and a reboot, or isolcpus= (generate grub-args)"
         if host.dedicated is None:
             evidence.append(host.owned)
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
-        nodes = max(len(host.nodes_of(host.online)), 1)
+        nodes = max(len(host.nodes_of(host.sets.online)), 1)
         yield self.finding(
             evidence,
             f"guests own CPUs {cpulist.format(dedicated)}, and everything else on this host may run there as well "
-            f"as on the other {counted(len(host.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
+            f"as on the other {counted(len(host.sets.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
             "" if host.dedicated is None else remedy,
             level=None if host.dedicated is None else Level.INFO,
         )
@@ -300,10 +300,10 @@ class IsolatedUnused(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         lacking = "no isolated CPUs, or no [compute] cpu_dedicated_set"
         dedicated = known(host.dedicated, lacking)
-        need(host.isolated, lacking)
-        idle = (host.isolated & host.online) - dedicated - (host.shared or frozenset())
-        disturbed = (dedicated & host.online) - host.isolated
-        evidence = [(_ISOLATED, cpulist.format(host.isolated)), host.option("compute", "cpu_dedicated_set")]
+        need(host.sets.isolated, lacking)
+        idle = (host.sets.isolated & host.sets.online) - dedicated - (host.shared or frozenset())
+        disturbed = (dedicated & host.sets.online) - host.sets.isolated
+        evidence = [(_ISOLATED, cpulist.format(host.sets.isolated)), host.option("compute", "cpu_dedicated_set")]
         if idle:
             yield self.finding(
                 evidence,
@@ -347,7 +347,7 @@ class IrqAffinity(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
         isolcpus = host.boot.get("isolcpus", "")
-        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.isolated | host.sets.dedicated)
+        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.sets.isolated | host.sets.dedicated)
         if wrong:
             also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
             given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]

@@ -32,7 +32,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     keep: set[int] = set()
     reasons = [f"not as in nova.conf: {fault}" for fault in faults]
     for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):
-        cores = sorted({cpulist.parse(cpu.siblings) & host.online for cpu in cpus}, key=min)
+        cores = sorted({cpulist.parse(cpu.siblings) & host.sets.online for cpu in cpus}, key=min)
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
         wanted = max(1, -(-speed // MBPS_PER_CORE))
         taken = min(wanted, max(1, len(cores) // 2))
@@ -43,7 +43,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
             f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
         reasons.append(f"{where}: {counted(taken, 'core')} of {len(cores)} for the host ({known})")
-    return frozenset(keep), host.online - keep, reasons
+    return frozenset(keep), host.sets.online - keep, reasons
 
 
 def _faults(host: Host) -> list[str]:

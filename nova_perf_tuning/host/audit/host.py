@@ -101,22 +101,9 @@ class Host:
 
     # The host as a whole
 
-    @functools.cached_property
-    def online(self) -> frozenset[int]:
-        return frozenset(cpu.id for cpu in self.facts.cpus if cpu.online)
-
-    @functools.cached_property
-    def node_of(self) -> Mapping[int, int | None]:
-        return {cpu.id: cpu.node for cpu in self.facts.cpus}
-
-    @functools.cached_property
-    def isolated(self) -> frozenset[int]:
-        """CPUs of ``isolcpus`` and ``nohz_full`` as the kernel tells them."""
-        return cpulist.parse(self.facts.isolated) | cpulist.parse(self.facts.nohz_full)
-
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
-        rules.need(len(self.nodes_of(self.online)) > 1, "one NUMA node, or none known")
+        rules.need(len(self.nodes_of(self.sets.online)) > 1, "one NUMA node, or none known")
 
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
@@ -242,12 +229,12 @@ class Host:
         if not texts and len(guest.domain.vcpu_pins) >= guest.domain.vcpus:
             texts = list(guest.domain.vcpu_pins.values())
         if not texts:
-            return self.online
-        return frozenset[int]().union(*map(cpulist.parse, texts)) & self.online
+            return self.sets.online
+        return frozenset[int]().union(*map(cpulist.parse, texts)) & self.sets.online
 
     def nodes_of(self, cpus: frozenset[int]) -> frozenset[int]:
         """Return the nodes of ``cpus``, without those that are unknown."""
-        return frozenset(node for cpu in cpus if (node := self.node_of.get(cpu)) is not None)
+        return frozenset(node for cpu in cpus if (node := self.sets.node_of.get(cpu)) is not None)
 
     def uplinks(self, guest: Guest) -> tuple[model.Nic, ...]:
         """Return the NICs that carry a guest's traffic out of the host.

@@ -193,7 +193,7 @@ class DeepIdle(Rule):
     source = "slava.cc: 1.2 ms for a LAN ping; RHEL 10's guide"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        cpus = host.sets.dedicated & host.online
+        cpus = host.sets.dedicated & host.sets.online
         need(cpus, "no dedicated CPUs")
         idle = f"sys/devices/system/cpu/cpu{min(cpus)}/cpuidle"
         states = host.numbered(idle, "state")

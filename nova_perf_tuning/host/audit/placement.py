@@ -25,7 +25,7 @@ _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, fo
 
 def _largest_node(host: Host) -> tuple[int, int]:
     """Return the CPUs and the memory in KiB (0: unknown) of the largest node."""
-    cpus = max(len(host.online & cpulist.parse(node.cpus)) for node in host.facts.nodes)
+    cpus = max(len(host.sets.online & cpulist.parse(node.cpus)) for node in host.facts.nodes)
     return cpus, max(node.memory_kib or 0 for node in host.facts.nodes)
 
 
@@ -107,7 +107,7 @@ class LargerThanNode(_OnNodes):
             return
         cpus, memory = _largest_node(host)
         vcpus, remedy = guest.domain.vcpus, "resize to a smaller flavor: however it is split, it does not fit here"
-        for count in range(len(host.nodes_of(host.online)), 1, -1):  # Nova splits vCPUs evenly, or not at all
+        for count in range(len(host.nodes_of(host.sets.online)), 1, -1):  # Nova splits vCPUs evenly, or not at all
             fits = not memory or guest.inventory.memory_kib <= memory * count
             if fits and vcpus % count == 0 and vcpus <= cpus * count:
                 remedy = f"resize to a flavor with hw:numa_nodes={count}, or to a smaller one"
@@ -224,7 +224,7 @@ class OnCpu0(NicInterruptRule):
     source = "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
 
     def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
-        need(len(host.online) > 1, "one CPU")
+        need(len(host.sets.online) > 1, "one CPU")
         there = [irq for queue in queues for irq in queue if _cpus(irq) == {0}]
         # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
         moved = any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there)
@@ -259,7 +259,7 @@ class OnDedicated(NicInterruptRule):
     source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
 
     def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
-        taken = host.sets.dedicated | host.isolated
+        taken = host.sets.dedicated | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
         there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
         cpus = cpulist.format({cpu for irq in there for cpu in _cpus(irq)})
@@ -305,22 +305,22 @@ class Irqbalance(Rule):
         }
         banned = options.get("IRQBALANCE_BANNED_CPULIST")
         evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance")]
-        if banned == "" and host.isolated:
+        if banned == "" and host.sets.isolated:
             yield self.finding(
                 [*evidence, (f"/{file}", "IRQBALANCE_BANNED_CPULIST=")],
                 "an empty IRQBALANCE_BANNED_CPULIST cancels the automatic ban of isolcpus and nohz_full: "
-                f"interrupts are moved onto CPUs {cpulist.format(host.isolated)}",
+                f"interrupts are moved onto CPUs {cpulist.format(host.sets.isolated)}",
                 f"remove the empty IRQBALANCE_BANNED_CPULIST from /{file}",
                 level=Level.ERROR,
             )
             return
         text = " ".join(options.values())
-        taken = host.sets.dedicated | host.isolated
+        taken = host.sets.dedicated | host.sets.isolated
         bans = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i "))
         bans = bans or bool(taken and taken <= (cpulist.find(banned) or frozenset()))
         ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
         if host.runs_guests and not bans and not ours:
-            owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.isolated else ""
+            owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.sets.isolated else ""
             yield self.finding(
                 [*evidence, (f"/{file}", text or "no bans")],
                 f"irqbalance runs without a ban: what is placed by hand is moved again within ten seconds{owned}",
