@@ -71,18 +71,14 @@ def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
     :param source: name of the file, for the error about a line that is none; without it such a line is left out.
     :raises NovaConfigError: there is such a line and ``source`` is given.
     """
-    parser = _Parser()
-    lines = text.splitlines()
-    while lines:
-        begun = parser.lineno
+    parser, lines = _Parser(), iter(text.splitlines())
+    while True:
         try:
             parser.parse(lines)
-            break
-        except iniparser.ParseError as error:
+            return parser.options
+        except iniparser.ParseError as error:  # the next call goes on with the next line
             if source is not None:
                 raise NovaConfigError(f"nova.conf {source}:{error.lineno}: {error.msg}") from None
-            lines = lines[parser.lineno - begun :]
-    return parser.options
 
 
 def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:

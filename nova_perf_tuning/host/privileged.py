@@ -123,9 +123,8 @@ def _write_record(root: str, path: str, value: str) -> None:
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
-    """Let a thread run on ``cpus`` only; the kernel cuts them to the cpuset of the thread's cgroup.
+    """Let a thread of QEMU or of vhost run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
 
-    Only a guest's threads can be moved: those of a process that runs QEMU, and vhost's kernel threads.
     The caller has compared the thread's start time just before; in between, its number can be reused only
     if it ends and all other numbers are taken within microseconds.
 

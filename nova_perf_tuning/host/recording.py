@@ -222,7 +222,7 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
 
 
 def _add_texts(tree: Tree) -> None:
-    """Add the files of which a recording keeps some words or lines."""
+    """Add what a recording keeps some words or lines of."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
     tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for directory in guests.XML_DIRECTORIES:

@@ -47,7 +47,6 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
 
 
 def _faults(host: Host) -> list[str]:
-    """Return what is wrong with the CPU sets of nova.conf."""
     try:
         return [finding.why for finding in configuration.CpuSets().check(host)]
     except rules.NotApplicableError:

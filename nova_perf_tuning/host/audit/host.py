@@ -305,9 +305,8 @@ def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSe
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a command line; a value may be quoted."""
     try:
-        return shlex.split(line)
+        return shlex.split(line)  # a value may be quoted
     except ValueError:
         return line.split()
 

@@ -79,7 +79,6 @@ def _line(host: Host, setting: Setting) -> tuple[str | None, str]:
 
 
 def _known(host: Host, path: str) -> dict[str, str]:
-    """Return the lines that are in a file of ours already."""
     lines = (host.content(path) or "").splitlines()
     return {_key(path, line): line for line in lines if line.strip() and not line.startswith("#")}
 

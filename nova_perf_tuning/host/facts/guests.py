@@ -101,7 +101,6 @@ _Task = tuple[int, bytes, int, str | None]  # id, name, start time, affinity
 
 
 def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, bytes | None]]:
-    """Return each thread's ``file`` by its id, ascending."""
     tids = numbers(root.directories(tasks), 1, domain.MAX_PID)
     return list(zip(tids, root.each(tasks, [f"{tid}/{file}" for tid in tids]), strict=True))
 
@@ -113,7 +112,6 @@ def _live(root: Root, tasks: Directory | None) -> list[_Task]:
 
 
 def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
-    """Read one file a thread, ``status``."""
     known: list[_Task] = []
     for tid, data in _files(root, tasks, "status"):
         if data is None or not data.startswith(_NAME):

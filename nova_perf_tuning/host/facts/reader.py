@@ -119,7 +119,6 @@ def read_root(root: Root) -> model.HostFacts:
 
 
 def _read_sysctls(root: Root) -> dict[str, str]:
-    """Return those of :data:`SYSCTLS` that the host has, as the kernel prints them."""
     values = {}
     for key in SYSCTLS:
         directory, _, name = key.rpartition(".")

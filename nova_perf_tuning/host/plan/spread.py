@@ -45,10 +45,7 @@ _NOWHERE = -1
 
 
 def balance(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, list[int]]:
-    """Place all items of all groups.
-
-    Groups that come first (the heaviest, then in the order given) choose first.
-    """
+    """Place all items of all groups; the heaviest groups choose first, then in the order given."""
     load = {cpu: 0 for group in groups for cpu in group.pool.cpus}
     ordered = sorted((group for group in groups if group.current), key=lambda group: -group.weight)
     placed = {group: _keep(group, load, class_of) for group in ordered}

@@ -74,9 +74,8 @@ def boot_id(root: str = "/") -> str:
 def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> list[Setting]:
     """Return settings in the order of writing, without repetitions.
 
-    What resets others goes before them (channels, rings, offloads and MTU before queue masks and
-    interrupts), so at every point everything written so far is in force. A guest's threads move before
-    queues and interrupts are steered to their CPUs: whoever takes the work is in place before it comes.
+    What resets others goes before them (channels, rings and offloads before queue masks and interrupts). A guest's
+    threads move before queues and interrupts are steered to their CPUs.
 
     :raises TargetError: an unknown kind, or two values for one target.
     """
@@ -94,10 +93,7 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
 
 
 def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> tuple[list[str], list[Outcome]]:
-    """Return the exact writes, in their order, and the outcome of those settings that will not be written.
-
-    Reads the host, changes nothing.
-    """
+    """Return the exact writes, in their order, and the outcome of those settings that will not be written."""
     lines, rest = [], []
     for setting in in_order(settings, kinds):
         outcome, _identity = _look(setting, kinds[setting.kind])
@@ -145,7 +141,6 @@ def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
 
 
 def _refused(outcome: Outcome, error: Exception) -> None:
-    """Note why a setting was not read or written."""
     outcome.detail = base.clause(error)
     if isinstance(error, base.UnsupportedError):
         outcome.result = Result.UNSUPPORTED
@@ -186,7 +181,6 @@ class _Run:
         return outcomes
 
     def _plan(self, setting: Setting) -> Outcome:
-        """Read the object and prepare its journal entry."""
         kind = self.kinds[setting.kind]
         outcome, identity = _look(setting, kind)
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
@@ -257,7 +251,7 @@ class _Run:
             _refused(outcome, error)
 
     def _read_back(self, outcomes: list[Outcome]) -> None:
-        """Look at what was written once all is written: a later write may have undone an earlier one."""
+        """Look once all is written: a later write may have undone an earlier one."""
         written = [outcome for outcome in outcomes if outcome.result is Result.WRITTEN]
         seen = verify.verify([outcome.setting for outcome in written], self.kinds)
         for outcome, observation in zip(written, seen, strict=True):

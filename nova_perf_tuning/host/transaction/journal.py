@@ -91,7 +91,6 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What makes it one object of one boot."""
         return self.kind, self.target, self.identity, self.boot_id
 
     def is_current(self, boot: str) -> bool:
@@ -104,16 +103,8 @@ class Entry:
 
     def setting(self) -> model.Setting:
         """Return the setting that should hold now."""
-        return model.Setting(
-            kind=self.kind,
-            target=self.target,
-            value=self.wanted,
-            current=self.written,
-            reason=self.reason,
-            rule=self.rule,
-            identity=self.identity,
-            persistent=self.boot_id == ANY_BOOT,
-        )
+        what = self.kind, self.target, self.wanted, self.written
+        return model.Setting(*what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT)
 
 
 _FIELDS = [field.name for field in dataclasses.fields(Entry)]
@@ -145,7 +136,7 @@ class Journal:
     :param patience: seconds to wait for a writer.
     :raises BusyError: another writer is at work.
     :raises ForbiddenError: only another user may read it.
-    :raises JournalError: damaged; of a newer version; disk full.
+    :raises JournalError: damaged; of a newer version; disk full. So do all methods.
     """
 
     def __init__(self, state_dir: str, root: str = "/", *, writer: bool = False, patience: float = 10.0) -> None:
@@ -258,20 +249,14 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All writes within are on the disk when this ends, or none of them.
-
-        :raises JournalError: they could not be written.
-        """
+        """All writes within are on the disk when this ends, or none of them."""
         assert self._connection is not None and self._writer, "it is open for reading only"
         with self._errors(), self._connection:  # commits at the end, or rolls back
             self._connection.execute("BEGIN IMMEDIATE")
             yield
 
     def entries(self) -> list[Entry]:
-        """Return all entries, oldest first.
-
-        :raises JournalError: it cannot be read.
-        """
+        """Return all entries, oldest first."""
         if self._connection is None:
             return []
         with self._errors():
