@@ -12,7 +12,7 @@ import lzma
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, cast
 
 from nova_perf_tuning.host.facts.root import VALUE_LIMIT, Directory, FactsError, Root
@@ -30,7 +30,9 @@ _EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(tarfile.REGULAR_TY
 _PAX: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
 
-_OPENERS: Final = {b"\xfd7zXZ": lzma.open, b"BZh": bz2.open, b"\x1f\x8b": gzip.open}
+_OPENERS: Final[Mapping[bytes, Callable[..., object]]] = {
+    b"\xfd7zXZ": lzma.open, b"BZh": bz2.open, b"\x1f\x8b": gzip.open, b"": open
+}  # fmt: skip
 
 #: A file's content, a link's target, or the names in a directory.
 Entry = bytes | str | set[str]
@@ -48,7 +50,7 @@ class ArchiveRoot(Root):
         try:
             with open(path, "rb") as file:
                 magic = file.read(6)
-            opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), open)
+            opener = next(opener for start, opener in _OPENERS.items() if magic.startswith(start))
             with cast(BinaryIO, opener(path, "rb")) as stream:
                 entries = dict(_members(stream))
             tops = {name.partition("/")[0] for name in entries}
