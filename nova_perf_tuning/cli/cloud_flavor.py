@@ -11,13 +11,15 @@ from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
 from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_options
-from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles, vocabulary
 from nova_perf_tuning.validation.cloud import flavors
 
 Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
 
 #: Bound of the numbers on the command line; Nova's own is smaller still for some.
 _NUMBER = option_types.whole(1, 999_999_999)
+#: Extra specs that state something about performance.
+_SHOWN = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF_")
 
 
 class Lines(columns.FormattableColumn[Sequence[str]]):
@@ -39,7 +41,7 @@ class FlavorList(cloud_command.CloudLister):
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         rows = []
         for flavor in flavors.list_flavors(self.connection):
-            shown = flavor_rules.shown(flavor.extra_specs)
+            shown = {key: text for key, text in sorted(flavor.extra_specs.items()) if key.startswith(_SHOWN)}
             if shown or parsed_args.all:
                 profile = shown.pop(flavor_rules.PROFILE, "")
                 rows.append((flavor.name, flavor.vcpus, flavor.ram, profile, format_columns.DictColumn(shown)))

@@ -17,9 +17,8 @@ from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request as request_module
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
-#: The rule that Nova's own specs are in the flavor, and why.
+#: The rule that Nova's own specs are in the flavor.
 NATIVE_MISSING: Final = "native-specs-missing"
-WHY_NATIVE: Final = "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles."
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 #: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
@@ -60,13 +59,12 @@ class SpecFacts:
 
     def stated(self, name: str) -> str:
         """Return ``perf:name=value`` with where it comes from, for a message."""
-        key, image, _ = next(vocabulary.BY_NAME[name].keys())
+        key, image = f"{vocabulary.PREFIX}{name}", f"{vocabulary.IMAGE_PREFIX}{name}"
         value = getattr(self.request, name)
-        if key in self.extra_specs:
-            return f"{key}={value}"
-        if image in self.image_properties:
+        if key not in self.extra_specs and image in self.image_properties:
             return f"{image}={value}"
-        return f"{key}={value} (of the profile)" if self.request.profile else f"{key}={value}"
+        of_profile = self.request.profile and key not in self.extra_specs
+        return f"{key}={value}{' (of the profile)' if of_profile else ''}"
 
     @property
     def pinned(self) -> bool:
@@ -233,11 +231,16 @@ def guest_request(
         mistakes = {finding.rule for finding in of_flavor}
         refuse([finding for finding in results if finding.rule in mistakes])
     if request.native and not native_of_profile:
-        lacks = ", ".join(f"{key}={text}" for key, text in sorted(request.native.items()))
-        evidence = f"perf:profile={request.profile}: the flavor lacks {lacks}"
-        remedy = "set them, Nova reads no profile"
-        warnings.append(wrong(NATIVE_MISSING, evidence, remedy, WHY_NATIVE, Level.WARNING))
+        warnings.append(native_missing(request.native, f"perf:profile={request.profile}: "))
     return request, [*warnings, *results]
+
+
+def native_missing(specs: Mapping[str, str], place: str = "") -> Finding:
+    """Return the finding that a flavor lacks some of Nova's own specs; ``place``: who asks for them."""
+    lacks = ", ".join(f"{key}={text}" for key, text in sorted(specs.items()))
+    why = "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles."
+    remedy = "set them: openstack perf flavor set FLAVOR writes them"
+    return wrong(NATIVE_MISSING, f"{place}the flavor lacks {lacks}", remedy, why, Level.WARNING)
 
 
 def needed_native(

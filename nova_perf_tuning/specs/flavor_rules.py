@@ -9,18 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.rules import Finding, Level
+from nova_perf_tuning.rules import Finding, Subject
 from nova_perf_tuning.specs import crosscheck, parsing, vocabulary
 from nova_perf_tuning.specs import profiles as profiles_module
 
 PROFILE: Final = "perf:profile"
-#: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.
-SHOWN: Final = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF_")
 POLICY: Final = "hw:cpu_policy"
 EMULATOR: Final = "hw:emulator_threads_policy"
-
-#: Beyond this many queue pairs a host pays more than a guest gains (published: 1 to 8 took 2 to 13 Gb/s).
-MANY_QUEUES: Final = 8
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
 _NONE: Final[Mapping[str, str]] = {}
@@ -46,33 +41,33 @@ class FlavorFacts:
         return f"{vocabulary.shown(key)}={vocabulary.shown(self.specs[key])}"
 
 
-class FlavorRule(rules.Rule[FlavorFacts]):
-    """Judges one thing of a flavor."""
+class SpecRule(rules.Rule[Subject]):
+    """Judges one thing of a flavor or of an image."""
 
     @abc.abstractmethod
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+    def broken(self, facts: Subject) -> Iterator[str]:
         """Yield the evidence for each place where the rule is broken."""
 
-    def check(self, facts: FlavorFacts) -> Iterator[Finding]:
-        return (self.finding([("flavor", text)]) for text in self.broken(facts))
+    def check(self, facts: Subject) -> Iterator[Finding]:
+        return (self.finding([("specs", text)]) for text in self.broken(facts))
 
 
-class QueueForEachVcpu(FlavorRule):
+class QueueForEachVcpu(SpecRule[FlavorFacts]):
     """A guest with many vCPUs says how many queues it needs."""
 
     id = "queue-for-each-vcpu"
-    why = f"Each queue pair is a vhost thread; beyond {MANY_QUEUES} the host burns CPU for little."
+    why = f"Each queue pair is a vhost thread; beyond {vocabulary.MANY_QUEUES} the host burns CPU for little."
     remedy = "set perf:vif_queues=auto"
     source = "Nova makes as many queue pairs as vCPUs; 2 to 13 Gb/s were published for 1 to 8"
 
     def broken(self, facts: FlavorFacts) -> Iterator[str]:
         limited = facts.specs.keys() & {"perf:vif_queues", "perf:profile"}
         multiqueue = facts.specs.get(crosscheck.MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
-        if multiqueue and facts.vcpus > MANY_QUEUES and not limited:
+        if multiqueue and facts.vcpus > vocabulary.MANY_QUEUES and not limited:
             yield f"{facts.shown(crosscheck.MULTIQUEUE)} with {facts.vcpus} vCPUs and no perf:vif_queues"
 
 
-class EmulatorOnOwnCpus(FlavorRule):
+class EmulatorOnOwnCpus(SpecRule[FlavorFacts]):
     """The emulator threads of a pinned guest have CPUs of their own."""
 
     id = "emulator-on-the-guests-cpus"
@@ -85,7 +80,7 @@ class EmulatorOnOwnCpus(FlavorRule):
             yield f"{facts.policy} without {EMULATOR}"
 
 
-class QuotaOfPinned(FlavorRule):
+class QuotaOfPinned(SpecRule[FlavorFacts]):
     """Dedicated CPUs have no quota."""
 
     id = "quota-of-dedicated-cpus"
@@ -98,7 +93,7 @@ class QuotaOfPinned(FlavorRule):
             yield f"{facts.shown('quota:cpu_quota')} with {facts.policy}"
 
 
-class MistypedScope(FlavorRule):
+class MistypedScope(SpecRule[FlavorFacts]):
     """Specs of this package begin with perf:."""
 
     id = "mistyped-scope"
@@ -113,7 +108,7 @@ class MistypedScope(FlavorRule):
                 yield f"{facts.shown(key)}{vocabulary.suggestion(vocabulary.PREFIX + name)}"
 
 
-RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
+RULES: Final[list[SpecRule[FlavorFacts]]] = rules.defined_in(globals())
 
 
 #: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings.
@@ -171,31 +166,17 @@ def findings(
             why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
             results.append(unusable(key, value, error, why))
     usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
-    for contradiction in contradictions.values():
-        remedy, why = (
-            "remove one of them, or make them equal",
-            "The flavor wins; the driver leaves the image's out.",
-        )
-        results.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
+    remedy, why = "remove one of them, or make them equal", "The flavor wins; the driver leaves the image's out."
+    results += [
+        crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why)
+        for contradiction in contradictions.values()
+    ]
     request = parsing.parse(readable, usable, profiles)
     results += crosscheck.findings(request, readable, usable, vcpus)
     lacks = crosscheck.needed_native(request, readable, usable, vcpus)
     if lacks:
-        results.append(
-            crosscheck.wrong(
-                crosscheck.NATIVE_MISSING,
-                f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
-                "openstack perf flavor set FLAVOR writes them",
-                crosscheck.WHY_NATIVE,
-                Level.WARNING,
-            )
-        )
+        results.append(crosscheck.native_missing(lacks))
     return results + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
-
-
-def shown(specs: Mapping[str, str]) -> dict[str, str]:
-    """Return those extra specs that matter to this package, sorted."""
-    return {key: specs[key] for key in sorted(specs) if key.startswith(SHOWN)}
 
 
 def _of_profile(key: str, value: str, old: profiles_module.Profile) -> bool:
@@ -204,7 +185,7 @@ def _of_profile(key: str, value: str, old: profiles_module.Profile) -> bool:
     return key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
 
 
-def unusable(key: str, value: str, error: parsing.SpecError, why: str, rule: str = "") -> Finding:
+def unusable(key: str, value: str, error: parsing.SpecError, why: str) -> Finding:
     """Return the finding of a key of ours that cannot be used whatever else is said."""
     evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
-    return crosscheck.wrong(rule or error.rule, evidence, str(error), why)
+    return crosscheck.wrong(error.rule, evidence, str(error), why)

@@ -53,7 +53,7 @@ class ImageFacts:
         return text if re.search(r"\bwin(dows|2k|nt|xp|vista|\d|$)", text) else ""
 
 
-class ImageRule(rules.Rule[ImageFacts]):
+class ImageRule(flavor_rules.SpecRule[ImageFacts]):
     """Judges one thing of an image.
 
     :cvar bad: property -> values (in lower case) that break the rule.
@@ -62,11 +62,7 @@ class ImageRule(rules.Rule[ImageFacts]):
     bad: ClassVar[Mapping[str, Collection[str]]] = {}
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
-        """Yield the evidence for each place where the rule is broken."""
         return (facts.shown(key) for key, values in self.bad.items() if facts.value(key) in values)
-
-    def check(self, facts: ImageFacts) -> Iterator[Finding]:
-        return (self.finding([("image", text)]) for text in self.broken(facts))
 
 
 class EmulatedNic(ImageRule):
@@ -175,22 +171,13 @@ def findings(
         image is told.
     """
     readable, wrong = parsing.usable_properties({}, properties, vocabulary.MAX_IOTHREADS)
-    results = [
-        flavor_rules.unusable(
-            key,
-            properties[key],
-            error,
-            "The driver leaves it out.",
-            "unknown-property" if error.rule == "unknown-spec" else "",
-        )
-        for key, error in wrong.items()
-    ]
+    left_out = "The driver leaves it out."
+    results = [flavor_rules.unusable(key, properties[key], error, left_out) for key, error in wrong.items()]
     vcpus, specs = flavor or (0, {})
     if flavor is None:
         results += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
     else:
         alone = flavor_rules.findings(vcpus, specs, profiles)
-        results += [
-            finding for finding in flavor_rules.findings(vcpus, specs, profiles, readable) if finding not in alone
-        ]
+        together = flavor_rules.findings(vcpus, specs, profiles, readable)
+        results += [finding for finding in together if finding not in alone]
     return results + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings

@@ -41,7 +41,11 @@ def parse(
     native: dict[str, str] = {}
     name = values.get("perf:profile")
     if name is not None:
-        for key, entry in _profile(str(name), profiles).specs.items():
+        known = profiles_module.shipped() if profiles is None else profiles
+        if name not in known:
+            there = ", ".join(sorted(known))
+            raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile")
+        for key, entry in known[str(name)].specs.items():
             if key in vocabulary.BY_KEY:
                 values.setdefault(key, vocabulary.BY_KEY[key][0].parse(entry.value))
             elif key not in extra_specs and key.replace(":", "_") not in image_properties:
@@ -72,13 +76,12 @@ def usable_properties(
     """
     usable, wrong = {}, {}
     for image_key, text in image_properties.items():
-        if image_key.startswith(vocabulary.IMAGE_PREFIX):
-            try:
+        try:
+            if image_key.startswith(vocabulary.IMAGE_PREFIX):
                 _check_image(image_key, text, extra_specs, most_iothreads)
-            except SpecError as error:
-                wrong[image_key] = error
-                continue
-        usable[image_key] = text
+            usable[image_key] = text
+        except SpecError as error:
+            wrong[image_key] = error
     return usable, wrong
 
 
@@ -88,13 +91,11 @@ def _check_image(image_key: str, text: str, extra_specs: Mapping[str, str], most
         raise SpecError(f"{image_key}: images cannot ask for it; set {own_key} on the flavor", "unknown-spec")
     key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
     value = _value(key, image_key, text)
-    own = extra_specs.get(key)
-    if own is not None and own != text and _value(key, key, own) != value:
-        raise SpecError(
-            f"{key}={vocabulary.shown(own)} of the flavor contradicts {image_key}={vocabulary.shown(text)} of the "
-            "image",
-            "contradiction",
-        )
+    own = extra_specs.get(key, text)
+    if _value(key, key, own) != value:
+        flavors, images = vocabulary.shown(own), vocabulary.shown(text)
+        message = f"{key}={flavors} of the flavor contradicts {image_key}={images} of the image"
+        raise SpecError(message, "contradiction")
     if key == "perf:iothreads" and int(value) > most_iothreads:
         raise SpecError(f"{image_key}={value}: the operator allows images at most {most_iothreads}")
 
@@ -112,23 +113,13 @@ def _values(extra_specs: Mapping[str, str], image_properties: Mapping[str, str])
 
 
 def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
-    known = vocabulary.BY_KEY.get(key)
-    if known is None:
+    if key not in vocabulary.BY_KEY:
         hint = vocabulary.suggestion(shown_key)
         raise SpecError(f"unknown spec {vocabulary.shown(shown_key)}{hint}", "unknown-spec")
     try:
-        return known[0].parse(str(text))
+        return vocabulary.BY_KEY[key][0].parse(str(text))
     except vocabulary.SpecValueError as error:
         raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: {error}") from None
-
-
-def _profile(name: str, profiles: Mapping[str, profiles_module.Profile] | None) -> profiles_module.Profile:
-    known = profiles_module.shipped() if profiles is None else profiles
-    try:
-        return known[name]
-    except KeyError:
-        there = ", ".join(sorted(known))
-        raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile") from None
 
 
 def _build(values: Mapping[str, vocabulary.Value], native: Mapping[str, str]) -> request.Request:

@@ -10,7 +10,7 @@ from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
-from nova_perf_tuning.specs import flavor_rules, image_rules
+from nova_perf_tuning.specs import image_rules, vocabulary
 
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
 #: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.
@@ -152,7 +152,7 @@ class Queues(Rule):
     source = "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        few, many, most = [], [], flavor_rules.MANY_QUEUES
+        few, many, most = [], [], vocabulary.MANY_QUEUES
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
             queues = max((nic.queues for nic in guest.domain.interfaces if nic.model == "virtio"), default=0)

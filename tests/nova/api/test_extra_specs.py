@@ -31,8 +31,7 @@ def right_and_wrong(spec):
         return ["network-latency", "x" * 63], wrong
     if spec.kind in (vocabulary.Kind.CHOICE, vocabulary.Kind.SIZE):
         return list(spec.choices), wrong
-    auto = ["auto"] if spec.kind is vocabulary.Kind.QUEUES else []
-    return [*auto, str(spec.low), str(spec.high)], [*wrong, str(spec.high + 1)]
+    return [*spec.choices[:2], spec.choices[-1]], [*wrong, str(int(spec.choices[-1]) + 1)]
 
 
 class ExtraSpecsTest(base.PerfTestCase):

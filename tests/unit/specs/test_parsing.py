@@ -11,10 +11,6 @@ from nova_perf_tuning.specs import parsing, profiles, request, vocabulary
 
 
 def _values(spec):
-    if spec.kind is vocabulary.Kind.QUEUES:
-        return strategies.one_of(strategies.just("auto"), strategies.integers(spec.low, spec.high).map(str))
-    if spec.kind is vocabulary.Kind.INTEGER:
-        return strategies.integers(spec.low, spec.high).map(str)
     if spec.kind is vocabulary.Kind.BOOLEAN:
         return strategies.sampled_from(sorted(vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS))
     if spec.kind is vocabulary.Kind.NAME:

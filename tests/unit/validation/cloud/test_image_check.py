@@ -63,9 +63,9 @@ class RulesTest(testtools.TestCase):
         self.assertEqual({"flavor-and-image"}, self.found({"hw_perf_iothreads": "3"}, flavor=flavor))
 
     def test_wrong_properties(self):
-        self.assertEqual({"unknown-property"}, self.found({"hw_perf_iothreds": "3"}))
+        self.assertEqual({"unknown-spec"}, self.found({"hw_perf_iothreds": "3"}))
         self.assertEqual({"value-not-allowed"}, self.found({"hw_perf_iothreads": "lots"}))
-        self.assertEqual({"unknown-property"}, self.found({"hw_perf_profile": "gone"}))
+        self.assertEqual({"unknown-spec"}, self.found({"hw_perf_profile": "gone"}))
 
 
 class FlavorRulesTest(testtools.TestCase):
