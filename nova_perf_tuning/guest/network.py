@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from lxml import etree
 
@@ -11,9 +11,6 @@ from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
-
-#: More queue pairs than this cost host CPU for little; asked for explicitly, more are given.
-AUTO_QUEUES: Final = 8
 
 #: Interfaces that the kernel's vhost-net can serve.
 _TAP_KINDS: Final = frozenset({"bridge", "direct", "ethernet", "network"})
@@ -23,50 +20,48 @@ _QUEUE_KINDS: Final = _TAP_KINDS | {"vhostuser", "vdpa"}
 _TX_KINDS: Final = frozenset({"vhostuser", "vdpa"})
 
 
-class Guest(NamedTuple):
-    """What the devices need to know of the whole guest.
-
-    :ivar accelerated: domain type ``kvm``; under TCG the driver's name is left alone, vhost may be absent.
-    :ivar housekeeping_cpus: host CPUs that may serve its queues, None when not known.
-    """
-
-    vcpus: int
-    accelerated: bool
-    housekeeping_cpus: int | None
-
-
 def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
-    """Return queue pairs.
+    """Return queue pairs: of ``auto`` no more than few, nor than the host's CPUs that can serve them.
 
-    ``auto`` is the least of the vCPUs, :data:`AUTO_QUEUES` and the host's CPUs that can serve them; a
-    number is cut to the vCPUs, since a guest gives no queue beyond them any work.
+    None is beyond the vCPUs: a guest gives it no work.
     """
     if isinstance(wanted, int):
         return min(wanted, vcpus)
-    limit = AUTO_QUEUES if housekeeping_cpus is None else max(1, housekeeping_cpus)
-    return min(vcpus, AUTO_QUEUES, limit)
+    limit = vocabulary.MANY_QUEUES if housekeeping_cpus is None else max(1, housekeeping_cpus)
+    return min(vcpus, vocabulary.MANY_QUEUES, limit)
 
 
-def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[LeftOut]:
-    """Write a request into an ``<interface>``; return what was left out and why."""
-    mac, model, driver = interface.find("mac"), interface.find("model"), interface.find("driver")
-    label = "interface without MAC"
-    if mac is not None:
-        label = f"interface {vocabulary.shown(mac.get('address', ''))}"
-    kind = interface.get("type", "")
-    objection = _objection(label, kind, None if model is None else model.get("type"))
+def write(
+    interface: etree._Element,
+    request: request_module.Request,
+    vcpus: int,
+    kvm: bool,
+    housekeeping_cpus: int | None,
+) -> list[LeftOut]:
+    """Write a request into an ``<interface>``; return what was left out and why.
+
+    :param kvm: the domain's type; under TCG the driver's name is left alone, vhost may be absent.
+    :param housekeeping_cpus: host CPUs that may serve the guest's queues, None when not known.
+    """
+    sides = {"host": request.vif_host_offload, "guest": request.vif_guest_offload}
+    rings = request.vif_rx_queue_size, request.vif_tx_queue_size
+    if not any((request.vif_queues, *rings, *sides.values())):
+        return []
+    label = f"interface {vocabulary.shown(interface.xpath('string(mac/@address)') or 'without MAC')}"
+    kind, driver = interface.get("type", ""), interface.find("driver")
+    objection = _objection(label, kind, interface.xpath("string(model/@type)"))
     if objection is not None:
         return [objection]
     present = {} if driver is None else dict(driver.attrib)
-    wanted, left_out = _attributes(interface, label, present.get("queues"), request, guest)
-    sides = {"host": request.vif_host_offload, "guest": request.vif_guest_offload}
+    written = parsing.number(present.get("queues", "1"), 1, parsing.MAX_QUEUES, "queues")
+    queues = request.vif_queues and vif_queues(request.vif_queues, vcpus, housekeeping_cpus)
+    wanted, left_out = _attributes(interface, label, written, request, queues)
     if any(wanted.values()) or any(sides.values()) or (driver is not None and wanted):
-        if kind in _TAP_KINDS and guest.accelerated and "name" not in present:
+        if kind in _TAP_KINDS and kvm and "name" not in present:
             wanted = {"name": "vhost", **wanted}
         if driver is None:
             driver = etree.Element("driver")
-            assert model is not None
-            model.addnext(driver)
+            interface.find("model").addnext(driver)
         assign(driver, wanted)
         for side, offloads in sides.items():
             if offloads:
@@ -90,11 +85,11 @@ def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:
             element.attrib.pop(key, None)
 
 
-def _objection(label: str, kind: str, model: str | None) -> LeftOut | None:
+def _objection(label: str, kind: str, model: str) -> LeftOut | None:
     """Return why an interface has nothing that could be changed."""
     if kind == "hostdev":
         return LeftOut(Omission.PASSED_THROUGH, label)
-    if kind == "vdpa" and model is None:
+    if kind == "vdpa" and not model:
         # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
         return LeftOut(Omission.VDPA_WITHOUT_MODEL, label)
     if model not in domain.VIRTIO_MODELS:
@@ -103,22 +98,19 @@ def _objection(label: str, kind: str, model: str | None) -> LeftOut | None:
 
 
 def _attributes(
-    interface: etree._Element, label: str, written: str | None, request: request_module.Request, guest: Guest
+    interface: etree._Element, label: str, present: int, request: request_module.Request, queues: int | None
 ) -> tuple[dict[str, str | None], list[LeftOut]]:
     """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 
-    :param written: queue pairs that it has, None where it names none.
+    :param present: queue pairs that it has; :param queues: those that it shall have, None: left alone.
     """
     wanted: dict[str, str | None] = {}
     left_out = []
     kind = interface.get("type", "")
-    if request.vif_queues is not None and kind not in _QUEUE_KINDS:
+    if queues is not None and kind not in _QUEUE_KINDS:
         left_out.append(LeftOut(Omission.NO_MULTIQUEUE, label, vocabulary.shown(kind)))
-    elif request.vif_queues is not None:
-        queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
-        present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
-        target = interface.find("target")
-        made_before = kind == "ethernet" and target is not None and target.get("managed") == "no"
+    elif queues is not None:
+        made_before = kind == "ethernet" and bool(interface.xpath("target[@managed='no']"))
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
             left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, label))

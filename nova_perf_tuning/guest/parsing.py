@@ -34,9 +34,6 @@ _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 _MAX_IFNAME: Final = 15  # IFNAMSIZ less the closing zero
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
-_INSTANCE: Final = f"{_NOVA}instance"
-_TITLE: Final = f"{_NOVA}name"
-_EXTRA_SPEC: Final = f"{_NOVA}extraSpec"
 _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
 REQUEST: Final = f"{{{PERF_NAMESPACE}}}request"
@@ -55,10 +52,7 @@ def parse_xml(xml: str | bytes) -> etree._Element:
     :raises DomainError: too large, with a document type, not UTF-8 (libvirt writes nothing else), nested more than
         256 deep, or not well formed.
     """
-    try:
-        data = xml.encode() if isinstance(xml, str) else xml
-    except UnicodeEncodeError as error:
-        raise DomainError(f"domain XML is not UTF-8: {error.reason} at {error.start}") from None
+    data = xml.encode(errors="surrogatepass") if isinstance(xml, str) else xml
     if len(data) > MAX_BYTES:
         raise DomainError(f"domain XML of {len(data)} bytes is larger than the {MAX_BYTES} that are read")
     if b"<!DOCTYPE" in data:
@@ -83,10 +77,7 @@ def parse_tree(xml: str | bytes) -> etree._Element:
 
     :raises DomainError: as :func:`parse_xml`, or it is no domain.
     """
-    return _domain_of(parse_xml(xml))
-
-
-def _domain_of(root: etree._Element) -> etree._Element:
+    root = parse_xml(xml)
     if root.tag == "domstatus":
         inner = root.find("domain")
         if inner is None:
@@ -105,15 +96,16 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
 
     :raises DomainError: not domain XML, hostile (document type, size) or with an impossible value.
     """
-    top = parse_xml(xml)
-    root, pid = _domain_of(top), top.get("pid") if top.tag == "domstatus" else None
+    root = parse_tree(xml)
+    status = root.getparent()
+    pid = None if status is None else status.get("pid")
     name = root.findtext("name", "").strip()
     if not name or len(name) > _MAX_NAME or "/" in name or "\n" in name:
         raise DomainError(f"domain <name> is {name[:40]!r}, which libvirt refuses")
     kind = root.get("type")
     if not kind:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
-    vcpus = number(root.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    count = vcpus(root)
     pins = _pins(root, "vcpu", MAX_VCPUS)
     emulator = root.find("cputune/emulatorpin")
     specs, title = _metadata(root.iterfind("metadata/*"))
@@ -123,10 +115,10 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         name=name,
         uuid=root.findtext("uuid", "").strip(),
         type=kind,
-        vcpus=vcpus,
+        vcpus=count,
         vcpu_pins=pins,
         emulator_pin=None if emulator is None else cpuset(emulator.get("cpuset", ""), "emulatorpin"),
-        iothreads=number(root.findtext("iothreads", "").strip() or "0", 0, MAX_IOTHREADS, "<iothreads>"),
+        iothreads=iothreads(root),
         iothread_pins=_pins(root, "iothread", MAX_IOTHREADS),
         memory_nodes=_memory_nodes(root.iterfind("numatune/*")),
         interfaces=tuple(map(_interface, root.iterfind("devices/interface"))),
@@ -136,7 +128,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
                 "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
             )
         ),
-        dedicated=_is_dedicated(specs, vcpus, pins),
+        dedicated=_is_dedicated(specs, count, pins),
         request=request,
         domain_id=None if identity is None else number(identity, 0, 1 << 31, "domain id"),
         title=title,
@@ -215,6 +207,19 @@ def number(text: str, low: int, high: int, what: str) -> int:
     raise DomainError(f"{what} is {text[:40]!r}; allowed are {low} to {high}")
 
 
+def vcpus(domain: etree._Element) -> int:
+    """Return how many vCPUs a domain has.
+
+    :raises DomainError: it does not say so by a number.
+    """
+    return number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+
+
+def iothreads(domain: etree._Element) -> int:
+    """Return how many I/O threads a domain has; raises as :func:`vcpus`."""
+    return number(domain.findtext("iothreads", "").strip() or "0", 0, MAX_IOTHREADS, "<iothreads>")
+
+
 def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
     """Return the pins of vCPUs or of I/O threads."""
     return {
@@ -269,10 +274,7 @@ def _device_name(name: str | None) -> str | None:
 
 def _pci_address(attrs: _Attributes) -> str:
     try:
-        values = [
-            int(text, 16 if text[:2].lower() == "0x" else 10)
-            for text in (attrs.get(key, "0") for key in ("domain", "bus", "slot", "function"))
-        ]
+        values = [int(attrs.get(key, "0"), 0) for key in ("domain", "bus", "slot", "function")]
     except ValueError:
         values = [-1]
     if min(values) < 0 or values[0] > 0xFFFFFFFF or values[1] > 0xFF or values[2] > 0x1F or values[3] > 7:
@@ -294,10 +296,10 @@ def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs,
     ours = None
     title = None
     for element in elements:
-        if element.tag == _INSTANCE:
-            extra_specs = _named(element.iter(_EXTRA_SPEC))
+        if element.tag == f"{_NOVA}instance":
+            extra_specs = _named(element.iter(f"{_NOVA}extraSpec"))
             properties = _named(element.iter(_PROPERTY))
-            title = (element.findtext(_TITLE) or "").strip() or None
+            title = (element.findtext(f"{_NOVA}name") or "").strip() or None
         elif element.tag == REQUEST:
             ours = _named(element.iter(SPEC))
     return domain.MetadataSpecs(extra_specs, properties, ours), title

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import parsing
@@ -107,10 +107,6 @@ class Truth:
     nics: Mapping[str, Nic]
     disks: Mapping[str, int]
 
-    def as_data(self) -> dict[str, object]:
-        """Return it as results' environment has it."""
-        return dataclasses.asdict(self)
-
 
 def parse(text: str) -> Truth:
     """Return what the output of :data:`SCRIPT` says; whatever is missing or garbled is unknown."""
@@ -165,16 +161,11 @@ def findings(truth: Truth, request: request_module.Request, accelerator: str, vc
         results.append(Finding(FindingCode.CLOCK_SOURCE, line))
     for name, nic in truth.nics.items():
         results += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, request)]
-    if isinstance(request.disk_queues, int):
-        most = min(request.disk_queues, vcpus)
-        results += [
-            Finding(
-                FindingCode.DISK_QUEUES,
-                f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}",
-            )
-            for name, queues in truth.disks.items()
-            if queues and queues < most and name.startswith("vd")
-        ]
+    most = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else 0
+    for name, queues in truth.disks.items():
+        if name.startswith("vd") and 0 < queues < most:
+            line = f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}"
+            results.append(Finding(FindingCode.DISK_QUEUES, line))
     return results
 
 
@@ -187,24 +178,22 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: Nic, request: request_module.Request) -> list[Finding]:
-    results = []
-    if isinstance(request.vif_queues, int):
+def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding]:
+    wanted = request.vif_queues
+    if isinstance(wanted, int):
         possible = nic.possible if nic.possible is not None else nic.queues
-        if possible < request.vif_queues:
-            line = f"{request.vif_queues} queues were asked for, the interface has {possible}"
-            results.append(Finding(FindingCode.QUEUES, line))
-        elif nic.enabled is not None and nic.enabled < request.vif_queues:
-            line = f"{nic.enabled} of {request.vif_queues} queues are enabled (ethtool -L in the guest)"
-            results.append(Finding(FindingCode.QUEUES, line))
-    for wanted, features in ((request.vif_host_offload, _SENT), (request.vif_guest_offload, _RECEIVED)):
-        for name, on in wanted.items():
+        if possible < wanted:
+            yield Finding(FindingCode.QUEUES, f"{wanted} queues were asked for, the interface has {possible}")
+        elif nic.enabled is not None and nic.enabled < wanted:
+            line = f"{nic.enabled} of {wanted} queues are enabled (ethtool -L in the guest)"
+            yield Finding(FindingCode.QUEUES, line)
+    for offloads, features in ((request.vif_host_offload, _SENT), (request.vif_guest_offload, _RECEIVED)):
+        for name, on in offloads.items():
             seen = nic.offloads.get(features.get(name, ""))
             if seen is not None and seen != on:
                 words = ("on", "off") if on else ("off", "on")
                 line = f"{features[name]} was asked to be {words[0]} and is {words[1]}"
-                results.append(Finding(FindingCode.OFFLOAD, line))
-    return results
+                yield Finding(FindingCode.OFFLOAD, line)
 
 
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:

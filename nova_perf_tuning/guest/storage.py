@@ -22,31 +22,25 @@ def can_map(libvirt: int, qemu: int) -> bool:
     return libvirt >= 10_000_000 and qemu >= 9_000_000
 
 
-def write(
-    domain: etree._Element,
-    request: request_module.Request,
-    vcpus: int,
-    mapping: bool,
-) -> list[LeftOut]:
+def write(domain: etree._Element, request: request_module.Request, vcpus: int, mapping: bool) -> list[LeftOut]:
     """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
     Disks take the threads in turn, whatever served them before.
 
     :param mapping: the queues of one disk can be spread over several I/O threads (:func:`can_map`).
     """
+    if request.disk_queues is None and request.iothreads is None:
+        return []
     left_out = []
     able = []
-    for device in domain.iterfind("devices/*"):
-        if device.tag == "disk" or (device.tag == "controller" and device.get("type") == "scsi"):
-            if device.tag == "disk" and _of(device, "target", "bus") == "scsi":
-                continue  # its controller has queues and an I/O thread
-            objection = _objection(device)
-            if objection is None:
-                able.append(device)
-            else:
-                left_out.append(objection)
-    if request.disk_queues is not None:
-        set_queues(able, request.disk_queues, vcpus)
+    # A disk of bus scsi has the queues and the I/O thread of its controller.
+    for device in domain.xpath("devices/disk[not(target/@bus='scsi')] | devices/controller[@type='scsi']"):
+        objection = _objection(device)
+        if objection is None:
+            able.append(device)
+            _set_queues(device, request, vcpus)
+        else:
+            left_out.append(objection)
     if request.iothreads is None:
         return left_out
     if domain.find("iothreadids") is not None:
@@ -64,20 +58,17 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
     """
-    if _of(disk, "target", "bus") == "scsi":
+    if _bus(disk) == "scsi":
         return []
     objection = _objection(disk)
     if objection is not None:
         return [objection]
     domain = parsing.parse_tree(domain_xml)
-    there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
-    threads = min(request.iothreads or 0, there)
-    if request.disk_queues is not None:
-        vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
-        set_queues([disk], request.disk_queues, vcpus)
+    threads = min(request.iothreads or 0, parsing.iothreads(domain))
+    _set_queues(disk, request, parsing.vcpus(domain))
     if threads:
-        busy = [thread for device in domain.iterfind("devices/*") for thread in served_by(device)]
-        attach(disk, [min(range(1, threads + 1), key=busy.count)])
+        busy = [thread for device in domain.iterfind("devices/*") for thread in _served_by(device)]
+        _attach(disk, [min(range(1, threads + 1), key=busy.count)])
     return []
 
 
@@ -89,8 +80,8 @@ def _objection(device: etree._Element) -> LeftOut | None:
         if model in _SCSI_MODELS:
             return None
         return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
-    label = f"disk {vocabulary.shown(_of(device, 'target', 'dev') or '?')}"
-    kind, bus, source = device.get("device", "disk"), _of(device, "target", "bus"), device.get("type")
+    label = f"disk {vocabulary.shown(device.xpath('string(target/@dev)') or '?')}"
+    kind, bus, source = device.get("device", "disk"), _bus(device), device.get("type")
     if kind not in ("disk", "lun"):
         return LeftOut(Omission.NO_DISK, label, vocabulary.shown(kind))
     if bus != "virtio":
@@ -98,16 +89,17 @@ def _objection(device: etree._Element) -> LeftOut | None:
     return LeftOut(Omission.OWN_BACK_END, label, source) if source in ("vhostuser", "vhostvdpa") else None
 
 
-def set_queues(devices: Iterable[etree._Element], wanted: request_module.Queues, vcpus: int) -> None:
-    """Give devices their request queues, no more than vCPUs."""
-    queues = min(vcpus, _MOST_QUEUES) if isinstance(wanted, str) else min(wanted, vcpus)
-    for device in devices:
-        network.assign(network.child(device, "driver"), {"queues": str(queues)})
+def _set_queues(device: etree._Element, request: request_module.Request, vcpus: int) -> None:
+    """Give a device its request queues, no more than vCPUs."""
+    wanted = request.disk_queues
+    if wanted is not None:
+        queues = min(vcpus, wanted if isinstance(wanted, int) else _MOST_QUEUES)
+        network.child(device, "driver").set("queues", str(queues))
 
 
-def attach(device: etree._Element, threads: Sequence[int]) -> None:
+def _attach(device: etree._Element, threads: Sequence[int]) -> None:
     """Let these threads and no others serve a device; none: the emulator's."""
-    if served_by(device) == set(threads):
+    if _served_by(device) == set(threads):
         return
     driver = network.child(device, "driver")
     for mapping in driver.findall("iothreads"):
@@ -119,7 +111,7 @@ def attach(device: etree._Element, threads: Sequence[int]) -> None:
             etree.SubElement(mapping, "iothread", id=str(thread))
 
 
-def served_by(device: etree._Element) -> set[int]:
+def _served_by(device: etree._Element) -> set[int]:
     """Return the I/O threads that serve a device; none: the emulator's thread."""
     driver = device.find("driver")
     if driver is None:
@@ -131,18 +123,14 @@ def served_by(device: etree._Element) -> set[int]:
     }
 
 
-def _of(device: etree._Element, tag: str, attribute: str) -> str | None:
-    """Return an attribute of a device's child, None where there is none."""
-    part = device.find(tag)
-    value: str | None = None if part is None else part.get(attribute)
-    return value
+def _bus(disk: etree._Element) -> str:
+    return str(disk.xpath("string(target/@bus)"))
 
 
 def _make(domain: etree._Element, count: int) -> None:
     """Make sure that as many I/O threads exist as asked; none is taken away."""
     element = domain.find("iothreads")
-    written = "" if element is None else (element.text or "").strip()
-    if parsing.number(written or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>") < count:
+    if parsing.iothreads(domain) < count:
         if element is None:
             element = etree.Element("iothreads")
             (domain.find("memory") if domain.find("vcpu") is None else domain.find("vcpu")).addnext(element)
@@ -161,7 +149,7 @@ def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: in
         turn = index % len(threads) if threads else 0
         several = mapping and device.tag == "disk" and index < len(threads)
         chosen = threads[index :: len(devices)][:limit] if several else threads[turn : turn + 1]
-        attach(device, chosen)
+        _attach(device, chosen)
         idle -= set(chosen)
     if not idle:
         return []

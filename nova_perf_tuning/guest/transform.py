@@ -36,7 +36,6 @@ def transform(
     :param housekeeping_cpus, mapping: as of :func:`write`.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
-    parsing.parse_domain(xml)
     root = parsing.parse_xml(xml)
     left_out = write(root, request, housekeeping_cpus, mapping)
     if not request:
@@ -75,14 +74,11 @@ def write(
         raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
         return ()
-    vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
-    guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus)
+    vcpus = parsing.vcpus(domain)
     left_out: list[LeftOut] = []
-    if request.asks_network:
-        for interface in domain.iterfind("devices/interface"):
-            left_out += network.write(interface, request, guest)
-    if request.asks_storage:
-        left_out += storage.write(domain, request, vcpus, mapping)
+    for interface in domain.iterfind("devices/interface"):
+        left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)
+    left_out += storage.write(domain, request, vcpus, mapping)
     specs = request.extra_specs()
     if specs:
         element = _metadata(domain)

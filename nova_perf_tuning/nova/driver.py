@@ -232,13 +232,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _write_interface(
         self, interface: etree._Element, instance: Instance, request: request_module.Request
     ) -> Iterable[LeftOut]:
-        if not request.asks_network:
-            return ()
         topology = instance.numa_topology
         nodes = frozenset(cell.id for cell in topology.cells) if topology else None
         kvm = CONF.libvirt.virt_type == "kvm"
-        guest = network.Guest(instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
-        return network.write(interface, request, guest)
+        return network.write(interface, request, instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
 
     def _check_discard_for_attach_volume(
         self, conf: ConfigObject, instance: Instance, *args: object, **kwargs: object

@@ -15,8 +15,7 @@ Queues = int | Literal["auto"]
 class Request:
     """One guest's ``perf:*`` request; ``None`` or an empty mapping means "not asked, leave alone".
 
-    The fields are the extra specs of the same name (see the vocabulary in
-    :mod:`nova_perf_tuning.specs.vocabulary`).
+    The fields are the extra specs of the same name (:mod:`nova_perf_tuning.specs.vocabulary`).
 
     :ivar native: Nova's own ``hw:*`` specs that a profile added (explicit ones are not repeated here).
     """
@@ -38,17 +37,6 @@ class Request:
     def __bool__(self) -> bool:
         """True when anything at all is asked."""
         return self != _NOTHING
-
-    @property
-    def asks_network(self) -> bool:
-        """True when it says anything about the guest's interfaces."""
-        rings = self.vif_rx_queue_size or self.vif_tx_queue_size
-        return bool(self.vif_queues or rings or self.vif_host_offload or self.vif_guest_offload)
-
-    @property
-    def asks_storage(self) -> bool:
-        """True when it says anything about the guest's disks and I/O threads."""
-        return self.disk_queues is not None or self.iothreads is not None
 
     def extra_specs(self) -> dict[str, str]:
         """Return the request as flat ``perf:*`` extra specs (profile already expanded, its name kept).

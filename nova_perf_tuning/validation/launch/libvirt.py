@@ -253,7 +253,7 @@ class LibvirtLauncher(base.Launcher):
                     virtualization=booted.truths[0].virtualization,
                     findings=findings(booted, rig.accelerator.name, self._size.vcpus),
                     xml=booted.guests[0].xml,
-                    shown={"truth": booted.truths[0].as_data()},
+                    shown={"truth": dataclasses.asdict(booted.truths[0])},
                 )
                 for name, booted in self._arms.items()
             },

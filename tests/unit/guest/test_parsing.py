@@ -109,7 +109,7 @@ HOSTILE = [
     (b"\x7fELF\x02\x01\x01", "not well formed"),
     (b"\xff\xfe<\x00d\x00o\x00m\x00a\x00i\x00n\x00/\x00>\x00", "not well formed"),
     ("<domain type='kvm'><name>ä</name></domain>".encode("latin-1"), "not well formed"),
-    ("<domain type='kvm'><name>\ud800</name></domain>", "not UTF-8"),
+    ("<domain type='kvm'><name>\ud800</name></domain>", "not well formed"),
     ("<domain type='kvm'><name>a\x00b</name></domain>", "not well formed"),
     (LAUGHS, "DOCTYPE"),
     (FILE, "DOCTYPE"),
