@@ -1,7 +1,6 @@
 """The interface of a benchmark; each one is a small class found by an entry point.
 
-A benchmark knows what to run, how to read its output and in which unit. It never runs anything itself:
-a launcher does, in a guest or on the host, with the same steps.
+A benchmark never runs anything itself: a launcher does, in a guest or on the host, with the same steps.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, Literal, NoReturn
+from typing import Any, ClassVar, Final, Literal
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -40,11 +38,7 @@ class NotReadyError(OutputError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """One figure out of one run.
-
-    :ivar better: which way is better; ratios are turned so that more than 1 is always a gain.
-    :ivar primary: the figure that is judged and charted first; the others are shown beside it.
-    """
+    """One figure out of one run; :ivar primary: it is judged, the others are shown beside it."""
 
     metric: str
     unit: str
@@ -57,9 +51,8 @@ class Reading:
 class Span:
     """When a client measured, as its output tells; CPU is counted over that time.
 
-    :ivar seconds: how long, without starting, connecting, warming up and printing.
-    :ivar until: when it ended, in seconds since the epoch by the clock of its machine; None: it tells no
-        moment, but prints and ends at once.
+    :ivar seconds: without starting, connecting, warming up and printing.
+    :ivar until: seconds since the epoch by the clock of its machine; None: the end of the program.
     """
 
     seconds: float
@@ -70,7 +63,6 @@ class Span:
 class Step:
     """One process of a benchmark.
 
-    :ivar argv: argument list, never given to a shell.
     :ivar role: ``client`` (its output is parsed) or ``server`` (started first on the other side, ended after).
     :ivar timeout_s: after this long it is killed and the trial is an error.
     """
@@ -85,23 +77,16 @@ class ParameterError(errors.PerfTuningError):
 
 
 class Parameter:
-    """One parameter: a text that matches ``pattern`` as a whole.
-
-    :ivar default: as people write it. :ivar help: one line for people.
-    """
+    """One parameter: a text that matches ``pattern`` as a whole; ``allowed`` says in words what that is."""
 
     def __init__(
         self, name: str, default: str, help: str, pattern: str = "(?s:.*)", allowed: str = "any text"
     ) -> None:
-        """:param allowed: what the pattern allows, for messages."""
         self.name, self.default, self.help = name, default, help
         self._pattern, self._allowed = pattern, allowed
 
     def read(self, text: str) -> int | str:
-        """Return the value.
-
-        :raises ValueError: not allowed; says what is.
-        """
+        """Return the value; ValueError: it is not allowed, with what is."""
         if re.fullmatch(self._pattern, text):
             return text
         raise ValueError(self._allowed)
@@ -120,9 +105,8 @@ class Integer(Parameter):
     _NUMBER, _NOUN, _SUCH_AS = "[0-9]{1,12}", "a whole number", ""
 
     def __init__(self, name: str, default: str, help: str, low: int | str, high: int | str) -> None:
-        ends = f"{low} to {high}"
-        allowed = f"{self._NOUN} from {ends}{self._SUCH_AS}"
-        super().__init__(name, default, f"{help}, {ends}", self._NUMBER, allowed)
+        allowed = f"{self._NOUN} from {low} to {high}{self._SUCH_AS}"
+        super().__init__(name, default, f"{help}, {low} to {high}", self._NUMBER, allowed)
         self._range = range(self._value(str(low)), self._value(str(high)) + 1)
 
     def read(self, text: str) -> int:
@@ -164,10 +148,7 @@ class Values(dict[str, int | str]):
 
 
 def split(text: str) -> dict[str, str]:
-    """Return ``KEY=VALUE,...`` as a dictionary; empty: none.
-
-    :raises ParameterError: a part without ``=`` or a key given twice.
-    """
+    """Return ``KEY=VALUE,...`` as a dictionary; ParameterError: a part without ``=``, or a key given twice."""
     pairs: dict[str, str] = {}
     for pair in text.split(",") if text else ():
         key, equals, value = map(str.strip, pair.partition("="))
@@ -183,17 +164,14 @@ class Benchmark(abc.ABC):
     """One benchmark.
 
     :cvar kind: its name on the command line and of the entry point.
-    :cvar summary: one line for ``bench list``.
-    :cvar packages: Debian packages that a guest image needs for it.
-    :cvar programs: programs that must be on PATH on the host.
-    :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
-    :cvar parameters: what can be set, in the order of the reference page.
+    :cvar packages: Debian packages that a guest image needs for it; :cvar programs: what the host has on PATH.
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
-    :cvar paired: True when it needs a peer (network); the server runs on the peer.
-    :cvar image_variant: guest image that has its programs: ``small``, ``full``, or ``own``: one that an operator
-        has put them into with ``tools/image/build --add``.
+    :cvar paired: it needs a server, which runs on the peer.
     :cvar work_metric: the reading that counts the work done; None: there is none.
     :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: not told.
+    :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
+        ``tools/image/build --add``.
+    :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
     """
 
     kind: ClassVar[str]
@@ -210,19 +188,17 @@ class Benchmark(abc.ABC):
 
     @property
     def defaults(self) -> dict[str, str]:
-        """Name -> default value of every parameter."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
     def values(self, given: Mapping[str, str]) -> Values:
-        """Return the values of all parameters, defaults included, or raise :class:`ParameterError`."""
-        texts = self.merged(given)
-        values = Values()
-        for declared in self.parameters:
-            text = texts[declared.name]
+        """Return the values of all parameters, defaults included; ParameterError: an unknown or a wrong one."""
+        texts, values = self.merged(given), Values()
+        for parameter in self.parameters:
+            text = texts[parameter.name]
             try:
-                values[declared.name] = declared.read(text)
+                values[parameter.name] = parameter.read(text)
             except ValueError as error:
-                raise self.refusal(f"{declared.name}='{text[:60]}' must be {error}") from None
+                raise self.refusal(f"{parameter.name}='{text[:60]}' must be {error}") from None
         return values
 
     def merged(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -234,7 +210,7 @@ class Benchmark(abc.ABC):
         return {**self.defaults, **given}
 
     def fault(self, text: str) -> OutputError:
-        """Return the error of an output that is not this benchmark's, or of a run that failed."""
+        """Return the error of an output that is foreign or cut off, or of a run that failed."""
         return OutputError(f"{self.kind}: {text}")
 
     def refusal(self, text: str) -> ParameterError:
@@ -263,28 +239,21 @@ class Benchmark(abc.ABC):
     def steps(self, parameters: Mapping[str, str], peer: str | None = None) -> Sequence[Step]:
         """Return what to run; ``peer`` is the server's address for a paired benchmark.
 
-        :raises nova_perf_tuning.errors.PerfTuningError: a parameter is unknown or out of range.
+        :raises ParameterError: a parameter is unknown or out of range.
         """
 
     @abc.abstractmethod
     def parse(self, output: str) -> list[Reading]:
-        """Return the figures in the client's standard output; exactly one of them is primary.
-
-        :raises OutputError: truncated, empty or foreign output.
-        """
+        """Return the figures in the client's standard output; OutputError: it is cut off, empty or foreign."""
 
     def span(self, output: str) -> Span | None:
-        """Return when the client measured; None where its output does not tell: then all of its run counts.
-
-        Only called with an output that :meth:`parse` has read.
-        """
+        """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
 
     # -- reading what it printed, which may come from a hostile guest: everything is bounded and checked, and what
     # is missing, foreign or out of range is an OutputError
 
     def check_length(self, text: str) -> None:
-        """Refuse empty and oversized output."""
         if not text.strip():
             raise self.fault("the output is empty")
         if len(text) > MAX_CHARACTERS:
@@ -297,47 +266,36 @@ class Benchmark(abc.ABC):
         if start < 0:
             raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
         try:
-            data: dict[str, object] = json.loads(text[start:], parse_constant=_refuse)
+            data: dict[str, object] = json.loads(text[start:])
         except (ValueError, RecursionError) as error:
             raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
         return data
 
     def labelled(self, text: str, pattern: str, name: str) -> float:
-        """Return the number that the one group of ``pattern`` finds; it must be found exactly once.
-
-        :param name: of the figure, for messages.
-        :raises OutputError: it is there not once, or out of range.
-        """
+        """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
         if len(matches) != 1:
             what = "ambiguous" if matches else "cut off or foreign"
             raise self.fault(f"the output is {what}: {len(matches)} lines '{name}'")
         return self.check_number(name, float(matches[0]))
 
-    def find(self, data: object, *path: str | int) -> object:
+    def find(self, data: Any, *path: str | int) -> object:
         """Return the value at ``path`` of nested objects and lists."""
-        for step in path:
-            try:
-                if isinstance(data, dict if isinstance(step, str) else list):
-                    data = data[step]  # type: ignore[index]
-                    continue
-            except (KeyError, IndexError):
-                pass
-            raise self.fault(f"the output has no '{'.'.join(map(str, path))}'")
+        try:
+            for key in path:
+                data = data[key]
+        except (LookupError, TypeError):
+            raise self.fault(f"the output has no '{'.'.join(map(str, path))}'") from None
         return data
 
     def number(self, data: object, *path: str | int) -> float:
-        """Return the number at ``path``: finite, not negative, at most :data:`MAX_NUMBER`."""
+        """Return the number at ``path``, see :meth:`check_number`."""
         return self.check_number(".".join(map(str, path)), self.find(data, *path))
 
     def check_number(self, name: str, value: object) -> float:
         """Return ``value`` as a float; OutputError: no number, NaN, infinite, negative or absurdly large."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(f"'{name}' is no number: {one_line(value, 40)!r}")
-        if not 0 <= value <= MAX_NUMBER or not math.isfinite(value):
+        if not 0 <= value <= MAX_NUMBER:
             raise self.fault(f"'{name}' is out of range: {one_line(value, 40)}")
         return float(value)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")

@@ -7,23 +7,19 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import base
 
-#: Latencies below this are listed one by one; fewer are where more threads would make the output too long:
-#: a guest on a cloud keeps 256 KiB.
+#: Latencies below this are listed one by one; fewer where threads are so many that their entries, of so many bytes
+#: each, would be more than a guest on a cloud keeps (256 KiB).
 _HISTOGRAM_US: Final = 10_000
 _BYTES: Final = 240_000
-#: Of one latency of one thread, with its count.
 _ENTRY: Final = 24
 
 
 class Cyclictest(base.Benchmark):
     """How late threads wake that sleep for a fixed time: what real-time guests and busy-polling ones feel.
 
-    One thread or several, with a real-time priority, all memory locked. The
-    figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds
-    would make medians of boots tie. The maximum of a short run is shown but says little.
-
-    The histogram reaches 10 ms with one thread, 5 ms with two, 0.6 ms with 16. A percentile beyond it
-    is the longest wake-up of all: no less than it was.
+    The figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds
+    would make medians of boots tie. The histogram reaches 10 ms with one thread, 5 ms with two, 0.6 ms with 16; a
+    percentile beyond it is the longest wake-up of all. The maximum of a short run says little.
     """
 
     kind = "cyclictest"

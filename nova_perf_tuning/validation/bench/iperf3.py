@@ -30,8 +30,7 @@ class _Iperf(base.Benchmark):
 
     def pair(self, values: base.Values, peer: str | None, *options: str) -> list[base.Step]:
         """Return server and client, which has ``options`` besides; ``@PORT@`` stands for each process's port."""
-        seconds, port = values.numbers("seconds", "port")
-        processes = int(values.get("processes", 1))
+        seconds, port, processes = *values.numbers("seconds", "port"), int(values.get("processes", 1))
         if port + processes > 65_536:
             raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
         server = ["iperf3", "-s", "-1", "-B", self.server(peer), "-p", "@PORT@"]
@@ -49,11 +48,7 @@ class _Iperf(base.Benchmark):
         ]
 
     def documents(self, text: str) -> list[object]:
-        """Return iperf3's JSON of every process.
-
-        :raises base.NotReadyError: a server did not listen yet.
-        :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
-        """
+        """Return iperf3's JSON of every process; NotReadyError: a server did not listen yet."""
         data = self.load_json(text)
         documents = data.get("outputs", [data])
         if not isinstance(documents, list) or not documents:
@@ -69,9 +64,8 @@ class _Iperf(base.Benchmark):
 
     def span(self, text: str) -> base.Span:
         # It ends some 10 ms after the last of them.
-        return base.Span(
-            max(self.number(document, "end", "sum_sent", "seconds") for document in self.documents(text))
-        )
+        documents = self.documents(text)
+        return base.Span(max(self.number(document, "end", "sum_sent", "seconds") for document in documents))
 
     def cpu_shares(self, ends: Sequence[object]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
@@ -100,9 +94,7 @@ class Iperf3(_Iperf):
         base.Integer("processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64),
         base.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
         _DIRECTION,
-        base.Integer(
-            "port", "5201", "TCP port of the server, of the first one where there are several", 1, 65_535
-        ),
+        base.Integer("port", "5201", "TCP port of the server, or of the first of several", 1, 65_535),
     )
     work_metric = "transferred"
     work_unit = "Gbit"
@@ -129,11 +121,7 @@ class Iperf3(_Iperf):
 
 
 class Packets(_Iperf):
-    """Small UDP packets as fast as the sender can, counted where they arrive.
-
-    What the sender sent says nothing: on a loaded path half of it is lost on the way. The packets that arrived per
-    second are the figure, the lost share stands beside it.
-    """
+    """Small UDP packets as fast as the sender can, counted where they arrive; the lost share stands beside it."""
 
     kind = "packets"
     protocol = "UDP"
@@ -142,9 +130,7 @@ class Packets(_Iperf):
     parameters = (
         base.SECONDS,
         base.Integer("bytes", "64", "payload of each packet", 16, 65_000),
-        base.Integer(
-            "bitrate", "0", "Mbit/s of payload that the sender is held to; 0: as fast as it goes", 0, 400_000
-        ),
+        base.Integer("bitrate", "0", "payload in Mbit/s of the sender; 0: as fast as it goes", 0, 400_000),
         _DIRECTION,
         base.Integer("port", "5211", "port of the server", 1, 65_535),
     )
@@ -165,10 +151,8 @@ class Packets(_Iperf):
         arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
         # Of the receiver: it has counted until the last packet came.
         seconds = self.number(end, "sum_received", "seconds")
-        if arrived == 0 or seconds == 0:
-            raise self.fault(f"of {sent:g} packets none arrived")
-        if arrived > sent:
-            raise self.fault(f"{arrived:g} packets arrived of {sent:g} that were sent")
+        if not 0 < arrived <= sent or seconds == 0:
+            raise self.fault(f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent")
         return [
             base.Reading(*self.primary, self.check_number("rate", arrived / seconds), primary=True),
             base.Reading("sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)),

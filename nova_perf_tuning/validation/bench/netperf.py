@@ -11,10 +11,7 @@ _UNITS = "THROUGHPUT_UNITS=10^6bits/s"
 
 
 class Netperf(base.Benchmark):
-    """Bulk data with netperf: TCP_STREAM to the server, TCP_MAERTS from it.
-
-    Reads key=value output, which is what it asks for. For requests there is the benchmark ``request``.
-    """
+    """Bulk data with netperf: TCP_STREAM to the server, TCP_MAERTS from it."""
 
     kind = "netperf"
     summary = "TCP throughput with netperf, where it is installed"

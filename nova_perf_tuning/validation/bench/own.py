@@ -12,24 +12,24 @@ from nova_perf_tuning.validation.bench import base
 
 #: Static, built by tools/programs/build, the same file on host and guest.
 PROGRAM: Final = "nova-perf-bench"
-#: Test -> (unit, what one operation is, factor from the program's operations per second or bytes per second).
-TESTS: Final[Mapping[str, tuple[str, str, float]]] = {
-    "syscall": ("1/s", "one system call (getppid)", 1.0),
-    "pipe": ("1/s", "512 bytes written into a pipe and read back", 1.0),
-    "context": ("1/s", "a number passed to another process and back", 1.0),
-    "process": ("1/s", "a process made, ended and waited for", 1.0),
-    "exec": ("1/s", "a small program started, ended and waited for", 1.0),
-    "copy_256": ("MB/s", "file copy through the page cache in blocks of 256 bytes", 1e-6),
-    "copy_1024": ("MB/s", "file copy in blocks of 1,024 bytes", 1e-6),
-    "copy_4096": ("MB/s", "file copy in blocks of 4,096 bytes", 1e-6),
-    "shell": ("1/s", "a script of six small programs, all of them busybox", 1.0),
+#: Test -> unit, and its factor from the program's operations or bytes per second.
+TESTS: Final[Mapping[str, tuple[str, float]]] = {
+    "syscall": ("1/s", 1.0),  # getppid
+    "pipe": ("1/s", 1.0),  # 512 bytes written and read back
+    "context": ("1/s", 1.0),  # a number passed to another process and back
+    "process": ("1/s", 1.0),  # made, ended and waited for
+    "exec": ("1/s", 1.0),  # a small program started, ended and waited for
+    "copy_256": ("MB/s", 1e-6),  # through the page cache, in blocks of so many bytes
+    "copy_1024": ("MB/s", 1e-6),
+    "copy_4096": ("MB/s", 1e-6),
+    "shell": ("1/s", 1.0),  # a script of six small programs, all of them busybox
 }
 #: Grid -> points in i, j, k.
 GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
-    "XS": (32, 32, 64),
-    "S": (64, 64, 128),
-    "M": (128, 128, 256),
-    "L": (256, 256, 512),
+    "XS": (32, 32, 64),  # 4 MiB
+    "S": (64, 64, 128),  # 31 MiB
+    "M": (128, 128, 256),  # 230 MiB
+    "L": (256, 256, 512),  # 1.8 GiB
 }
 #: The server accepts with so many processes.
 _ACCEPTORS = 16
@@ -49,8 +49,7 @@ class OwnBenchmark(base.Benchmark):
 
     def data(self, text: str) -> dict[str, object]:
         """Return the JSON object that the program printed."""
-        data = self.load_json(text)
-        part = self.part or self.kind
+        data, part = self.load_json(text), self.part or self.kind
         if (benchmark := data.get("benchmark")) != part:
             raise self.fault(f"the output is not of '{part}' but of '{one_line(benchmark, 40)}'")
         return data
@@ -66,9 +65,9 @@ class OwnBenchmark(base.Benchmark):
 class System(OwnBenchmark):
     """System calls, pipes, context switches, process creation, exec, file copy and shell, one after the other.
 
-    These are the tests in which the published PV guests lost a factor of 4 to 8 while their arithmetic lost
-    nothing. Each test is a figure of its own; the judged one is their geometric mean, which hides a single bad
-    test, so put budgets on the tests. Not comparable with UnixBench's figures.
+    In such tests the published PV guests lost a factor of 4 to 8 while their arithmetic lost nothing. The judged
+    figure is their geometric mean, which hides a single bad test, so put budgets on the tests. Not comparable with
+    UnixBench's figures.
     """
 
     kind = "system"
@@ -88,7 +87,7 @@ class System(OwnBenchmark):
         if not isinstance(rates, dict) or not rates or not set(rates) <= set(TESTS):
             raise self.fault("the output has no rates, or such of unknown tests")
         readings, logs = [], []
-        for name, (unit, _what, factor) in TESTS.items():
+        for name, (unit, factor) in TESTS.items():
             if name in rates:
                 rate = self.positive(rates, name)
                 logs.append(math.log(rate))
@@ -100,11 +99,9 @@ class System(OwnBenchmark):
 class Himeno(OwnBenchmark):
     """Jacobi's method on Poisson's equation, 19 points, single precision: bound by memory for the larger grids.
 
-    Written from the definition that the Himeno benchmark publishes, with its count of 34 floating point
-    operations per inner point. The processes take slabs of one grid in shared memory (the published runs
-    used MPI). One binary for host and guest: the same source gives a third of the speed when arrays are
-    declared otherwise or flags differ, so figures of other builds say little beside it. Size M needs 230 MiB
-    of memory, L 1.8 GiB.
+    Written from the definition that the Himeno benchmark publishes, with its count of 34 floating point operations
+    per inner point. The processes take slabs of one grid in shared memory (the published runs used MPI). Other
+    builds, even of the same source, differ up to threefold. Size M needs 230 MiB of memory, L 1.8 GiB.
     """
 
     kind = "himeno"
@@ -112,12 +109,7 @@ class Himeno(OwnBenchmark):
     primary = ("mflops", "MFLOPS", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        base.Choice(
-            "size",
-            "S",
-            "grid: XS (32x32x64, 4 MiB), S (64x64x128, 31 MiB), M (128x128x256), L (256x256x512)",
-            tuple(GRIDS),
-        ),
+        base.Choice("size", "S", "grid: XS (32x32x64), S (64x64x128), M (128x128x256), L (256x256x512)", [*GRIDS]),
         base.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
     )
     work_metric = "work"
@@ -129,9 +121,7 @@ class Himeno(OwnBenchmark):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds = values.number("seconds")
-        size = values.text("size")
-        processes = values.number("processes")
+        size, (seconds, processes) = values.text("size"), values.numbers("seconds", "processes")
         if processes > GRIDS[size][0] - 2:
             raise self.refusal(f"processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}")
         argv = (PROGRAM, "himeno", size, str(seconds), str(processes))
@@ -230,13 +220,7 @@ class Request(_Pair):
         base.SECONDS,
         base.Choice("protocol", "tcp", "tcp or udp", ("tcp", "udp")),
         base.Integer("connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS),
-        base.Integer(
-            "bytes",
-            "1",
-            "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
-            1,
-            65_000,
-        ),
+        base.Integer("bytes", "1", "size of request and answer (udp: a packet holds 1472 of them)", 1, 65_000),
         base.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
     )
     work_metric = "transactions"
@@ -244,9 +228,8 @@ class Request(_Pair):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        return self.pair(
-            values, peer, (values.text("protocol"),), str(values["connections"]), str(values["bytes"])
-        )
+        after = (str(values["connections"]), str(values["bytes"]))
+        return self.pair(values, peer, (values.text("protocol"),), *after)
 
 
 class Connect(_Pair):
@@ -294,8 +277,7 @@ class Smb(OwnBenchmark):
     )
     paired = True
 
-    def scratch_mib(self, given: Mapping[str, str]) -> int:
-        # The file and, of a copy from the share, what arrives.
+    def scratch_mib(self, given: Mapping[str, str]) -> int:  # of the file and, copied from the share, of its copy
         return 2 * self.values(given).number("megabytes") + 64
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -310,10 +292,7 @@ class Smb(OwnBenchmark):
         argv = (PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", *what)
         # Emulated guests on a busy host managed 0.7 MB/s.
         limit_s = 2 * base.MARGIN_S + (runs + 1) * size * 4
-        return (
-            base.Step((_SERVER, peer, str(port)), "server", limit_s),
-            base.Step(argv, "client", limit_s),
-        )
+        return base.Step((_SERVER, peer, str(port)), "server", limit_s), base.Step(argv, "client", limit_s)
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
@@ -327,11 +306,10 @@ class Smb(OwnBenchmark):
         rates = [size / time_s / 1e6 for time_s in times]
         mean = self.check_number("mean", math.fsum(sorted(rates)[1:-1]) / (len(rates) - 2))
         median = statistics.median(rates)
-        deviation = statistics.median(abs(rate - median) for rate in rates)
         return [
             base.Reading(*self.primary, mean, primary=True),
             base.Reading("median", "MB/s", "higher", median),
-            base.Reading("deviation", "MB/s", "lower", deviation),
+            base.Reading("deviation", "MB/s", "lower", statistics.median(abs(rate - median) for rate in rates)),
             base.Reading("slowest", "MB/s", "higher", min(rates)),
             base.Reading("fastest", "MB/s", "higher", max(rates)),
         ]

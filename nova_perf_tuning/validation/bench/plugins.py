@@ -18,7 +18,11 @@ NAMESPACE = "nova_perf_tuning.benchmarks"
 
 
 class UnknownBenchmarkError(errors.PerfTuningError):
-    """There is no such benchmark; the message lists those there are."""
+    """No benchmark of that name is installed."""
+
+
+class MissingProgramError(errors.PerfTuningError):
+    """A benchmark's program or file is not on this host; says how to get it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,23 +44,17 @@ def load_all() -> list[base.Benchmark]:
 
 
 def load(kind: str) -> base.Benchmark:
-    """Return one benchmark.
-
-    :raises UnknownBenchmarkError: nothing installed has that name.
-    """
-    benchmark = _installed().get(kind)
-    if benchmark is None:
+    """Return one benchmark, or raise :class:`UnknownBenchmarkError`."""
+    if kind not in _installed():
         raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(_installed())}")
-    return benchmark()
+    return _installed()[kind]()
 
 
 def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
-    A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
-    none of those installed.
-
-    :param benchmarks: label -> how it was run, as an environment has it.
+    A label begins with the kind. What ``benchmarks`` of the environment says of it counts only where that is none
+    of those installed.
     """
     named = (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind)
     return next((_installed()[kind] for kind in named if kind in _installed()), None)
@@ -64,7 +62,6 @@ def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> ty
 
 @functools.cache
 def _installed() -> dict[str, type[base.Benchmark]]:
-    """Return kind -> its benchmark."""
     benchmarks = {}
     for entry in sorted(metadata.entry_points(group=NAMESPACE)):
         with contextlib.suppress(Exception):  # one that is broken takes no other along
@@ -72,15 +69,8 @@ def _installed() -> dict[str, type[base.Benchmark]]:
     return benchmarks
 
 
-class MissingProgramError(errors.PerfTuningError):
-    """A benchmark's program is not on this host; names the package to install."""
-
-
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:
-    """See that the host can run ``benchmark`` with the parameters that are given.
-
-    :raises MissingProgramError: a program is not on PATH, or a file not where it should be.
-    """
+    """Raise :class:`MissingProgramError` if the host cannot run a benchmark with some parameters."""
     path = cache_directory.program_path()
     absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
     own = any(program.startswith("nova-perf-") for program in absent)
@@ -92,10 +82,7 @@ def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None
 
 
 def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:
-    """Return what jobs need in a guest: programs, memory of the largest in MiB, space of all files in MiB.
-
-    Files that must be there beside the programs are among these, by their paths.
-    """
+    """Return what jobs need in a guest: programs and paths of other files, then in MiB memory and disk space."""
     programs = {name for job in jobs for name in (*job.benchmark.programs, *job.benchmark.files(job.parameters))}
     memory = max((job.benchmark.memory_mib(job.parameters) for job in jobs), default=0)
     return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in jobs)
@@ -105,8 +92,7 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     """Return the jobs that ``KIND[:k=v,…]`` texts name.
 
     :param seconds: length of a run for every benchmark that has such a parameter and is given none.
-    :raises UnknownBenchmarkError: an unknown kind. :raises base.ParameterError: a wrong parameter, or one
-        benchmark named twice with the same parameters.
+    :raises UnknownBenchmarkError, base.ParameterError: an unknown kind; a wrong parameter, or a job named twice.
     """
     named = [text.partition(":")[::2] for text in texts]
     kinds = [kind for kind, _ in named]

@@ -19,6 +19,9 @@ _THREAD = re.compile(
 _CONDITION = re.compile(r"^tpcc condition ([0-9]{1,2}): ([0-9]{1,12}) violations[ \t]*$", re.M)
 #: Clause 3.3.2 of the specification; 11 holds for a fresh load only.
 CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+#: Of a line such as "transactions:    1234   (56.78 per sec.)".
+_COUNT: Final = r"([0-9]{1,15})[ \t]+\("
+_PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
 #: Loading a row takes an emulated guest about a millisecond.
 _LOAD_ROW_S: Final = 2e-3
 
@@ -31,7 +34,6 @@ class Sysbench(base.Benchmark):
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
     def latencies(self, text: str) -> list[base.Reading]:
-        """Return what sysbench says of latencies."""
         return [
             base.Reading("latency_mean", "ms", "lower", self.figure(text, "avg")),
             base.Reading("latency_p95", "ms", "lower", self.figure(text, "95th percentile")),
@@ -41,8 +43,7 @@ class Sysbench(base.Benchmark):
 class Cpu(Sysbench):
     """``sysbench cpu``: how often per second all primes up to a limit are found by trial division.
 
-    One event is one such search: integer division and square roots in registers, hardly any memory. It shows
-    what a machine's CPUs do, and what is taken from them; it says nothing of memory.
+    One event is one such search: integer division and square roots in registers, hardly any memory.
     """
 
     kind = "cpu"
@@ -66,10 +67,8 @@ class Cpu(Sysbench):
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_length(text)
-        rate = self.figure(text, "events per second")
-        events = self.figure(text, "total number of events")
-        taken = self.figure(text, "total time")
-        if rate == 0 or events == 0 or taken == 0:
+        rate, events = self.figure(text, "events per second"), self.figure(text, "total number of events")
+        if rate == 0 or events == 0 or self.figure(text, "total time") == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
         return [
             base.Reading(*self.primary, rate, primary=True),
@@ -118,20 +117,15 @@ class Oltp(_Database):
         self.check_length(text)
         if "tpcc thread" in text:
             raise self.fault("this is the output of the benchmark tpcc")
-        per_second = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
-        count = self.figure(text, "transactions", r"([0-9]{1,15})[ \t]+\(")
-        rate = self.figure(text, "transactions", per_second)
+        count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
         if count == 0:
             raise self.fault("no transaction was finished; give it more seconds")
-        failed, lost = (
-            self.figure(text, name, r"([0-9]{1,15})[ \t]+\(") for name in ("ignored errors", "reconnects")
-        )
+        failed, lost = (self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects"))
         if lost or failed > count / 10:
             raise self.fault(f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost")
-        queries = self.figure(text, "queries", per_second)
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("queries_per_second", "1/s", "higher", queries),
+            base.Reading("queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)),
             base.Reading("errors", "transactions", "lower", failed),
             *self.latencies(text),
         ]
@@ -140,9 +134,8 @@ class Oltp(_Database):
 class Tpcc(_Database):
     """The five transactions of TPC-C in their mix, New-Orders per minute, by this project's own driver.
 
-    Written from the specification (revision 5.11): tables, population, transactions, the mix as a deck of
-    cards, 1 % of New-Orders rolled back. Without terminals and think times a warehouse does more than the
-    specification allows, and nothing of this is audited: the figure compares machines and is no TPC result.
+    Written from the specification (revision 5.11): tables, population, transactions, the mix as a deck of cards;
+    but without terminals and think times. The figure compares machines and is no TPC result.
     ``scale=1`` has the specified number of rows (about 100 MB per warehouse, minutes to load); the default has a
     tenth. As published: ``warehouses=2,threads=3,scale=1,seconds=1800``.
     """
@@ -166,8 +159,7 @@ class Tpcc(_Database):
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_length(text)
-        seconds = self.figure(text, "total time")
-        threads = self.figure(text, "Number of threads")
+        seconds, threads = self.figure(text, "total time"), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
         if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:
             raise self.fault(f"{len(by_thread)} of {threads:g} threads have told what they did")

@@ -1,8 +1,7 @@
-"""UnixBench where an operator has installed it; index and score are worked out here.
+"""UnixBench where an operator has installed it; index and score are worked out here by the published definition.
 
-Published definition: the index of a test is its result divided by a baseline, times ten; the score is the
-geometric mean of the indexes. The baselines are those of the machine that UnixBench calls "George" (a
-SPARCstation 20-61), as printed in every report.
+The index of a test is its result divided by a baseline, times ten; the score is the geometric mean of the indexes.
+The baselines are those of the machine that UnixBench calls "George", as printed in every report.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}
 _INDEX = re.compile(
     rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$", re.M
 )
-#: Starts Run in its own directory, which 5.1.3 takes for the place of its programs and both run make in. Results,
-#: logs and the files that are copied go to the directory that a launcher has made for the run, and takes away.
+#: Starts Run in its own directory, where its programs are. Results, logs and the files that are copied go to the
+#: directory that a launcher has made for the run, and takes away.
 _START: Final = (
     "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
     " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
@@ -48,7 +47,6 @@ _VERSION: Final = "5.1.3"
 
 
 def index(test: str, result: float) -> float:
-    """Return the index of a test."""
     return result / TESTS[test][1] * 10
 
 
@@ -61,9 +59,8 @@ class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
     It is not shipped and not in Debian: an operator unpacks and builds it (``make``) on the host, and adds that
-    directory, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Its
-    shell tests write in that directory, the others into the scratch one. The score is shown, but a gate on it
-    alone passes a guest with slow system calls: put budgets on the single tests.
+    directory, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Put
+    budgets on the single tests: the score alone passes a guest with slow system calls.
     """
 
     kind = "unixbench"
@@ -73,9 +70,7 @@ class UnixBench(base.Benchmark):
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     parameters = (
-        base.Integer(
-            "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
-        ),
+        base.Integer("passes", "10", "runs of each short test; long ones: a third (10: 28 minutes)", 1, 100),
         base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
@@ -84,8 +79,7 @@ class UnixBench(base.Benchmark):
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
         passes, copies = values.numbers("passes", "copies")
-        run = ("perl", "./Run", "-i", str(passes), "-c", str(copies))
-        argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, *run)
+        argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, "perl", "./Run", "-i", str(passes), "-c", str(copies))
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
@@ -96,7 +90,7 @@ class UnixBench(base.Benchmark):
         return 16 * self.values(given).number("copies")
 
     def results(self, text: str) -> dict[str, float]:
-        """Return the result of each test in the one report of a text; other words around it do not matter.
+        """Return the result of each test in the one report of a text.
 
         :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
         """
