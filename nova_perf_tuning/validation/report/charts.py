@@ -16,8 +16,6 @@ _MARGIN = 3.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """A horizontal axis from ``low`` to ``high``, in the unit of the values."""
-
     low: float
     high: float
     logarithmic: bool
@@ -38,7 +36,7 @@ class Axis:
 
 
 class Line(NamedTuple):
-    """What a row of a dot chart shows: class of its colour, label, figure in words, values with tooltips."""
+    """A row of a dot chart: class of its colour, label, figure in words, values with tooltips."""
 
     colour: str
     label: str
@@ -48,16 +46,14 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A dot chart."""
-
     axis: Axis
     lines: Sequence[Line]
 
 
 def axis(values: Sequence[float]) -> Axis:
     """Return an axis for positive ``values``, logarithmic when they span more than a factor of four."""
-    found = [value for value in values if value > 0] or [1.0]
-    low, high = min(found), max(found)
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = min(positive), max(positive)
     if high / low > _LOG_FROM:
         return Axis(low / 1.15, high * 1.15, True)
     pad = (high - low) * 0.08 or high * 0.05
@@ -65,10 +61,7 @@ def axis(values: Sequence[float]) -> Axis:
 
 
 def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
-    """Return the chart of some lines, None without any value.
-
-    :param include: values that must be on its axis.
-    """
+    """Return the chart of some lines, None without any value; :param include: what must be on its axis."""
     estimates = [line.estimate for line in lines if line.estimate]
     ends = [
         end for estimate in estimates for end in (estimate.value, estimate.low, estimate.high) if end is not None
@@ -77,10 +70,10 @@ def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
     return Chart(axis([*values, *include]), lines) if values else None
 
 
-def _linear_steps(low: float, high: float, wanted: int = 4) -> list[float]:
-    span = high - low
-    step = 10.0 ** math.floor(math.log10(span / wanted))
-    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted + 1)
+def _linear_steps(low: float, high: float) -> list[float]:
+    """Return about four round numbers within the range."""
+    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
@@ -89,7 +82,7 @@ def _log_steps(low: float, high: float) -> list[float]:
     decades = math.log10(high / low)
     every = max(1, round(decades / 5))
     powers = [p for p in range(math.floor(math.log10(low)), 1 + math.ceil(math.log10(high))) if not p % every]
-    found = [10.0**power for power in powers if low <= 10.0**power <= high]
-    if decades < 1.7 or len(found) < 2:
-        found = [step * 10.0**power for power in powers for step in (1, 2, 5)]
-    return [number for number in found if low <= number <= high]
+    steps = [10.0**power for power in powers if low <= 10.0**power <= high]
+    if decades < 1.7 or len(steps) < 2:
+        steps = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    return [number for number in steps if low <= number <= high]

@@ -14,51 +14,45 @@ from nova_perf_tuning.validation.report import diagnosis, summary, text
 
 def of(reason: reasons.Reason) -> dict[str, Any]:
     """Return a reason but for its English: its code, its parameters, and its notes."""
-    params = {key: [of(why) for why in value] if key == "why" else value for key, value in reason.params.items()}
+    params = {key: list(map(of, value)) if key == "why" else value for key, value in reason.params.items()}
     found: dict[str, Any] = {"code": reason.code.value, "params": params}
-    return found | ({"notes": [of(note) for note in reason.notes]} if reason.notes else {})
+    return found | ({"notes": list(map(of, reason.notes))} if reason.notes else {})
 
 
 def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
     """Return reasons as one line under ``name``, and as data beside it."""
     known = [reason for reason in some if reason is not None]
-    return {name: text.lines(known), f"{name}_details": [of(reason) for reason in known]}
+    return {name: text.lines(known), f"{name}_details": list(map(of, known))}
 
 
 def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
     """Return reasons as lines under ``name``, and as data beside them."""
     known = list(some)
-    details = f"{name.removesuffix('s')}_details"
-    return {name: [text.of(reason) for reason in known], details: [of(reason) for reason in known]}
+    return {name: list(map(text.of, known)), f"{name.removesuffix('s')}_details": list(map(of, known))}
 
 
 def judgement(judged: verdict.Judgement) -> dict[str, Any]:
     """Return the verdict on a budget: each of its ``reasons`` in English, and as data in ``details``."""
-    found = {field.name: getattr(judged, field.name) for field in dataclasses.fields(judged)}
-    found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
-    found["reasons"] = [text.of(why) for why in judged.reasons]
-    return found | {"details": [of(why) for why in judged.reasons], "by_cpu": judged.by_cpu, "open": judged.open}
+    found = dataclasses.asdict(judged) | {"by_cpu": judged.by_cpu, "open": judged.open}
+    return found | {"reasons": list(map(text.of, judged.reasons)), "details": list(map(of, judged.reasons))}
 
 
 def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     """Return what an ablation says of an extra spec."""
     found = dataclasses.asdict(measured_knob)
     for label, finding in measured_knob.findings.items():
-        found["findings"][label]["notes"] = [text.of(why) for why in finding.notes]
-        found["findings"][label]["details"] = [of(why) for why in finding.notes]
+        found["findings"][label] |= {"notes": list(map(text.of, finding.notes))}
+        found["findings"][label] |= {"details": list(map(of, finding.notes))}
     return found
 
 
 def capacity(found: capacity_module.Capacity) -> dict[str, Any]:
-    """Return what a host carries."""
-    whole = dataclasses.asdict(found)
+    whole = dataclasses.asdict(found) | {"note": text.lines(found.notes), "details": list(map(of, found.notes))}
     del whole["notes"]
-    whole |= {"note": text.lines(found.notes), "details": [of(note) for note in found.notes]}
     return whole
 
 
 def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
-    """Return the figures of a benchmark."""
     found = dataclasses.asdict(measured)
     for row, arm in zip(found["arms"], measured.arms, strict=True):
         row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
@@ -81,17 +75,16 @@ def verdicts(
 ) -> dict[str, Any]:
     """Return what judgements, knobs of an ablation and findings of guests say, each text with its details."""
     whole = diagnosis.diagnose(results, judged)
-    details = [
-        {"arm": name, **dataclasses.asdict(finding)}
-        for name, arm in results.environment.arms.items()
-        for finding in arm.findings
-    ]
     return {
         "culprit": whole.culprit if whole else "",
         **lines("actions", whole.actions if whole else ()),
-        "judgements": [judgement(budget) for budget in judged],
-        "knobs": [knob(spec) for spec in knobs],
+        "judgements": list(map(judgement, judged)),
+        "knobs": list(map(knob, knobs)),
         "findings": diagnosis.guest_findings(results),
-        "finding_details": details,
+        "finding_details": [
+            {"arm": name, **dataclasses.asdict(finding)}
+            for name, arm in results.environment.arms.items()
+            for finding in arm.findings
+        ],
         **line("headline", [whole.headline] if whole else []),
     }

@@ -62,7 +62,7 @@ class Diagnosis:
 
 
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
-    """Return what judgements, of a fleet the verdicts on its hosts, say together; None where there is none."""
+    """Return what judgements, or of a fleet the verdicts on its hosts, say together; None where there is none."""
     if results.environment.fleet is not None:
         return _of_fleet(results.environment.fleet.hosts)
     if not judged:
@@ -73,7 +73,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.PASS and len(judged) > 1:
         return Diagnosis(reason(_C.ALL_MET, count=len(judged)), "", ())
     if whole is verdict.Verdict.INVALID:
-        actions = [advice(_why(first).codes)]
+        actions = [_advice(_why(first).codes)]
     elif whole is verdict.Verdict.INCONCLUSIVE:
         actions = [reason(_C.MORE_BOOTS)]
     elif whole is verdict.Verdict.FAIL:
@@ -102,13 +102,11 @@ def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
     names = [host.host for host in deciding]
     headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, hosts=names, of=len(hosts), example=example)
     details = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
-    codes = {code for detail in details for code in detail.codes}
-    action = reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else advice(codes)
-    return Diagnosis(headline, "", (action,))
+    codes = frozenset(code for detail in details for code in detail.codes)
+    return Diagnosis(headline, "", (reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes),))
 
 
 def _why(judgement: verdict.Judgement) -> Reason:
-    """Return the figure that decided, or why none did."""
     return judgement.deciding or judgement.reasons[0]
 
 
@@ -119,11 +117,10 @@ def _failed(
     lossy = [judgement for judgement in failed if not judgement.by_cpu]
     if not lossy:
         return failed[0], _HOST_CPU, [reason(_C.CHECK_HOST_CPU)]
-    benchmarks = [
-        plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks) for judgement in lossy
-    ]
-    kinds = [benchmark.kind if benchmark is not None else "" for benchmark in benchmarks]
-    by_culprit = {_RESOURCES.get(kind, ""): lost for kind, lost in reversed([*zip(kinds, lossy, strict=True)])}
+    by_culprit: dict[str, verdict.Judgement] = {}
+    for judgement in lossy:
+        benchmark = plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks)
+        by_culprit.setdefault(_RESOURCES.get(benchmark.kind, "") if benchmark else "", judgement)
     culprit = next((name for name in _RESOURCES.values() if name in by_culprit), "")
     first = by_culprit[culprit]
     if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
@@ -134,13 +131,12 @@ def _failed(
     return first, culprit, actions
 
 
-def advice(codes: Set[str]) -> Reason:
+def _advice(codes: Set[str]) -> Reason:
     """Return what to do about what could not be judged, for these reasons."""
     return reason(_C.CORRECT_BUDGET if codes.isdisjoint(_OF_TRIALS) else _C.SEE_TRIALS)
 
 
 def guest_findings(results: model.Results) -> list[str]:
     """Return where guests are not what was asked for, a line each."""
-    return [
-        f"{name}: {finding.text}" for name, arm in results.environment.arms.items() for finding in arm.findings
-    ]
+    arms = results.environment.arms.items()
+    return [f"{name}: {finding.text}" for name, arm in arms for finding in arm.findings]

@@ -1,8 +1,7 @@
 """The history of hosts in the database of runs: results are kept there, and runs are put beside each other.
 
 Comparable are figures of the same benchmark with the same parameters, in the same arm with the same request, on
-hosts with the same fingerprint: CPU model and number, memory, accelerator and guest. Versions are no part of it,
-since what they change is what a history is to show; they stand beside a change point.
+hosts with the same fingerprint. Versions are no part of it, since what they change is what a history is to show.
 """
 
 from __future__ import annotations
@@ -29,12 +28,6 @@ from nova_perf_tuning.validation.measure import model, reasons, store
 
 #: What may change between runs and explain a change of figures.
 _VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
-
-#: Of a request: it judges guests and changes none.
-_JUDGES = "perf:budget"
-
-_NEVER = datetime.datetime(1970, 1, 1)
-
 #: A shift must last for so many runs: one strange run is no change.
 LEAST_RUNS = 3
 #: Smaller shifts are not worth a word, however certain.
@@ -71,8 +64,8 @@ class Point:
 class Series:
     """The history of one figure of one arm on one host.
 
-    :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, as :func:`request` has it.
-    :ivar changes: where it changed, see :func:`changes`.
+    :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, see :func:`_request`.
+    :ivar changes: see :func:`changes`.
     """
 
     host: str
@@ -90,11 +83,8 @@ class Series:
     def change(self, change: Change) -> reasons.Reason:
         """Return a change as a reason, with the versions that changed at the same time."""
         before, after = self.points[change.index - 1].versions, self.points[change.index]
-        versions = {
-            name: (before.get(name, "?"), new)
-            for name, new in after.versions.items()
-            if before.get(name, "?") != new
-        }
+        known = {name: (before.get(name, "?"), new) for name, new in after.versions.items()}
+        versions = {name: (old, new) for name, (old, new) in known.items() if old != new}
         improved = (change.ratio > 1) == (self.better == "higher")
         code = reasons.ReasonCode.IMPROVED if improved else reasons.ReasonCode.WORSENED
         return reasons.reason(code, ratio=change.ratio, at=after.at.isoformat(), versions=versions)
@@ -108,7 +98,7 @@ class Series:
         return f"{profile} ({text})" if profile and text else profile or text or "-"
 
 
-def fingerprint(environment: environments.Environment) -> str:
+def _fingerprint(environment: environments.Environment) -> str:
     """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
     if not environment.cpu_model:
         return ""
@@ -120,19 +110,17 @@ def fingerprint(environment: environments.Environment) -> str:
     return ", ".join(parts)[:200]
 
 
-def request(environment: environments.Environment, arm: str) -> str:
+def _request(environment: environments.Environment, arm: str) -> str:
     """Return what an arm asked for, profile and extra specs, as JSON in one form; empty for nothing or unknown."""
     wanted = environment.arms.get(arm, environments.Arm()).request
-    specs = {key: value for key, value in wanted.items() if key != _JUDGES}
+    specs = {key: value for key, value in wanted.items() if key != "perf:budget"}  # it judges, and changes nothing
     return json.dumps(specs, sort_keys=True) if specs else ""
 
 
 def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
-    """Keep the results of a single host; return the run's id, and False if it was there already.
+    """Keep the results of a single host, without trials that guards reject by their defaults.
 
-    Trials that guards reject by their defaults are left out.
-
-    :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be written.
+    Return the run's id, and False if it was there already; DatabaseError: it cannot be written.
     """
     text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
     at = _created(results)
@@ -161,10 +149,7 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
 def series(
     engine: sa.Engine, host: str | None = None, benchmark: str | None = None, arm: str | None = None
 ) -> list[Series]:
-    """Return histories by host, benchmark, arm and request.
-
-    :param host, benchmark, arm: only these.
-    """
+    """Return histories by host, benchmark, arm and request, or those of one host, benchmark or arm."""
     runs, pairs = database.runs.c, database.pairs.c
     points: dict[_Key, list[Point]] = collections.defaultdict(list)
     with database.reading(engine) as connection:
@@ -191,10 +176,11 @@ def series(
 
 
 def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:
-    parameters = environment.benchmarks.get(trial.benchmark, environments.Benchmark()).parameters
+    benchmark = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
+    parameters = json.dumps(dict(benchmark.parameters), sort_keys=True)
     return (
-        *(host, trial.benchmark, trial.metric, trial.arm, fingerprint(environment)),
-        *(json.dumps(dict(parameters), sort_keys=True), request(environment, trial.arm), trial.unit, trial.better),
+        *(host, trial.benchmark, trial.metric, trial.arm, _fingerprint(environment)),
+        *(parameters, _request(environment, trial.arm), trial.unit, trial.better),
     )
 
 
@@ -204,7 +190,7 @@ def _created(results: model.Results) -> datetime.datetime:
         at = datetime.datetime.fromisoformat(results.environment.created)
         return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
     except (ValueError, OverflowError):
-        return _NEVER
+        return datetime.datetime(1970, 1, 1)
 
 
 def changes(values: Sequence[float]) -> list[Change]:
@@ -215,31 +201,25 @@ def changes(values: Sequence[float]) -> list[Change]:
     """
     logs = np.log(values)
     ends = [0, *_cuts(logs), len(logs)]
-    found = []
-    for before, cut, after in zip(ends, ends[1:], ends[2:], strict=False):
-        ratio = math.exp(statistics.median(logs[cut:after]) - statistics.median(logs[before:cut]))
-        if abs(ratio - 1) >= _LEAST_SHARE:
-            found.append(Change(cut, ratio))
-    return found
+    shifts = [
+        Change(cut, math.exp(statistics.median(logs[cut:after]) - statistics.median(logs[before:cut])))
+        for before, cut, after in zip(ends, ends[1:], ends[2:], strict=False)
+    ]
+    return [change for change in shifts if abs(change.ratio - 1) >= _LEAST_SHARE]
 
 
-def _cuts(logs: np.ndarray) -> list[int]:
-    cuts = []
-    segments = [(0, len(logs))]
-    while segments:
-        begin, end = segments.pop()
-        n = end - begin
-        if n < 2 * LEAST_RUNS:
-            continue
-        part = logs[begin:end] - logs[begin:end].mean()
-        place = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
-        first = part.cumsum()[place - 1]  # what is behind a place has the same sum with the other sign
-        squares = (part**2).sum() - first**2 * (1 / place + 1 / (n - place))
-        error = np.sqrt(np.maximum(squares, 0) / (n - 2) * (1 / place + 1 / (n - place)))
-        shifts = np.abs(first) * (1 / place + 1 / (n - place)) / np.maximum(error, _LEAST_ERROR)
-        best = int(shifts.argmax())
-        if shifts[best] > stats.t.ppf(1 - _LEVEL / (2 * len(place)), n - 2):
-            cut = begin + int(place[best])
-            cuts.append(cut)
-            segments += [(begin, cut), (cut, end)]
-    return sorted(cuts)
+def _cuts(logs: np.ndarray, offset: int = 0) -> list[int]:
+    n = len(logs)
+    if n < 2 * LEAST_RUNS:
+        return []
+    part = logs - logs.mean()
+    place = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
+    weight = 1 / place + 1 / (n - place)
+    first = part.cumsum()[place - 1]  # what is behind a place has the same sum with the other sign
+    error = np.sqrt(np.maximum((part**2).sum() - first**2 * weight, 0) / (n - 2) * weight)
+    shifts = np.abs(first) * weight / np.maximum(error, _LEAST_ERROR)
+    best = int(shifts.argmax())
+    if shifts[best] <= stats.t.ppf(1 - _LEVEL / (2 * len(place)), n - 2):
+        return []
+    cut = int(place[best])
+    return [*_cuts(logs[:cut], offset), offset + cut, *_cuts(logs[cut:], offset + cut)]

@@ -11,7 +11,7 @@ from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import diagnosis, text
 
-#: What XML 1.0 has no character for.
+#: What is no character of XML 1.0.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 #: Verdict -> element of a test case: CI programs know failures, errors and what was skipped.
@@ -20,8 +20,6 @@ _OUTCOME: Final = {
     verdict.Verdict.INVALID: "error",
     verdict.Verdict.INCONCLUSIVE: "skipped",
 }
-
-_LIMITS: Final = ("max_loss", "max_host_cpu_per_unit")
 
 
 class _Case(NamedTuple):
@@ -33,32 +31,27 @@ class _Case(NamedTuple):
 
 def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
     """Return a case for each budget that was judged, and for each host of a fleet."""
-    found = []
+    cases = []
     for judgement in judged:
-        limits = {name: limit for name in _LIMITS if (limit := getattr(judgement.budget, name)) is not None}
-        metric = f" {judgement.budget.metric}" if judgement.budget.metric else ""
-        name = f"{judgement.budget.arm} against {judgement.budget.baseline}{metric}"
-        name += "".join(f", {key} {limit!r}" for key, limit in limits.items())
-        found.append(
-            _Case(
-                f"nova_perf.{judgement.budget.benchmark}", name, judgement.verdict, text.lines(judgement.reasons)
-            )
-        )
+        budget = judgement.budget
+        name = f"{budget.arm} against {budget.baseline}{f' {budget.metric}' if budget.metric else ''}"
+        for key in ("max_loss", "max_host_cpu_per_unit"):
+            if (limit := getattr(budget, key)) is not None:
+                name += f", {key} {limit!r}"
+        why = text.lines(judgement.reasons)
+        cases.append(_Case(f"nova_perf.{budget.benchmark}", name, judgement.verdict, why))
     for host in results.environment.fleet.hosts if results.environment.fleet else ():
         if host.verdict is not None:
-            word = verdict.Verdict(host.verdict)
-            found.append(_Case("nova_perf.host", host.host, word, "; ".join(host.reasons)))
-    return found
+            why = "; ".join(host.reasons)
+            cases.append(_Case("nova_perf.host", host.host, verdict.Verdict(host.verdict), why))
+    return cases
 
 
 def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged: str = text.NO_BUDGET) -> str:
     """Return verdicts as JUnit XML: a test case for each budget, and for each host of a fleet.
 
-    FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
-    Where nothing was judged one test case is an error: CI programs show a suite without any as passed. Where
-    guests are not what was asked for stands in the output of each case.
-
-    :param unjudged: why nothing was judged, if so.
+    Where nothing was judged, which ``unjudged`` says why, one test case is an error: CI programs show a suite
+    without any as passed. Where guests are not what was asked for stands in the output of each case.
     """
     nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
     cases = _cases(results, judged) or [nothing]

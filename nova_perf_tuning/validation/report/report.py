@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors, printing
@@ -19,7 +19,6 @@ from nova_perf_tuning.validation.measure import model, overhead
 from nova_perf_tuning.validation.report import charts, data, diagnosis, summary, text
 
 _SHOWN_TRIALS = 5000
-
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 #: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
@@ -32,7 +31,6 @@ def as_json(
     judged: Sequence[verdict.Judgement],
     knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
-    """Return the report as plain data."""
     found = data.verdicts(results, judged, knobs)
     if not found["headline"]:
         found |= data.line("headline", [summary.headline(summaries)])
@@ -56,8 +54,7 @@ def render(
 ) -> str:
     """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
 
-    :param knobs: of an ablation.
-    :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
+    :param recorded: verdicts on hosts of a fleet are those of the file.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("nova_perf_tuning.validation.report"),
@@ -69,6 +66,8 @@ def render(
     environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
     colours = _colours(arms)
+    fleet = results.environment.fleet
+    boot = functools.partial(_boot, pairs=len(fleet.pairs) if fleet else 0)
     trials = sorted(results.trials, key=lambda trial: trial.order)
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
@@ -84,11 +83,9 @@ def render(
         warnings=[text.of(warning) for warning in summary.warnings(results.environment)],
         verdict=verdict.overall(judged) if judged else None,
         judged=judged,
-        gains=_gains(results, summaries),
+        gains=_gains(results, summaries, boot),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[
-            (benchmark, _dots(benchmark, colours, _fleet(results)), _full(benchmark)) for benchmark in summaries
-        ],
+        benchmarks=[(benchmark, _dots(benchmark, colours, boot), _full(benchmark)) for benchmark in summaries],
         stacked=_stacked,
         classes=_CLASSES,
         arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in arms if arm != model.HOST],
@@ -97,7 +94,7 @@ def render(
         colours=colours,
         facts=environments.to_dict(results.environment),
         failed=[trial for trial in results.trials if trial.value is None][:_SHOWN_TRIALS],
-        boot=functools.partial(_boot, pairs=_fleet(results)),
+        boot=boot,
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
         trials=[(trial, overhead.cost(trial)) for trial in trials if trial.primary][:_SHOWN_TRIALS],
@@ -112,16 +109,18 @@ def _colours(arms: Sequence[str]) -> dict[str, str]:
     return {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
-def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> charts.Chart | None:
-    """Return the chart of ratios between guest arms, a row per benchmark."""
-    pairs, fleet = _compared(results, summaries), _fleet(results)
+def _gains(
+    results: model.Results, summaries: Sequence[summary.BenchmarkSummary], name: Callable[[int], str]
+) -> charts.Chart | None:
+    """Return the chart of ratios between guest arms, a row per benchmark; :param name: of a boot."""
+    pairs = _compared(results, summaries)
     return charts.chart(
         [
             charts.Line(
                 _colour(pair.ratio),
                 benchmark.label if len(pairs) == 1 else f"{benchmark.label}: {pair.arm}",
                 text.gain(pair.ratio),
-                [(ratio, f"{_boot(boot, fleet)}: {ratio:.3f}") for boot, ratio in pair.values],
+                [(ratio, f"{name(boot)}: {ratio:.3f}") for boot, ratio in pair.values],
                 pair.ratio,
             )
             for benchmark in summaries
@@ -133,14 +132,10 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
 
 
 def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[tuple[str, str]]:
-    """Return which guests the chart of ratios compares, as (arm, baseline) in the order of its rows.
-
-    Those of an ablation have a chart of their own, against the tuned ones.
-    """
-    left_out = results.environment.ablation
+    """Return which guests the chart of ratios compares, as (arm, baseline); those of an ablation have a table."""
     pairs = [(pair.arm, pair.baseline) for benchmark in summaries for pair in benchmark.comparisons]
-    known = [pair for pair in pairs if pair[1] != model.HOST and pair[0] not in left_out]
-    return list(dict.fromkeys(known))
+    without = results.environment.ablation
+    return [pair for pair in dict.fromkeys(pairs) if pair[1] != model.HOST and pair[0] not in without]
 
 
 def _colour(ratio: statistics.Estimate) -> str:
@@ -150,7 +145,9 @@ def _colour(ratio: statistics.Estimate) -> str:
     return "better" if ratio.low > 1 else "worse"
 
 
-def _dots(measured: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> charts.Chart | None:
+def _dots(
+    measured: summary.BenchmarkSummary, colours: Mapping[str, str], name: Callable[[int], str]
+) -> charts.Chart | None:
     return charts.chart(
         [
             charts.Line(
@@ -158,7 +155,7 @@ def _dots(measured: summary.BenchmarkSummary, colours: Mapping[str, str], fleet:
                 arm.arm,
                 f"{text.number(arm.median.value)} {measured.unit}" if arm.median else "no figure",
                 [
-                    (value, f"{_boot(boot, fleet)}, block {block + 1}: {text.number(value)} {measured.unit}")
+                    (value, f"{name(boot)}, block {block + 1}: {text.number(value)} {measured.unit}")
                     for boot, block, value in arm.values
                 ],
                 arm.median,
@@ -179,13 +176,8 @@ def _full(measured: summary.BenchmarkSummary) -> float:
     return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in measured.arms), default=0.0)
 
 
-def _fleet(results: model.Results) -> int:
-    """Return how many pairs of guests took part in a fleet's run, 0 for a run on one host."""
-    return len(results.environment.fleet.pairs) if results.environment.fleet else 0
-
-
 def _boot(boot: int, pairs: int) -> str:
-    """Return what a boot is called; in a fleet of pairs each is the boot of one, or of its server alone."""
+    """Return what a boot is called; in a fleet of ``pairs`` each is the boot of one, or of its server alone."""
     if not pairs:
         return f"boot {boot + 1}"
     return f"pair {boot % pairs + 1}{' (its server alone)' if boot >= pairs else ''}"

@@ -24,16 +24,14 @@ class ArmSummary:
     """One arm in one benchmark.
 
     :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio.
-    :ivar median: of the primary figure, with its interval.
-    :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
-        or not valid.
+    :ivar values: boot, block and primary figure of each; :ivar median: of these.
+    :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work.
     :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's own arm
         ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
-    :ivar full_invalid: why full overhead is not shown.
-    :ivar left_out: number of the run -> why, for each trial that does not count.
+    :ivar full_invalid, cpu_invalid: why full overhead, or any CPU, is not shown.
+    :ivar left_out: number of the run and why, for each trial that does not count.
     :ivar uncounted: trials without CPU counters, where others have them.
-    :ivar cpu_invalid: why no CPU of it is shown.
     """
 
     arm: str
@@ -50,17 +48,16 @@ class ArmSummary:
     guest_busy: float | None
     wait_share: float | None
     full_invalid: reasons.Reason | None
-    left_out: tuple[tuple[int, reasons.Reason], ...] = ()
-    uncounted: int = 0
-    cpu_invalid: reasons.Reason | None = None
+    left_out: tuple[tuple[int, reasons.Reason], ...]
+    uncounted: int
+    cpu_invalid: reasons.Reason | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
+    """:ivar ratio: ``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
 
-    :ivar pairs_left_out: pairs of which a guard rejected a trial.
-    :ivar notes: the same with the reason, and how many trials failed.
+    :ivar pairs_left_out: pairs of which a guard rejected a trial; :ivar notes: why, and how many trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
     :ivar values: boot and ratio of each pair that counts.
     """
@@ -68,10 +65,10 @@ class Comparison:
     arm: str
     baseline: str
     ratio: statistics.Estimate | None
-    pairs_left_out: int = 0
-    notes: tuple[reasons.Reason, ...] = ()
-    invalid: reasons.Reason | None = None
-    values: tuple[tuple[int, float], ...] = ()
+    pairs_left_out: int
+    notes: tuple[reasons.Reason, ...]
+    invalid: reasons.Reason | None
+    values: tuple[tuple[int, float], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Secondary:
     unit: str
     better: str
     medians: dict[str, float]
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[Comparison, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,10 +104,7 @@ class BenchmarkSummary:
 
 
 def summarise(results: model.Results, limits: guards.Limits | None = None) -> list[BenchmarkSummary]:
-    """Return one summary per benchmark, in the order in which they were first run.
-
-    :param limits: of the guards; None: the defaults.
-    """
+    """Return one summary per benchmark, in the order in which they were first run."""
     limits = limits or guards.Limits()
     chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
     trials, order = _by(results.trials, lambda trial: trial.benchmark), arm_order(results)
@@ -118,7 +112,7 @@ def summarise(results: model.Results, limits: guards.Limits | None = None) -> li
 
 
 class _Chosen(NamedTuple):
-    """What all figures of some results go by; ``left_out``: run -> why it does not count."""
+    """What all figures of some results go by; :ivar left_out: run -> why it does not count."""
 
     results: model.Results
     guards: guards.Limits
@@ -151,9 +145,8 @@ def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, reasons.
 
 
 def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], by: _Chosen) -> BenchmarkSummary:
-    """:param order: of all arms."""
     primary = [trial for trial in trials if trial.primary]
-    first = primary[0] if primary else trials[0]
+    first = (primary or trials)[0]
     chosen = [trial for trial in primary if trial.metric == first.metric]
     of_arm = _by(chosen, lambda trial: trial.arm)
     here = [arm for arm in order if arm in of_arm]
@@ -198,7 +191,7 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
     fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
     waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
     full_invalid = cpu_invalid or fault
-    if not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED:
+    if not cpu_invalid and fault is not None and fault.code is _C.VCPUS_WAITED:
         over = sum(wait > overhead.MAX_WAIT for wait in waits)
         full_invalid = reason(_C.OFTEN_WAITED, count=over, of=len(waits), most=max(waits))
 
@@ -232,10 +225,7 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
 
 
 def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason | None:
-    """Return why no CPU can be told of an arm; None if it can.
-
-    :param uncounted: trials without counters.
-    """
+    """Return why no CPU can be told of an arm, of which some trials have no counters; None if it can."""
     contradictions = [cost.contradiction for cost in costs if cost.contradiction]
     if contradictions:
         return reason(_C.CONTRADICTED, why=(contradictions[0],), count=len(contradictions), of=len(costs))
@@ -263,15 +253,15 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     found = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [trial for trial in trials if trial.value is None]
-    metrics = _by(
-        (trial for trial in trials if not trial.primary and trial.value is not None), lambda trial: trial.metric
-    )
-    for metric, mine in metrics.items():
-        of_arm = _by((trial for trial in mine if guards.run(trial) not in by.left_out), lambda trial: trial.arm)
-        values = {arm: [trial.value for trial in of_arm.get(arm, ()) if trial.value is not None] for arm in arms}
+    measured = (trial for trial in trials if not trial.primary and trial.value is not None)
+    for metric, mine in _by(measured, lambda trial: trial.metric).items():
+        values: dict[str, list[float]] = {}
+        for trial in mine:
+            if guards.run(trial) not in by.left_out and trial.value is not None:
+                values.setdefault(trial.arm, []).append(trial.value)
+        medians = {arm: middle for arm in arms if (middle := statistics.median(values.get(arm, ()))) is not None}
         compared = _comparisons([*mine, *failed], arms, by)
-        known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
-        found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
+        found.append(Secondary(metric, mine[0].unit, mine[0].better, medians, compared))
     return tuple(found)
 
 
@@ -280,12 +270,12 @@ def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
     outcomes, arms = list[dict[str, object]](), ("", "")
     for benchmark in summaries:
         pair = next((pair for pair in benchmark.comparisons if pair.baseline != model.HOST), None)
-        arms = (pair.arm, pair.baseline) if pair else arms
-        outcome = _outcome(pair)
-        certain = pair is not None and pair.ratio is not None and outcome in (_O.GAIN, _O.LOSS)
-        if certain and arms == model.AA_ARMS[::-1]:
-            outcome = _O.NOISE
-        ratio = pair.ratio.value if certain and pair and pair.ratio else None
+        outcome, ratio = _outcome(pair), None
+        if pair is not None:
+            arms = pair.arm, pair.baseline
+        if pair is not None and pair.ratio is not None and outcome in (_O.GAIN, _O.LOSS):
+            ratio = pair.ratio.value
+            outcome = _O.NOISE if arms == model.AA_ARMS[::-1] else outcome
         outcomes.append({"benchmark": benchmark.label, "outcome": outcome, "ratio": ratio})
     if not outcomes:
         return reason(_C.NOTHING_MEASURED)

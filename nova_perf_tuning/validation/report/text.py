@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.report import summary
 
 #: Names that a message lists.
 _NAMES = 20
@@ -33,8 +31,9 @@ _Params = Mapping[str, Any]
 
 def of(reason: reasons.Reason) -> str:
     """Return a reason with its notes as one line."""
+    params = {name: _LISTS[name](value) if name in _LISTS else value for name, value in reason.params.items()}
     template = _TEXTS[reason.code]
-    line = template.format_map(reason.params) if isinstance(template, str) else template(reason.params)
+    line = template.format_map(params) if isinstance(template, str) else template(params)
     return "; ".join([line, *map(of, reason.notes)])
 
 
@@ -46,31 +45,27 @@ def lines(some: Iterable[reasons.Reason]) -> str:
 # -- figures
 
 
-def loss(value: float, kind: bool = True) -> str:
-    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``.
-
-    :param kind: False: without the word.
-    """
-    word = ("gain " if round(value, 3) < 0 else "loss ") if kind else ""
-    return f"{word}{abs(value):.1%}"
+def _loss(value: float) -> str:
+    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``."""
+    return f"{'gain' if round(value, 3) < 0 else 'loss'} {abs(value):.1%}"
 
 
-def losses(low: float, high: float) -> str:
+def _losses(low: float, high: float) -> str:
     """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
     if (low < 0) != (high < 0):
-        return f"{loss(low)} to {loss(high)}"
+        return f"{_loss(low)} to {_loss(high)}"
     first, last = sorted((abs(low), abs(high)))
-    return f"{loss(first, False)} to {loss(last, False)}"
+    return f"{first:.1%} to {last:.1%}"
 
 
-def confidence(share: float) -> str:
+def _confidence(share: float) -> str:
     """Return a confidence as ``95%``, ``99.95%``."""
     return f"{share * 100:.4g}%"
 
 
 def _figure(params: _Params) -> str:
     if params["figure"] == "loss":
-        return loss(params["value"])
+        return _loss(params["value"])
     return f"service CPU per {params['unit'] or 'unit'} {params['value']:.4g} s"
 
 
@@ -82,20 +77,15 @@ def _limit(params: _Params) -> str:
 
 def _interval(params: _Params) -> str:
     low, high = params["low"], params["high"]
-    span = losses(low, high) if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
-    return f"{_figure(params)} ({confidence(params['confidence'])} interval {span})"
+    span = _losses(low, high) if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
+    return f"{_figure(params)} ({_confidence(params['confidence'])} interval {span})"
 
 
-def _placed(word: str) -> Callable[[_Params], str]:
-    """:param word: for a limit that a demanded gain is not; ``within`` or ``beyond``."""
-    demanded = {"within": "meets the demanded gain of", "beyond": "misses the demanded gain of"}[word]
-
-    def phrase(params: _Params) -> str:
-        if params["figure"] == "loss" and params["limit"] < 0:
-            return f"{_interval(params)} {demanded} {-params['limit']:.1%}"
-        return f"{_interval(params)} is {word} {_limit(params)}"
-
-    return phrase
+def _placed(params: _Params, word: str, verb: str) -> str:
+    """:param word: for a limit to a loss or a cost; :param verb: for a demanded gain."""
+    if params["figure"] == "loss" and params["limit"] < 0:
+        return f"{_interval(params)} {verb} the demanded gain of {-params['limit']:.1%}"
+    return f"{_interval(params)} is {word} {_limit(params)}"
 
 
 def _too_few(params: _Params) -> str:
@@ -109,21 +99,21 @@ def _too_few(params: _Params) -> str:
 
 
 def _lost(params: _Params) -> str:
-    what = ["failed"] * bool(params["failed"]) + ["gave 0, which has no ratio"] * bool(params["zeros"])
-    what += ["are missing"] * bool(params["missing"]) + ["were excluded"] * bool(params.get("excluded"))
+    kinds = {"failed": "failed", "zeros": "gave 0, which has no ratio"}
+    kinds |= {"missing": "are missing", "excluded": "were excluded"}
+    what = [words for kind, words in kinds.items() if params.get(kind)]
     return f"{params['count']} of {params['of']} trials of '{params['arm']}' {' or '.join(what)}"
 
 
 def _too_many_lost(params: _Params) -> str:
-    return f"{_lost(params)} (limit {params['limit']:.0%})" + (
-        f": {lines(params['why'])}" if params["why"] else ""
-    )
+    why = f": {params['why']}" if params["why"] else ""
+    return f"{_lost(params)} (limit {params['limit']:.0%}){why}"
 
 
 def _metric(params: _Params) -> str:
     hint = "" if params["named"] else "; name one of them as the budget's metric if that is what it is for"
     metric = f"metric '{params['metric']}'" if params["metric"] else "what it is judged by"
-    return f"{metric} was not measured; {params['benchmark']} has {listed(params['known'])}{hint}"
+    return f"{metric} was not measured; {params['benchmark']} has {params['known']}{hint}"
 
 
 def _guests(params: _Params) -> str:
@@ -131,60 +121,39 @@ def _guests(params: _Params) -> str:
     return f"guests of '{params['arm']}' are not what was asked for: {params['finding']}{more}"
 
 
-def listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     """Return names in words, the first of very many."""
-    found = sorted(names)
-    more = f" and {len(found) - _NAMES} more" if len(found) > _NAMES else ""
-    return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
+    known = sorted(names)
+    more = f" and {len(known) - _NAMES} more" if len(known) > _NAMES else ""
+    return f"{', '.join(known[:_NAMES]) or 'none'}{more}"
 
 
 def _unplaced(params: _Params) -> str:
     names = " and no ".join(name.replace("_", " ") for name in params["unknown"])
     options = " and ".join(f"--{name.replace('_', '-')}" for name in params["unknown"])
-    return f"budgets left out, since the results name no {names} (give {options}): {'; '.join(params['budgets'])}"
-
-
-# -- guards
-
-
-def _frequencies(params: _Params) -> str:
-    known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in params["mhz"].items())
-    return f"arms ran at different CPU frequencies: {known} (limit {params['limit']:.0%})"
-
-
-def _where(params: _Params) -> str:
-    return f"'{params['benchmark'][:80]}' on '{params['arm'][:40]}'"
+    return f"budgets left out, since the results name no {names} (give {options}): {params['budgets']}"
 
 
 # -- hosts of a fleet
 
 
-def _figure_of(params: _Params) -> str:
-    return f"{params['benchmark']} ({params['arm']})"
-
-
 def _slower(params: _Params) -> str:
-    return f"{_figure_of(params)}: slower than the other hosts by {_span(params)}"
-
-
-def _span(params: _Params) -> str:
     low, high = f"{params['low']:.0%}", f"{params['high']:.0%}"
-    return low if low == high else f"{low} to {high}"
+    span = low if low == high else f"{low} to {high}"
+    return f"{params['benchmark']} ({params['arm']}): slower than the other hosts by {span}"
 
 
 def _host_beyond(params: _Params) -> str:
     if params["figure"] == "loss":
-        figure = f"{loss(params['low'])} to {loss(params['high'])} against '{params['baseline']}'"
+        figure = f"{_loss(params['low'])} to {_loss(params['high'])} against '{params['baseline']}'"
     else:
         figure = f"service CPU per {params['unit'] or 'unit'} {params['low']:.4g} s to {params['high']:.4g} s"
-    return f"{_figure_of(params)}: {figure} in all its pairs is beyond {_limit(params)}"
+    return f"{params['benchmark']} ({params['arm']}): {figure} in all its pairs is beyond {_limit(params)}"
 
 
 def _perhaps(params: _Params) -> str:
-    spread = f"{params['spread']:.1%}"
-    return (
-        f", which its peers or the noise of the hosts ({spread}) may explain; measure it with more hosts (--peers)"
-    )
+    noise = f"the noise of the hosts ({params['spread']:.1%})"
+    return f", which its peers or {noise} may explain; measure it with more hosts (--peers)"
 
 
 # -- headlines, and changes of a history
@@ -211,7 +180,7 @@ def _judged(params: _Params) -> str:
     met = "the budget is met; " if params["verdict"] == "PASS" else ""
     more = f" (and {params['more']} more of {params['of']} budgets)" if params["more"] else ""
     culprit = f" It points at the {params['culprit']}." if params["culprit"] else ""
-    figure = f"{params['arm']} against {params['baseline']} in {params['benchmark']}: {lines(params['why'])}"
+    figure = f"{params['arm']} against {params['baseline']} in {params['benchmark']}: {params['why']}"
     return f"{params['verdict']}: {met}{figure}{more}.{culprit}"
 
 
@@ -220,44 +189,48 @@ def _hosts_judged(params: _Params) -> str:
     if params["verdict"] == "PASS":
         return f"{count} are as good as asked for."
     example = f" ({params['example']})" if params["example"] else ""
-    return f"{count}: {listed(params['hosts'])}{example}."
+    return f"{count}: {_listed(params['hosts'])}{example}."
 
 
 def _change(params: _Params) -> str:
-    versions = [f"{name} {before} -> {after}" for name, (before, after) in params["versions"].items()]
-    return "; ".join([f"from {params['at'][:16].replace('T', ' ')} on", *filter(None, [", ".join(versions)])])
+    versions = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in params["versions"].items())
+    return f"from {params['at'][:16].replace('T', ' ')} on{'; ' if versions else ''}{versions}"
 
+
+#: How parameters that are lists are shown.
+_LISTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "why": lines,
+    "known": _listed,
+    "arms": ", ".join,
+    "benchmarks": ", ".join,
+    "budgets": "; ".join,
+    "mhz": lambda mhz: ", ".join(f"{arm} {speed:.0f} MHz" for arm, speed in mhz.items()),
+}
 
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
-    _C.WITHIN: _placed("within"),
-    _C.BEYOND: _placed("beyond"),
+    _C.WITHIN: lambda params: _placed(params, "within", "meets"),
+    _C.BEYOND: lambda params: _placed(params, "beyond", "misses"),
     _C.UNDECIDED: lambda params: (
         f"{_interval(params)} includes the limit, {_limit(params)}; more boots may decide"
     ),
     _C.TOO_FEW_BOOTS: _too_few,
     _C.NO_PAIRS: lambda params: f"{'loss' if params['figure'] == 'loss' else 'service CPU'}: no pair of trials",
     _C.INTERIM: lambda params: (
-        f"{confidence(params['confidence'])} at this look, so that {confidence(params['promised'])} holds over"
+        f"{_confidence(params['confidence'])} at this look, so that {_confidence(params['promised'])} holds over"
         " both looks"
     ),
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
     _C.FAILED: _lost,
-    _C.EXCLUDED: lambda params: (
-        f"{params['count']} of {params['of']} {params['what']} excluded: {lines(params['why'])}"
-    ),
+    _C.EXCLUDED: "{count} of {of} {what} excluded: {why}",
     _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
-    _C.NO_BENCHMARK: lambda params: (
-        f"benchmark '{params['benchmark']}' was not measured; the results have {listed(params['known'])}"
-    ),
+    _C.NO_BENCHMARK: "benchmark '{benchmark}' was not measured; the results have {known}",
     _C.NO_METRIC: _metric,
-    _C.NO_ARM: lambda params: (
-        f"arm '{params['arm']}' was not measured; the results have {listed(params['known'])}"
-    ),
+    _C.NO_ARM: "arm '{arm}' was not measured; the results have {known}",
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
     _C.ACCELERATOR_CONTRADICTED: lambda params: (
         f"guests of '{params['arm']}': {probe.contradiction(params['found'], params['accelerator'])}"
     ),
-    _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
+    _C.VIRTUALIZATION_UNREAD: "what guests of '{arm}' run on could not be read, the budget is for {wanted}",
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
     _C.BELOW_NOISE_FLOOR: (
@@ -277,18 +250,15 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
-    _C.NO_BUDGET_APPLIES: lambda params: (
-        f"no budget applies: the results have the arms {', '.join(params['arms'])}, the benchmarks"
-        f" {', '.join(params['benchmarks'])}, accelerator '{params['accelerator']}', host_group"
-        f" '{params['host_group']}', flavor '{params['flavor']}'"
+    _C.NO_BUDGET_APPLIES: (
+        "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks}, accelerator"
+        " '{accelerator}', host_group '{host_group}', flavor '{flavor}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
-    _C.NOT_MEASURED: lambda params: (
-        f"budgets left out, since their arms or accelerator were not measured: {'; '.join(params['budgets'])}"
-    ),
-    _C.CONTRADICTED: lambda params: f"{lines(params['why'])} ({params['count']} of {params['of']} trials)",
+    _C.NOT_MEASURED: "budgets left out, since their arms or accelerator were not measured: {budgets}",
+    _C.CONTRADICTED: "{why} ({count} of {of} trials)",
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",
-    _C.OFTEN_WAITED: ("vCPUs waited in {count} of {of} trials, up to {most:.0%} of the time they wanted to run"),
+    _C.OFTEN_WAITED: "vCPUs waited in {count} of {of} trials, up to {most:.0%} of the time they wanted to run",
     _C.EMULATED: (
         "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance"
         " to the host is the emulator's, not KVM's."
@@ -301,9 +271,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
         " program."
     ),
-    _C.NO_RATIO: lambda params: (
-        f"{params['benchmark']}: no ratio {params['arm']}/{params['baseline']}: {lines(params['why'])}."
-    ),
+    _C.NO_RATIO: "{benchmark}: no ratio {arm}/{baseline}: {why}.",
     _C.OTHER_WORK: (
         "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are noisier"
         " for it and absolute figures too low; run it again on a quiet host."
@@ -312,29 +280,26 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With the"
         " module vhost_net network figures differ; perf:vhost_placement had nothing to place."
     ),
-    _C.FILES_IN_MEMORY: lambda params: (
-        f"{', '.join(params['benchmarks'])}: the files lay in memory ({params['filesystem']}), so this is the"
-        " speed of memory, not of a disk"
+    _C.FILES_IN_MEMORY: (
+        "{benchmarks}: the files lay in memory ({filesystem}), so this is the speed of memory, not of a disk"
     ),
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
     _C.WAITING_VCPUS: "vCPUs waited {share:.2%} of the time they wanted to run (limit {limit:.2%})",
     _C.THROTTLING: "CPUs were throttled {count:.0f} times by their temperature",
     _C.FREQUENCY_LIMIT: "the highest frequency allowed went from {first:.0f} to {now:.0f} MHz during the run",
-    _C.FREQUENCY_GAP: _frequencies,
+    _C.FREQUENCY_GAP: "arms ran at different CPU frequencies: {mhz} (limit {limit:.0%})",
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
-    _C.NO_FLOOR: lambda params: f"{params['benchmark']}: {lines(params['why'])}; measure again without that",
-    _C.NO_FLOOR_OF_SO_FEW: ("{benchmark}: {boots} boots give no noise floor; {needed} are needed, 4 are better"),
-    _C.NO_SHARED_WORK: lambda params: f"{_where(params)}: took no CPU beside its vCPUs",
-    _C.NO_SAMPLE: lambda params: f"{_where(params)}: {lines(params['why'])}",
-    _C.NO_WORK: lambda params: (
-        f"no trial of {_where(params)} counted its work; benchmarks that did: {listed(params['known'])}"
-    ),
+    _C.NO_FLOOR: "{benchmark}: {why}; measure again without that",
+    _C.NO_FLOOR_OF_SO_FEW: "{benchmark}: {boots} boots give no noise floor; {needed} are needed, 4 are better",
+    _C.NO_SHARED_WORK: "'{benchmark:.80}' on '{arm:.40}': took no CPU beside its vCPUs",
+    _C.NO_SAMPLE: "'{benchmark:.80}' on '{arm:.40}': {why}",
+    _C.NO_WORK: "no trial of '{benchmark:.80}' on '{arm:.40}' counted its work; benchmarks that did: {known}",
     _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
-    _C.TOO_FEW_COUNTED: lambda params: (
-        f"{_where(params)}: {params['count']} of {params['of']} trials have no CPU by class (limit"
-        f" {params['limit']:.0%}); on a cloud agents tell it"
+    _C.TOO_FEW_COUNTED: (
+        "'{benchmark:.80}' on '{arm:.40}': {count} of {of} trials have no CPU by class (limit {limit:.0%}); on a"
+        " cloud agents tell it"
     ),
     _C.UNCOUNTED: "{count} of {of} trials have no CPU by class",
     _C.NO_SOFTIRQ: "interrupts and softirqs were not measured: what they cost is not in it",
@@ -350,7 +315,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.MAYBE_SLOW: lambda params: f"{_slower(params)}{_perhaps(params)}",
     _C.HOST_BEYOND: _host_beyond,
     _C.HOST_MAYBE_BEYOND: lambda params: f"{_host_beyond(params)}{_perhaps(params)}",
-    _C.BUDGET: lambda params: f"{params['benchmark']}: {lines(params['why'])}",
+    _C.BUDGET: "{benchmark}: {why}",
     _C.NOTHING_MEASURED: "Nothing was measured.",
     _C.COMPARED: _compared,
     _C.JUDGED: _judged,
@@ -438,10 +403,7 @@ def number(value: float | None) -> str:
         return f"{value:.2e}"
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
-    for digits, bound in ((1, 9.995), (2, 0.9995)):
-        if abs(value) >= bound:
-            return f"{value:.{digits}f}"
-    return f"{value:.3g}"
+    return f"{value:#.3g}" if abs(value) >= 0.9995 else f"{value:.3g}"
 
 
 def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
@@ -458,9 +420,8 @@ def gain(found: statistics.Estimate) -> str:
     """Return a ratio as percent of gain with its interval: ``+20.0% (95% interval +10.0% to +30.0%)``."""
     if found.low is None or found.high is None:
         return f"{percent(found.value)} (one boot, so no interval)"
-    return (
-        f"{percent(found.value)} ({found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)})"
-    )
+    ends = f"{percent(found.low)} to {percent(found.high)}"
+    return f"{percent(found.value)} ({found.confidence:.0%} interval {ends})"
 
 
 def percent(ratio: float) -> str:
