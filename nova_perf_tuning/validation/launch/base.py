@@ -1,7 +1,6 @@
-"""The interface of a launcher: something that makes guests, runs programs in them and counts their CPU.
+"""The interface of a launcher: it makes guests, runs programs in them and counts their CPU.
 
-A launcher knows nothing of benchmarks or statistics; it gives machines. Everything it made is removed
-by :meth:`Launcher.close`, also after an error or Ctrl-C.
+A launcher knows nothing of benchmarks or statistics. :meth:`Launcher.close` removes everything that it made.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from nova_perf_tuning.validation.environment import Environment
 #: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
 STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
-#: They take a second, but not on a disk that has other work or was never read from.
+#: For a program that makes something: more than a second where a disk has other work or was never read from.
 _LIMIT_S = 300.0
 
 
@@ -37,11 +36,7 @@ class ProgramError(LaunchError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison.
-
-    :ivar name: ``untuned``, ``tuned`` … as it appears in the results.
-    :ivar request: what its guests' flavor asks for; an empty request is an untuned guest.
-    """
+    """One side of a comparison; :ivar request: what its guests' flavor asks for, nothing where untuned."""
 
     name: str
     request: request_module.Request
@@ -64,7 +59,7 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
-    """A machine's clock against the host's: what a guest stamps by its own is found on the host's.
+    """A machine's clock against the host's.
 
     :ivar epoch: what it shows at 0 of the host's CLOCK_MONOTONIC, in seconds since the epoch.
     :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question and receipt.
@@ -90,10 +85,7 @@ class Clock:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestSize:
-    """Virtual hardware of each guest, the same in every arm.
-
-    :ivar memory_mib: the image needs 160 MiB; :ivar scratch_mib: second disk, where programs run.
-    """
+    """Virtual hardware of each guest; :ivar scratch_mib: second disk, where programs run."""
 
     vcpus: int = 2
     memory_mib: int = 320
@@ -103,7 +95,7 @@ class GuestSize:
 class Machine(abc.ABC):
     """Somewhere a program can be run: a guest, or the host itself.
 
-    :ivar name: for messages; :ivar address: on the benchmark network.
+    :ivar address: on the benchmark network.
     :ivar interface: host side of its NIC, where what it sends arrives; None if it has none of its own.
     """
 
@@ -129,13 +121,13 @@ class Machine(abc.ABC):
     def counter(self) -> Callable[[], dict[str, float]]:
         """Return what reads its CPU seconds on the host: cheap enough for many times a second, in any thread.
 
-        There are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``
-        (all of the process and its vhost workers, each counted once), of threads there are now; and ``wait_s``,
-        for which its vCPUs were runnable without a host CPU. The host's own machines have ``total`` alone.
+        They are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``, of
+        threads there are now; and ``wait_s``, for which its vCPUs were runnable without a host CPU. The host's own
+        machines have ``total`` alone.
         """
 
     def busy_s(self) -> float | None:
-        """Return how long a guest's CPUs were busy by its own /proc/stat, in any thread; None: not known."""
+        """Return for how long a guest's CPUs were busy by its own count; None: not known. Any thread may ask."""
         return None
 
     def clock(self) -> Clock | None:
@@ -152,7 +144,7 @@ class Pair:
 
 
 class Launcher(abc.ABC):
-    """Makes pairs of machines; used as a context manager, whose exit calls :meth:`close`."""
+    """Makes pairs of machines; a context manager."""
 
     def __enter__(self) -> Launcher:
         return self
@@ -162,23 +154,16 @@ class Launcher(abc.ABC):
 
     @property
     def vcpus(self) -> int | None:
-        """vCPUs of each guest, known before :meth:`prepare`; None where it makes no guests or cannot tell."""
+        """vCPUs of each guest; None where it makes no guests."""
         return None
 
     def require(self, programs: Collection[str], memory_mib: int, scratch_mib: int) -> None:
-        """Say before :meth:`prepare` what the machines must have, beyond what they have anyway.
-
-        :param programs: their names, and the paths of other files.
-        :param memory_mib: for one benchmark; :param scratch_mib: for all files.
-        """
+        """Say before :meth:`prepare` what the machines must have, see :func:`.bench.plugins.needs`."""
         return
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Check what is needed (libvirt, image, permission, disk space) and make the network.
-
-        :raises LaunchError: naming what is missing and how to get it.
-        """
+        """Check what is needed and make the network; LaunchError: names what is missing and how to get it."""
 
     @abc.abstractmethod
     def boot(self, arm: Arm) -> Pair:
@@ -186,25 +171,19 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def activate(self, arm: str | None) -> None:
-        """Let the pair of ``arm`` run and all others rest (paused); None: all rest, for the host's own trials.
-
-        The host settings of the arm (:mod:`nova_perf_tuning.host.plan`) hold when this returns.
-        """
+        """Let the pair of ``arm`` run, with its host settings, and pause all others; None: pause all."""
 
     @abc.abstractmethod
     def host_pair(self) -> Pair:
-        """Return the host's own machines (arm ``host``): two network namespaces on the guests' network.
-
-        :raises LaunchError: the host would run other programs than guests do.
-        """
+        """Return the host's own machines (arm ``host``); LaunchError: it has other programs than guests."""
 
     @abc.abstractmethod
     def destroy(self, arm: str) -> None:
-        """End one arm's guests and remove their disks; settings applied for them are restored first."""
+        """Restore the settings of one arm, end its guests and remove their disks."""
 
     @abc.abstractmethod
     def environment(self) -> Environment:
-        """Return what the results rest on: accelerator, QEMU, libvirt, kernel, image, guests, XML."""
+        """Return what the results rest on."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -217,11 +196,7 @@ def environment() -> dict[str, str]:
 
 
 def call(argv: Sequence[str], text: str = "") -> str:
-    """Run a program to its end and return its standard output.
-
-    :param text: its standard input.
-    :raises LaunchError: it fails (last line of its errors) or takes five minutes.
-    """
+    """Run a program with ``text`` as its input and return its output; LaunchError: it fails or takes too long."""
     try:
         done = subprocess.run(
             argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=environment(), check=False

@@ -1,8 +1,7 @@
 """What a guest is started from: its accelerator, its disks, and its domain XML before any tuning.
 
-The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing on performance:
-display, sound, input and Nova's own metadata. QEMU loads the kernel (as for an image with ``kernel_id``), the
-console goes to a log file. A guest that panics or reboots is a failed guest.
+The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing on performance.
+QEMU loads the kernel, as for an image with ``kernel_id``. A guest that panics or reboots is a failed guest.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from nova_perf_tuning.validation.launch.run_directory import RunDirectory
 
 KVM = "kvm"
 TCG = "tcg"
-#: A kernel under working KVM prints its first line after 0.2 s, after 1.2 s where a host was overcommitted
-#: threefold, and panics soon after.
-WHOLE_S = 15.0
-#: A test guest on a broken KVM spins for ever and nothing but this process knows of it: the kernel ends it with
-#: its parent, and by its CPU time if the parent was killed before it could say so. Both outlive the exec.
-_BOUND = ("setpriv", "--pdeathsig", "KILL", "prlimit", f"--cpu={WHOLE_S:.0f}")
+#: A kernel under working KVM prints its first line after 0.2 s, or 1.2 s on a busy host, and panics soon after.
+_PROBE_S = 15.0
+#: A test guest on a broken KVM spins for ever: the kernel ends it with its parent, and by its CPU time if the
+#: parent was killed before it could say so.
+_BOUND = ("setpriv", "--pdeathsig", "KILL", "prlimit", f"--cpu={_PROBE_S:.0f}")
 #: Machine type as in ``hw_machine_type``: libvirt's default and so Nova's.
 MACHINE: Final = "pc"
 _KVM: Final = {
@@ -40,9 +38,8 @@ _KVM: Final = {
     '<timer name="hpet" present="no"/>',
     "driver": "",
 }
-#: The TSC of an emulated CPU is calibrated against a timer that a busy host delays by half, and a wrong clock
-#: makes wrong figures: the HPET is used instead. Mitigations protect nothing there; crypto self-tests take time.
-#: Nova has no cpu_mode for virt_type qemu, and forces QEMU's own backend.
+#: The TSC of an emulated CPU is calibrated against a timer that a busy host delays, so the HPET is used instead.
+#: Mitigations protect nothing there; crypto self-tests take time. Nova forces QEMU's own backend.
 _EMULATED: Final = {
     "type": "qemu",
     "cmdline": " tsc=unstable no_timer_check mitigations=off cryptomgr.notests",
@@ -60,10 +57,7 @@ class Accelerator(NamedTuple):
 
 
 def choose(wanted: str, emulator: str, image: Image) -> Accelerator:
-    """Return the accelerator: TCG where that is ``wanted``, else KVM if it works, else TCG.
-
-    :param emulator: QEMU's program, as libvirt's capabilities name it.
-    """
+    """Return the accelerator: TCG where that is ``wanted``, else KVM if a test guest runs, else TCG."""
     if wanted == TCG:
         return Accelerator(TCG, "asked for")
     if fault := _kvm_fault(emulator, image):
@@ -85,11 +79,11 @@ def _kvm_fault(emulator: str, image: Image) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=WHOLE_S,
+            timeout=_PROBE_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"a test guest did not end within {WHOLE_S:.0f} s"
+        return f"a test guest did not end within {_PROBE_S:.0f} s"
     if b"Linux version" in done.stdout and b"Kernel panic" in done.stdout:
         return ""
     last = done.stdout.decode("utf-8", "replace").strip().splitlines()[-1:]
@@ -98,10 +92,7 @@ def _kvm_fault(emulator: str, image: Image) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestFiles:
-    """Host paths that one guest uses.
-
-    :ivar root: qcow2 overlay of the image; :ivar scratch: raw disk; :ivar console: log of its serial port.
-    """
+    """Host paths that one guest uses; :ivar root: qcow2 overlay of the image; :ivar scratch: raw disk."""
 
     kernel: str
     initrd: str
@@ -111,12 +102,9 @@ class GuestFiles:
 
 
 def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> GuestFiles:
-    """Make one guest's disks.
+    """Make one guest's disks; LaunchError: the host's is full.
 
-    The scratch disk is allocated at once: a full disk shows now, not in the middle of a benchmark, and no arm
-    pays for the first writes.
-
-    :raises LaunchError: the disk is full.
+    The scratch disk is allocated at once: a full disk shows now, and no arm pays for the first writes.
     """
     root, scratch = run.file(f"{name}.root.qcow2"), run.file(f"{name}.scratch.img")
     free_mib = shutil.disk_usage(run.path).free >> 20
@@ -131,7 +119,6 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
 
 
 def remove(run: RunDirectory, name: str) -> None:
-    """Remove one guest's disks and console; missing ones are no error."""
     for path in glob.glob(glob.escape(run.file(name)) + ".*"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -1,7 +1,6 @@
 """One guest of the launcher, and commands in it through the QEMU guest agent: no network, no password.
 
-Whatever comes back was made by the guest: it is bounded (by run-job in the image and by libvirt's own limit of
-4 MiB per answer), checked for form, and cut here again.
+What comes back was made by the guest: it is bounded by libvirt (4 MiB an answer), checked for form, and cut here.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import libvirt
 import libvirt_qemu
 
 from nova_perf_tuning.guest import probe as truth_module
+from nova_perf_tuning.guest import transform
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
@@ -29,8 +29,8 @@ from nova_perf_tuning.validation.launch import base, local, network
 
 _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
-#: libvirt waits this long for one answer; a paused or hanging guest costs so much, no more.
-ANSWER_S: Final = 30
+#: libvirt waits this long for one answer.
+_ANSWER_S: Final = 30
 #: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
 _DEATH_S = 60.0
 #: For programs in the guest that take seconds at most, were the host not busy.
@@ -64,7 +64,7 @@ class AgentChannel:
         self._failure = failure
 
     def ask(
-        self, command: str, read: Callable[[Any], _Answer], arguments: object = None, timeout_s: int = ANSWER_S
+        self, command: str, read: Callable[[Any], _Answer], arguments: object = None, timeout_s: int = _ANSWER_S
     ) -> _Answer:
         """Send one command and return what ``read`` makes of the answer.
 
@@ -91,9 +91,9 @@ class AgentChannel:
         """Start a program under run-job and return the number to ask :meth:`exited` with."""
         return self._exec([_RUN, job, *argv], capture=True)
 
-    def kill(self, job: str, signal_name: str) -> None:
-        """Send a signal to everything that job started."""
-        self._exec([_KILL, job, signal_name], capture=False)
+    def kill(self, job: str) -> None:
+        """Kill everything that a job started."""
+        self._exec([_KILL, job, "KILL"], capture=False)
 
     def _exec(self, argv: Sequence[str], capture: bool) -> int:
         arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": capture}
@@ -125,7 +125,6 @@ def _whole(value: object) -> int:
 
 
 def _finished(answer: Any) -> base.Finished | None:
-    """Return what guest-exec-status tells of a program."""
     if not isinstance(answer["exited"], bool):
         raise ValueError
     if not answer["exited"]:
@@ -139,18 +138,16 @@ def _finished(answer: Any) -> base.Finished | None:
 
 
 class Guest(base.Machine):
-    """A running guest.
+    """A running guest, whose programs run in the scratch disk's directory.
 
-    Programs run in the scratch disk's directory.
-
-    :ivar xml: the domain XML it was started with.
+    :ivar transformed: the domain XML it was started with, and what was left out of it.
     """
 
-    def __init__(self, domain: libvirt.virDomain, port: network.Port, console: str, xml: str) -> None:
-        self.name = str(domain.name())
-        self.address = port.address
-        self.interface = port.tap
-        self.xml = xml
+    def __init__(
+        self, domain: libvirt.virDomain, port: network.Port, console: str, transformed: transform.Transformed
+    ) -> None:
+        self.name, self.address, self.interface = str(domain.name()), port.address, port.tap
+        self.transformed = transformed
         self._domain = domain
         self._console = console
         self.agent = AgentChannel(domain, self.failure)
@@ -162,18 +159,15 @@ class Guest(base.Machine):
 
     def failure(self, what: str) -> base.LaunchError:
         """Return the error to raise: what is wrong, then the console's last lines."""
-        return base.LaunchError(f"guest {self.name}: {what}; last lines of its console:\n{self.console_tail()}")
+        return base.LaunchError(f"guest {self.name}: {what}; last lines of its console:\n{self._console_tail()}")
 
-    def console_tail(self) -> str:
-        """Return the last lines of the console, safe to print."""
-        try:
-            with open(self._console, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
-                data = file.read(_CONSOLE_BYTES)
-        except OSError:
-            return "  (nothing)"
-        lines = [line.rstrip() for line in data.decode("utf-8", "replace").replace("\r", "").split("\n")]
-        lines = [line for line in lines if line]
+    def _console_tail(self) -> str:
+        data = b""
+        with contextlib.suppress(OSError), open(self._console, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
+            data = file.read(_CONSOLE_BYTES)
+        text = data.decode("utf-8", "replace").replace("\r", "")
+        lines = [line for line in map(str.rstrip, text.split("\n")) if line]
         # A panic's reason stands before its call trace.
         panic = max((at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines))
         kept = [printable(line[-300:]) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
@@ -191,19 +185,16 @@ class Guest(base.Machine):
         if peer is not None:
             done = self.run(("ping", "-c", "1", "-w", "30", peer), _SHORT_S)
             if done.returncode:
-                raise self.failure(
-                    f"{peer} on the same bridge does not answer; a host firewall may filter bridged"
-                    " packets (sysctl net.bridge.bridge-nf-call-iptables)"
-                )
+                hint = "a host firewall may filter bridged packets (sysctl net.bridge.bridge-nf-call-iptables)"
+                raise self.failure(f"{peer} on the same bridge does not answer; {hint}")
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
         until = time.monotonic() + timeout_s
         job, pid = self._start((*_STAMPED, *argv))
         done = self._wait(pid, until)
         if done is None:
-            self.agent.kill(job, "KILL")
-            done = self._wait(pid, time.monotonic() + _DEATH_S)
-            if done is None:
+            self.agent.kill(job)
+            if (done := self._wait(pid, time.monotonic() + _DEATH_S)) is None:
                 raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
             return dataclasses.replace(done, returncode=None)
         stderr, lived = _lived(done.stderr)
@@ -217,13 +208,12 @@ class Guest(base.Machine):
         if done.returncode:
             status = self._wait(pid, time.monotonic() + _DEATH_S)
             text = (status.stderr or status.stdout) if status is not None else ""
-            # The machine is well, so its console has nothing to say.
             raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {local.first_line(text)}")
         try:
             yield
         finally:
             if self.is_alive() and self.agent.exited(pid) is None:
-                self.agent.kill(job, "KILL")
+                self.agent.kill(job)
                 self._wait(pid, time.monotonic() + _DEATH_S)
 
     def truth(self) -> truth_module.Truth:
@@ -262,12 +252,11 @@ class Guest(base.Machine):
         raise self.failure("its process is gone")
 
     def suspend(self) -> None:
-        """Pause all vCPUs; no error when it is paused or gone."""
+        """Pause all vCPUs, if it runs."""
         if self._state() == libvirt.VIR_DOMAIN_RUNNING:
             self._domain.suspend()
 
     def resume(self) -> None:
-        """Let it run on."""
         if not self.is_alive():
             raise self.failure("it has ended")
         if self._state() == libvirt.VIR_DOMAIN_PAUSED:
@@ -297,7 +286,7 @@ class Guest(base.Machine):
 
 
 def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:
-    """Return a program's errors without the stamp behind them, and the stamp, which may be a forgery."""
+    """Return a program's errors without the stamp behind them, and the stamp, which the guest may have forged."""
     stamp = _STAMP.search(stderr)
     if stamp is None:
         return stderr, None

@@ -22,10 +22,9 @@ from nova_perf_tuning.validation.launch.guest import Guest
 
 
 def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
-    """Bring the host settings of ``active`` into force; return each with what became of it, for the results.
+    """Bring the host settings of ``active`` into force, and return each with what became of it.
 
-    :param directory: of the journal.
-    :param resting: guests of this run that are paused: the plan does without them.
+    :param directory: of the journal; :param resting: paused guests, which the plan leaves out.
     :raises LaunchError: a setting could not be brought into force.
     """
     facts = reader.read_host()
@@ -56,16 +55,15 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
 
 
 def restore(directory: str) -> None:
-    """Put back all that :func:`apply` changed; nothing to do is no error."""
+    """Put back all that :func:`apply` changed, if anything."""
     if not os.path.exists(os.path.join(directory, "journal.sqlite")):
         return
     with journal_module.Journal(directory, writer=True) as journal:
         restored = restore_module.restore(journal, registry.kinds(), apply_module.boot_id())
     for change in restored:
         if change.result is restore_module.RestoreResult.FAILED:
-            raise base.LaunchError(
-                f"{change.entry.kind} {change.entry.target} could not be restored: {change.detail}"
-            )
+            setting = f"{change.entry.kind} {change.entry.target}"
+            raise base.LaunchError(f"{setting} could not be restored: {change.detail}")
 
 
 def _belongs(setting: model.Setting, pids: set[int]) -> bool:

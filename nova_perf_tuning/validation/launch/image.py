@@ -23,9 +23,7 @@ class Image:
     """Files of one image.
 
     :ivar id: directory name, which ends in the hash of packages and recipe.
-    :ivar packages: package -> version of everything in it.
-    :ivar release: kernel release.
-    :ivar sums: program -> SHA-256 of its file.
+    :ivar packages: package -> version; :ivar release: of the kernel; :ivar sums: program -> SHA-256 of its file.
     :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
     """
 
@@ -40,12 +38,11 @@ class Image:
 
 
 def default_directory(programs: Collection[str] = ()) -> str:
-    """Return where the newest image of this user lies that has ``programs``.
+    """Return where this user's image with all ``programs``, and absolute paths of other files, lies.
 
     It is the small one, the full one, or the one that was built last with something added, in this order.
 
-    :param programs: names of programs, and absolute paths of other files.
-    :raises LaunchError: there are images, but none has them all; says how to build one.
+    :raises LaunchError: there are images, but none has them all.
     """
     directories = map(cache_directory.path, ("image", "full-image", "own-image"))
     built = [directory for directory in directories if _has(directory, "complete")]
@@ -61,16 +58,10 @@ def default_directory(programs: Collection[str] = ()) -> str:
 
 
 def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
-    """Return the image in ``directory`` (default: :func:`default_directory`).
-
-    :param programs: what it must have, for the choice of the default one.
-    :raises LaunchError: it is missing or unfinished; says how to build it.
-    """
+    """Return the image in ``directory`` (default: :func:`default_directory`); LaunchError: there is none."""
     directory = os.path.realpath(directory or default_directory(programs))
     if not _has(directory, "complete"):
-        raise base.LaunchError(
-            f"guest image {directory} is missing or unfinished; build it with tools/image/build"
-        )
+        raise base.LaunchError(f"no guest image, or an unfinished one, is in {directory}; run tools/image/build")
     versions = (line.split(" ", 1) for line in _read(directory, "packages").splitlines())
     sums = (line.split("  ", 1) for line in _read(directory, "sums").splitlines())
     return Image(
@@ -90,7 +81,6 @@ def _has(directory: str, name: str) -> bool:
 
 
 def _added(directory: str) -> dict[str, str]:
-    """Return path -> SHA-256 of each file that was added to an image."""
     lines = _read(directory, "added").splitlines() if _has(directory, "added") else []
     entries = (line.split(" ", 3) for line in lines)
     return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
@@ -99,9 +89,9 @@ def _added(directory: str) -> dict[str, str]:
 def check_same_programs(built: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; what the host lacks is another fault.
 
-    :param programs: those that run on both, and other files by their paths. One of this project's own means all of
-        these, one that was added to the image all that was: they use one another.
-    :raises LaunchError: names the first file that is another one, and what to do.
+    :param programs: one of this project's own means all of these, one that was added to the image all that was:
+        they use one another.
+    :raises LaunchError: names the first file that is another one.
     """
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):

@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent import futures
 from typing import Final
 
@@ -23,24 +23,15 @@ from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.launch import (
-    base,
-    domain,
-    host_tuning,
-    image,
-    local,
-    network,
-    run_directory,
-)
+from nova_perf_tuning.validation.launch import base, domain, host_tuning, image, local, network, run_directory
 from nova_perf_tuning.validation.launch.guest import Guest
 from nova_perf_tuning.validation.launch.image import Image
 
 LOG = logging.getLogger(__name__)
 
 URI: Final = "qemu:///system"
-#: A guest under TCG on a loaded two-core host took up to 20 s to its agent, and longer where the host's disk had
-#: other work too; this is to end one that never boots, not one that is slow.
-BOOT_S: Final = 300.0
+#: This is to end a guest that never boots, not one that is slow: under TCG on a busy host one takes up to 20 s.
+_BOOT_S: Final = 300.0
 _START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
 #: Memory of a guest beside what a benchmark asks for: kernel, page cache, agent.
 _SYSTEM_MIB: Final = 192
@@ -67,11 +58,10 @@ class _Rig:
 
 @dataclasses.dataclass(slots=True)
 class BootedArm:
-    """What belongs to one arm that was booted."""
+    """An arm and its guests; :ivar truths: what these say that they are."""
 
     arm: base.Arm
     guests: tuple[Guest, ...]
-    notes: tuple[str, ...]
     truths: tuple[truth_module.Truth, ...]
     settings: list[environments.Setting] = dataclasses.field(default_factory=list)
 
@@ -79,11 +69,9 @@ class BootedArm:
 class LibvirtLauncher(base.Launcher):
     """Boots pairs of guests side by side on this host.
 
-    Everything is named after the run (eight digits), so runs can coexist, and whatever a killed run left is
-    removed by the next one's :meth:`prepare`. libvirt itself ends the guests of a process that dies.
-
-    Native ``hw:*`` specs that a profile brings are Nova's work and are not done here; :meth:`environment`
-    lists them.
+    Everything is named after the run, so runs can coexist, and whatever a killed run left is removed by the next
+    one's :meth:`prepare`. libvirt itself ends the guests of a process that dies. Native ``hw:*`` specs are Nova's
+    work and are not done here; :meth:`environment` lists them.
     """
 
     def __init__(
@@ -91,12 +79,11 @@ class LibvirtLauncher(base.Launcher):
         *,
         accelerator: str = domain.KVM,
         image_directory: str | None = None,
-        boot_timeout_s: float = BOOT_S,
+        boot_timeout_s: float = _BOOT_S,
     ) -> None:
-        """Nothing is looked at or made before :meth:`prepare`.
+        """Make nothing before :meth:`prepare`.
 
-        :param accelerator: ``kvm``, where it works, or ``tcg``.
-        :param image_directory: guest image; default: the one that tools/image/build made last.
+        :param accelerator: ``kvm``, where it works, or ``tcg``; :param image_directory: see :func:`.image.load`.
         """
         self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
@@ -112,7 +99,7 @@ class LibvirtLauncher(base.Launcher):
 
     @property
     def run_id(self) -> str | None:
-        """The eight digits in all names of this run; None before :meth:`prepare` and after :meth:`close`."""
+        """The eight digits in all names of this run; None while there is none."""
         return self._run.id if self._run is not None else None
 
     @property
@@ -140,8 +127,8 @@ class LibvirtLauncher(base.Launcher):
         emulator = self._find_emulator()
         try:
             accelerator = domain.choose(self._wanted, emulator, built)
-            self.remove_dead_runs()
             with signals.deferred():
+                run_directory.sweep(self._remove_remains)
                 self._run = run_directory.RunDirectory()
             files = image.copy(built, self._run)
             bridge = network.Network(self._run.id)
@@ -151,57 +138,42 @@ class LibvirtLauncher(base.Launcher):
             self.close()
             raise
 
-    def remove_dead_runs(self) -> list[str]:
-        """Remove what runs whose process was killed have left, and return their ids.
-
-        What cannot be removed now is logged and tried again by the next run.
-        """
-        with signals.deferred():
-            return run_directory.sweep(self._remove_remains)
-
     def boot(self, arm: base.Arm) -> base.Pair:
         rig = self._prepared()
         try:
-            booting = [self._create(rig, arm, role) for role in network.ROLES]
-            guests = tuple(guest for guest, _notes in booting)
+            # One boots while the next one is made.
+            client, server = guests = tuple([self._create(rig, arm, role) for role in network.ROLES])
             self._await_agents(guests)
-            client, server = guests
             server.configure_network()
             client.configure_network(server.address)
-            truths = tuple(guest.truth() for guest in guests)
-            self._arms[arm.name] = BootedArm(arm, guests, booting[0][1], truths)
+            self._arms[arm.name] = BootedArm(arm, guests, tuple([guest.truth() for guest in guests]))
         except BaseException:
             with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
             raise
         return base.Pair(client, server)
 
-    def _create(self, rig: _Rig, arm: base.Arm, role: str) -> tuple[Guest, tuple[str, ...]]:
-        """Start one guest; it boots while the next one is made."""
+    def _create(self, rig: _Rig, arm: base.Arm, role: str) -> Guest:
         name = self._domain_name(arm.name, role)
         port = rig.network.new_port()
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
         xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM)
-        mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
+        connection = self._connected()
+        mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
         transformed = transform_module.transform(xml, arm.request, mapping=mapping)
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
-            running = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
-        notes = tuple(f"left out: {left_out.text}" for left_out in transformed.left_out)
-        return Guest(running, port, files.console, transformed.xml), notes
+            running = connection.createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        return Guest(running, port, files.console, transformed)
 
-    def _await_agents(self, guests: tuple[Guest, ...]) -> None:
+    def _await_agents(self, guests: Sequence[Guest]) -> None:
         until = time.monotonic() + self._boot_timeout_s
-        waiting = list(guests)
-        while waiting:
-            for guest in list(waiting):
+        for guest in guests:
+            while not guest.agent.is_ready():
                 if not guest.is_alive():
                     raise guest.failure("it ended while booting")
-                if guest.agent.is_ready():
-                    waiting.remove(guest)
-            if waiting:
                 if time.monotonic() > until:
-                    raise waiting[0].failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
+                    raise guest.failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
                 time.sleep(0.1)
 
     # --- using ----------------------------------------------------------------------------------------------
@@ -247,12 +219,12 @@ class LibvirtLauncher(base.Launcher):
             arms={
                 name: environments.Arm(
                     request=booted.arm.request.extra_specs(),
-                    notes=list(booted.notes),
+                    notes=[f"left out: {left_out.text}" for left_out in booted.guests[0].transformed.left_out],
                     native_specs_not_applied=dict(booted.arm.request.native),
                     settings=booted.settings,
                     virtualization=booted.truths[0].virtualization,
                     findings=findings(booted, rig.accelerator.name, self._size.vcpus),
-                    xml=booted.guests[0].xml,
+                    xml=booted.guests[0].transformed.xml,
                     shown={"truth": dataclasses.asdict(booted.truths[0])},
                 )
                 for name, booted in self._arms.items()
@@ -285,17 +257,16 @@ class LibvirtLauncher(base.Launcher):
             run = self._run
             self._hosts, self._run, self._rig, self._active = [], None, None, None
             self._arms.clear()
-            removed = False
             try:
                 if run is not None:
                     self._remove_remains(run.id, run.path)
-                removed = True
+                    run.close()
             except (errors.PerfTuningError, OSError) as error:
                 why = f"not everything could be removed; the next run tries again: {error}"
                 raise base.LaunchError(why) from error
             finally:
                 if run is not None:
-                    run.close(keep=not removed)
+                    run.close(keep=True)
                 if self._connection is not None:
                     with contextlib.suppress(libvirt.libvirtError):
                         self._connection.close()
@@ -311,7 +282,6 @@ class LibvirtLauncher(base.Launcher):
             steps.callback(host_tuning.restore, os.path.join(directory, run_directory.JOURNAL))
 
     def _domain_names(self, run_id: str) -> list[str]:
-        """Return all guests of one run that libvirt has, also such as this object does not know of."""
         with _refused(f"guests of run {run_id}"):
             if not self._connected().isAlive():
                 self._connect()  # libvirtd was started anew; its guests live on
@@ -340,13 +310,11 @@ class LibvirtLauncher(base.Launcher):
             self._connection = libvirt.open(URI)
 
     def _connected(self) -> libvirt.virConnect:
-        if self._connection is None:
-            raise base.LaunchError("the launcher is not prepared, or closed already")
+        assert self._connection is not None, "the launcher is not prepared"
         return self._connection
 
     def _prepared(self) -> _Rig:
-        if self._rig is None:
-            raise base.LaunchError("the launcher is not prepared, or closed already")
+        assert self._rig is not None, "the launcher is not prepared"
         return self._rig
 
     def _find_emulator(self) -> str:
@@ -363,7 +331,7 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.
     """Return where the guests of an arm are not what was asked for; what both say is said once."""
     roles: dict[truth_module.Finding, list[str]] = {}
     for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
-        request = truth_module.resolved(arm.arm.request, guest.xml, vcpus)
+        request = truth_module.resolved(arm.arm.request, guest.transformed.xml, vcpus)
         for finding in truth_module.findings(truth, request, accelerator, vcpus):
             roles.setdefault(finding, []).append(role)
     return [
@@ -382,7 +350,6 @@ def _refused(what: str) -> Iterator[None]:
 
 
 def _remove_logs(pattern: str) -> None:
-    """Remove libvirt's logs of guests that have ended."""
     for path in glob.glob(f"{_QEMU_LOGS}/{pattern}.log"):
         with contextlib.suppress(OSError):
             os.unlink(path)

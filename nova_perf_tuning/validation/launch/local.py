@@ -1,7 +1,6 @@
 """The launchers by their names; and this host as one, whose arms are all the host itself, over loopback.
 
-Used by ``bench run``, and by ``validate --launcher host``: all of its arms are the same machine, so that the
-ratio it finds is the noise of host and method (an A/A run).
+Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Final
+from typing import Final
 
 import psutil
 
@@ -45,13 +44,13 @@ class LocalLauncher(base.Launcher):
     """Arms that are all this host; each has a directory of its own to run in."""
 
     def __init__(self, directory: str | None = None) -> None:
-        """Make nothing yet; ``directory`` is where the scratch directory goes (default: $TMPDIR, /tmp)."""
+        """:param directory: where the scratch directory goes (default: $TMPDIR, /tmp)."""
         self._parent = directory
-        self._directory: str | None = None
+        self._directory = ""
         self._machines: dict[str, list[HostMachine]] = {}
 
     def prepare(self) -> None:
-        if self._directory is None:
+        if not self._directory:
             with signals.deferred():  # a directory whose name is lost stays
                 self._directory = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
                 os.chmod(self._directory, 0o711)  # noqa: S103  # as the run's directory of the other launcher
@@ -76,23 +75,22 @@ class LocalLauncher(base.Launcher):
             launcher="host",
             accelerator="none",
             kernel=platform.release(),
-            scratch_filesystem=base.filesystem(self._directory or self._parent or tempfile.gettempdir()),
+            scratch_filesystem=base.filesystem(self._directory or tempfile.gettempdir()),
         )
 
     def close(self) -> None:
         for arm in list(self._machines):
             self.destroy(arm)
-        if self._directory is not None:
+        if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
+            self._directory = ""
 
     def _pair(self, arm: str) -> base.Pair:
         if arm not in self._machines:
             self.prepare()
-            assert self._directory is not None
+            folder = os.path.join(self._directory, arm)
             self._machines[arm] = [
-                HostMachine(role, "127.0.0.1", None, os.path.join(self._directory, arm, role))
-                for role in ("client", "server")
+                HostMachine(role, "127.0.0.1", None, os.path.join(folder, role)) for role in ("client", "server")
             ]
         return base.Pair(*self._machines[arm])
 
@@ -106,16 +104,15 @@ class _Process:
     """One program, in a namespace if there is one; its output goes to nameless files, read up to the limit."""
 
     def __init__(self, argv: Sequence[str], namespace: str | None, directory: str) -> None:
-        self.stdout: IO[bytes] = tempfile.TemporaryFile(dir=directory)
-        self.stderr: IO[bytes] = tempfile.TemporaryFile(dir=directory)
+        self._outputs = tempfile.TemporaryFile(dir=directory), tempfile.TemporaryFile(dir=directory)
         # Same number after exec, so what is measured and killed is the program itself.
         self._popen = subprocess.Popen(
             [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
             cwd=directory,
             env=base.environment(),
             stdin=subprocess.DEVNULL,
-            stdout=self.stdout,
-            stderr=self.stderr,
+            stdout=self._outputs[0],
+            stderr=self._outputs[1],
             start_new_session=True,
         )
         self.pid = self._popen.pid
@@ -129,42 +126,34 @@ class _Process:
         finally:
             os.close(descriptor)
 
-    def end(self) -> int:
-        """End it and all that it started, and return its exit status (negative: the signal that ended it)."""
+    def end(self) -> tuple[int, str, str]:
+        """End it and all that it started.
+
+        Return its exit status (negative: the signal that ended it), and output and errors, cut at their limits.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _pid, status, usage = os.wait4(self.pid, 0)
         self.cpu_s = usage.ru_utime + usage.ru_stime
         self._popen.returncode = os.waitstatus_to_exitcode(status)
-        return self._popen.returncode
-
-    def output(self) -> tuple[str, str]:
-        """Return standard output and errors, cut at their limits, and close them."""
         texts = []
-        for file, limit in ((self.stdout, base.STDOUT_LIMIT), (self.stderr, base.STDERR_LIMIT)):
-            file.seek(0)
-            texts.append(file.read(limit).decode("utf-8", "replace"))
-            file.close()
-        return texts[0], texts[1]
+        for file, limit in zip(self._outputs, (base.STDOUT_LIMIT, base.STDERR_LIMIT), strict=True):
+            with file:
+                file.seek(0)
+                texts.append(file.read(limit).decode("utf-8", "replace"))
+        return self._popen.returncode, texts[0], texts[1]
 
 
 class HostMachine(base.Machine):
-    """The host itself, as a peer of the guests when its programs run in a namespace on their bridge.
-
-    Its CPU is all of the programs that ran and run here, their waited-for children included, and what the kernel
-    did for them in their own time.
-    """
+    """The host itself; its CPU is that of the programs that ran and run here, waited-for children included."""
 
     def __init__(self, role: str, address: str, namespace: str | None, directory: str) -> None:
-        """Make the directory if need be.
+        """:param namespace: network namespace of its programs; None: the host's own network.
 
-        :param namespace: network namespace of its programs; None: the host's own network.
         :param directory: where programs run, on the file system that also holds the guests' disks.
         """
-        self.name = f"host-{role}"
-        self.address = address
-        self._namespace = namespace
-        self._directory = directory
+        self.name, self.address = f"host-{role}", address
+        self._namespace, self._directory = namespace, directory
         self._processes: dict[int, _Process] = {}
         self._ended_s = self._most_s = 0.0
         self._lock = threading.Lock()
@@ -212,7 +201,7 @@ class HostMachine(base.Machine):
             return {"total": self._most_s}
 
     def close(self) -> None:
-        """End everything that still runs and remove the directory; may be called twice."""
+        """End everything that still runs and remove the directory."""
         for process in list(self._processes.values()):
             self._finish(process)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -224,11 +213,11 @@ class HostMachine(base.Machine):
         return process
 
     def _finish(self, process: _Process) -> tuple[int, str, str]:
-        returncode = process.end()
+        ended = process.end()
         with self._lock:
             self._ended_s += process.cpu_s
             self._processes.pop(process.pid, None)
-        return returncode, *process.output()
+        return ended
 
 
 def _tree_cpu_s(pid: int) -> float:

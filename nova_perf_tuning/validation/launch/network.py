@@ -1,8 +1,7 @@
 """The benchmark network: a bridge without an address and two network namespaces on it.
 
-The bridge lies in libvirt's own network namespace, since that is where libvirt makes the guests' taps; it
-has no address, so the host's routes and networks are not touched, and addresses on it concern nobody else. The
-namespaces hold the host's own pair.
+The bridge lies in libvirt's own network namespace, where libvirt makes the guests' taps; it has no address, so the
+host's routes and networks are not touched. The namespaces hold the host's own pair.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Network:
         self._guests = 0
 
     def namespace(self, role: str) -> str:
-        """Return the name of the namespace of ``client`` or ``server``."""
         return f"nova-perf-{self.run_id}-{role}"
 
     def create(self) -> None:
@@ -66,19 +64,17 @@ class Network:
             base.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
 
     def host_address(self, role: str) -> str:
-        """Return the address of a namespace on the benchmark network."""
         return str(POOL[1 + ROLES.index(role)])
 
     def new_port(self) -> Port:
         """Return names and addresses for one more guest."""
         number = self._guests
         self._guests += 1
-        # fa:16:3e is the prefix that Neutron gives to guests.
         mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"
         return Port(self.bridge, f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number]))
 
     def remove(self) -> None:
-        """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""
+        """Remove all that was made and every process in the namespaces; may be called at any time."""
         for role in ROLES:
             if os.path.exists(os.path.join(_NAMESPACES, self.namespace(role))):
                 _kill_inside(self.namespace(role))

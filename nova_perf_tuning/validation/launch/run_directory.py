@@ -1,7 +1,6 @@
 """The directory of one run of the launcher, and the remains of runs whose process was killed.
 
-A run is alive as long as its process holds the lock on its directory; the kernel drops that lock with the
-process, however it ends, and no process number that is used again can be mistaken for it.
+A run is alive as long as its process holds the lock on its directory; the kernel drops that with the process.
 """
 
 from __future__ import annotations
@@ -28,13 +27,10 @@ _ID = re.compile(r"[0-9a-f]{8}")
 
 
 class RunDirectory:
-    """One run's directory.
-
-    :ivar id: eight hexadecimal digits that are in every name the run gives; :ivar path: the directory.
-    """
+    """One run's directory, locked; :ivar id: eight hexadecimal digits in every name that the run gives."""
 
     def __init__(self, parent: str = BASE) -> None:
-        """Make and lock a new directory; it gets its name when it is locked, so that no sweep finds it before."""
+        """Make the directory; it gets its name when it is locked, so that no sweep finds it before."""
         self.parent = parent
         self.id = secrets.token_hex(4)
         self.path = os.path.join(parent, self.id)
@@ -45,14 +41,10 @@ class RunDirectory:
         os.rename(f"{self.path}.new", self.path)
 
     def file(self, name: str) -> str:
-        """Return the path of a file in the directory."""
         return os.path.join(self.path, name)
 
     def close(self, *, keep: bool = False) -> None:
-        """Remove the directory and give up the lock; may be called twice.
-
-        :param keep: leave the directory, so that the next run sweeps what this one could not remove.
-        """
+        """Remove the directory, unless it is kept for the next run's sweep, and give up the lock."""
         if self._lock >= 0:
             if not keep:
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -61,10 +53,7 @@ class RunDirectory:
 
 
 def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
-    """Remove what dead runs left; return their ids.
-
-    :param remove: called with id and directory of each dead run to remove all but the directory.
-    """
+    """Remove what dead runs left, and return their ids; :param remove: removes all of one but its directory."""
     swept: list[str] = []
     for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
         path = os.path.join(parent, name)

@@ -78,7 +78,8 @@ class PairTest(rig.GuestCase):
         client = self.active("tuned").client
         self.text(client, "ethtool", "-L", "eth0", "combined", "1")
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
-        findings = truth_module.findings(client.truth(), truth_module.resolved(TUNED, client.xml, 2), "tcg", 2)
+        resolved = truth_module.resolved(TUNED, client.transformed.xml, 2)
+        findings = truth_module.findings(client.truth(), resolved, "tcg", 2)
         self.assertEqual([truth_module.FindingCode.QUEUES], [finding.code for finding in findings])
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:

@@ -74,11 +74,11 @@ class PortTest(unittest.TestCase):
 class FindingsTest(unittest.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
         automatic = request.Request(vif_queues="auto")
-        xml = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic).xml
+        made = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic)
         sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
         truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
-        guests = (types.SimpleNamespace(xml=xml),) * 2
-        arm = libvirt.BootedArm(base.Arm("tuned", automatic), guests, (), truths)
+        guests = (types.SimpleNamespace(transformed=made),) * 2
+        arm = libvirt.BootedArm(base.Arm("tuned", automatic), guests, truths)
         [finding] = libvirt.findings(arm, "kvm", 2)
         self.assertEqual("queues", finding.code)
         self.assertTrue(finding.text.startswith("client: eth0: 1 of 2 queues"), finding)
