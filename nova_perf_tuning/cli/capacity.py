@@ -8,6 +8,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, option_types
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import data, text
 
 
@@ -50,7 +51,7 @@ class Capacity(command.PerfCommand):
         results = store.load(args.results)
         try:
             forecast = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
-        except capacity.CapacityError as error:
+        except ReasonError as error:
             raise errors.PerfTuningError(text.of(error.reason)) from None
         if args.format == "json":
             command.print_json({"capacity": data.capacity(forecast), "busy": args.busy})

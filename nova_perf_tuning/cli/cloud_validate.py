@@ -29,7 +29,7 @@ from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.validation.cloud import campaign, fleet, fleet_results, heat_pair, host_cpu, model, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import budget_file, measure_plan, trial_filter, verdict
+from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import report, summary, text
@@ -301,7 +301,7 @@ class Run:
         arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
         if budget:
             loaded = budget_file.load(budget)
-            self._budgets = measure_plan.budgets_for(loaded, budget, environment.places, plan.jobs, arms)
+            self._budgets = budget_file.for_run(loaded, budget, environment.places, plan.jobs, arms)
 
     # -- after
 
@@ -324,7 +324,7 @@ class Run:
     def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
         store.save(results, self._results_file)
-        summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
+        summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []))
         judge_options.write_junit(self._args.junit, results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
@@ -451,8 +451,7 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
         if len(set(args.flavor)) < len(args.flavor):
             raise option_types.OptionError("--flavor: the same flavor is given twice; name it once")
         return tuple(model.Arm(name, flavor=name) for name in args.flavor)
-    given = spec_options.flavor(args, validate_options.DEFAULT_PROFILE)
-    wanted, _ = measure_plan.tuned_request(given, args.profile_dir, vcpus)
+    wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
     return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})

@@ -8,7 +8,7 @@ import os
 
 from nova_perf_tuning.cli import command, judge_options
 from nova_perf_tuning.validation.cloud import fleet
-from nova_perf_tuning.validation.judge import ablation, budget_file, trial_filter, verdict
+from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import report, summary
 
@@ -43,7 +43,7 @@ class Report(command.PerfCommand):
             results, hosts = fleet.judge(results, budgets)
         else:
             recorded = True
-        summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
+        summaries = summary.summarise(results, limits=budget_file.limits(budgets))
         if args.format == "json":
             data = report.as_json(results, summaries, judged, knobs)
             if hosts is not None:

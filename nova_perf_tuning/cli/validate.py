@@ -12,21 +12,15 @@ from types import FrameType
 from typing import Final
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.cli import (
-    command,
-    judge_options,
-    option_types,
-    result_tables,
-    spec_options,
-    validate_options,
-)
+from nova_perf_tuning.cli import command, judge_options, option_types, result_tables, validate_options
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import ablation, budget_file, measure_plan, noise, trial_filter, verdict
+from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
-from nova_perf_tuning.validation.measure import model, session, store, timetable
+from nova_perf_tuning.validation.measure import model, session, store
+from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary, text
 
@@ -145,7 +139,7 @@ class _Run:
 
     def finish(self, results: model.Results) -> int:
         """Write the report, print the tables and return the exit code."""
-        summaries = summary.summarise(results, limits=trial_filter.limits(self.budgets))
+        summaries = summary.summarise(results, limits=budget_file.limits(self.budgets))
         judged = verdict.judge_all(results, self.budgets)
         knobs = ablation.judge(results, self.budgets)
         unjudged = "" if judged else text.of(budget_file.why_none(results))
@@ -183,7 +177,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
     try:
         floors = noise.save(results, path)
-    except noise.NoFloorError as error:
+    except ReasonError as error:
         return [f"note: no noise floor was stored: {text.of(error.reason)}"]
     except OSError as error:
         raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
@@ -208,11 +202,11 @@ def _planned(args: argparse.Namespace) -> _Run:
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
         places = {"host_group": plan.host_group, "flavor": plan.flavor}
-        budgets = measure_plan.budgets_for(budgets, args.budget, places, plan.jobs, arms)
+        budgets = budget_file.for_run(budgets, args.budget, places, plan.jobs, arms)
         try:
-            measure_plan.check_noise_floors(budgets, plan.jobs, floors)
-        except measure_plan.TightBudgetError as error:
-            raise measure_plan.PlanError(f"--budget: {text.of(error.reason)}") from None
+            noise.check_budgets(budgets, plan.jobs, floors)
+        except ReasonError as error:
+            raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
     validate_options.make_output_directory(args.output)
     return _Run(args, plan, launcher, budgets, floors)
 
@@ -230,8 +224,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         raise option_types.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
     tuned, reasons = request.Request(), dict[str, str]()
     if not untuned:
-        specs = spec_options.flavor(args, validate_options.DEFAULT_PROFILE)
-        tuned, reasons = measure_plan.tuned_request(specs, args.profile_dir, vcpus)
+        tuned, reasons = validate_options.tuned_request(args, vcpus)
     second = model.AA_ARMS[1] if args.noise_floor else ablation.FULL
     without = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(without) < 2:
@@ -298,7 +291,7 @@ def _alarm(limit_s: float) -> Iterator[None]:
         raise session.TimeUp
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - timetable.CLOSING_S / 2))
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - session.CLOSING_S / 2))
     try:
         yield
     finally:

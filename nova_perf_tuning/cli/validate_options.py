@@ -11,6 +11,7 @@ from typing import Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import judge_options, option_types, spec_options
+from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import session
 
@@ -60,6 +61,19 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     parser.add_argument(
         "--output", metavar="DIR", default=".", help="directory for results.json and report.html (default: here)"
     )
+
+
+def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+    """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
+
+    :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
+    """
+    specs = spec_options.flavor(args, DEFAULT_PROFILE)
+    known = profiles.load(args.profile_dir)
+    tuned = parsing.parse(specs, {}, known)
+    crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))
+    chosen = known[tuned.profile].specs if tuned.profile else {}
+    return tuned, {key: entry.reason for key, entry in chosen.items() if key not in specs}
 
 
 def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, ...]:

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 #: Loss against other hosts from which a host is slow, where results do not say it.
 MAX_LOSS: Final = 0.15
+#: Code of the incident that the time limit cut the blocks of a boot.
+TIME_LIMIT: Final = "time_limit"
 
 _T = TypeVar("_T")
 
@@ -72,7 +74,7 @@ class Benchmark:
 class Incident:
     """What went wrong beside trials.
 
-    :ivar code: ``time_limit`` or empty; :ivar kind: of a pair's error, in lower case; empty: of no pair.
+    :ivar code: :data:`TIME_LIMIT` or empty; :ivar kind: of a pair's error, in lower case; empty: of no pair.
     """
 
     error: str

@@ -28,7 +28,7 @@ from nova_perf_tuning.cli import validate
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.judge import statistics as product
-from nova_perf_tuning.validation.measure import interim, model, store
+from nova_perf_tuning.validation.measure import model, session, store
 
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")
@@ -132,9 +132,9 @@ class Plan:
     @property
     def looks(self) -> list[tuple[int, float]]:
         """Return the boots at which is looked, and the share of the error spent there."""
-        half = next((boots for boots in range(1, self.boots) if interim.due(boots, self.boots)), None)
-        whole = (self.boots, 1.0 - interim.SHARE if half else 1.0)
-        return [whole] if half is None else [(half, interim.SHARE), whole]
+        half = next((boots for boots in range(1, self.boots) if session.look_due(boots, self.boots)), None)
+        whole = (self.boots, 1.0 - product.LOOK_SHARE if half else 1.0)
+        return [whole] if half is None else [(half, product.LOOK_SHARE), whole]
 
 
 def draw(
@@ -214,7 +214,7 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
         budget_file.Budget(f"figure{figure}", "tuned", limit, baseline="untuned") for figure in range(len(logs))
     ]
     for boots in range(1, plan.boots + 1):
-        if interim.due(boots, plan.boots):
+        if session.look_due(boots, plan.boots):
             whole.environment.looks = [boots]
             seen = [trial for trial in whole.trials if trial.boot < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)

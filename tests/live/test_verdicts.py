@@ -10,7 +10,7 @@ import libvirt as libvirt_binding
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import budget_file, guards, verdict
+from nova_perf_tuning.validation.judge import budget_file, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base, libvirt
 from nova_perf_tuning.validation.measure import model, reasons, session
 from nova_perf_tuning.validation.report import diagnosis, text
@@ -24,7 +24,7 @@ _LIMIT_MBITS = 8
 _LIMIT = ("rate", f"{_LIMIT_MBITS}mbit", "burst", "64kb", "latency", "50ms")
 _BENCHMARKS = ("cpu", "iperf3")
 #: Neighbours take the CPUs of a virtual machine away now and then, from all arms alike.
-_SHARED_MACHINE = guards.Limits(max_steal=0.5)
+_SHARED_MACHINE = trial_filter.Limits(max_steal=0.5)
 
 
 def budget(benchmark: str, arm: str) -> budget_file.Budget:

@@ -9,8 +9,7 @@ where it pays. That no effect was found does not show that there is none, so tha
   They are corrected for the knobs only: "in every benchmark" errs no more often than in any one
   (intersection-union test, Berger 1982).
 
-Both share the error with the look of the session (``measure/interim``), which goes on while a
-knob is undecided.
+Both share the error with the interim look of the session, which goes on while a knob is undecided.
 """
 
 from __future__ import annotations
@@ -22,18 +21,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.validation.judge import statistics, trial_filter, verdict
+from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import interim, model, reasons
+from nova_perf_tuning.validation.measure import model, reasons
 
 #: The arm that has every knob.
 FULL = "tuned"
-
 #: Not knobs: the profile is spelled out by its specs, the budget only judges.
 _NO_KNOBS = ("perf:profile", "perf:budget")
-
 _ARM_LENGTH = 40
-
 #: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
 MARGIN = 0.02
 
@@ -89,23 +85,19 @@ def knobs(wanted: request_module.Request) -> dict[str, str]:
     return {spec: value for spec, value in wanted.extra_specs().items() if spec not in _NO_KNOBS}
 
 
-def without(wanted: request_module.Request, spec: str) -> request_module.Request:
-    """Return ``wanted`` with one knob left out."""
-    field, _, feature = spec.removeprefix("perf:").partition(".")
-    left: dict[str, Any] = {field: None}
-    if feature:
-        left[field] = {name: on for name, on in getattr(wanted, field).items() if name != feature}
-    return dataclasses.replace(wanted, **left)
-
-
-def arm_name(spec: str) -> str:
-    """Return the name of the arm without ``spec``."""
-    return f"no-{re.sub('[^a-z0-9_]+', '-', spec.removeprefix('perf:').lower())}"[:_ARM_LENGTH]
-
-
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
     """Return extra spec -> arm without it."""
-    return {spec: launch.Arm(arm_name(spec), without(wanted, spec)) for spec in knobs(wanted)}
+    return {spec: _without(wanted, spec) for spec in knobs(wanted)}
+
+
+def _without(wanted: request_module.Request, spec: str) -> launch.Arm:
+    short = spec.removeprefix("perf:")
+    field, _, feature = short.partition(".")
+    others: dict[str, Any] = {field: None}
+    if feature:
+        others[field] = {name: on for name, on in getattr(wanted, field).items() if name != feature}
+    name = f"no-{re.sub('[^a-z0-9_]+', '-', short.lower())}"[:_ARM_LENGTH]
+    return launch.Arm(name, dataclasses.replace(wanted, **others))
 
 
 def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confidence: float = 0.95) -> list[Knob]:
@@ -122,19 +114,18 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         if trial.primary:
             mine.append(trial)
     levels = _levels(results, confidence, len(without_knob), len(trials))
+    limits = budget_file.limits(budgets)
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
     met_with = _met(results, of_tuned, FULL)
     found = []
-    for arm, spec_of_arm in without_knob.items():
+    for arm, left_out in without_knob.items():
         findings = {
-            label: _finding(
-                trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)), arm, levels
-            )
+            label: _finding(trial_filter.select(results, mine, FULL, arm, limits), arm, levels)
             for label, mine in trials.items()
         }
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(spec_of_arm.spec, spec_of_arm.value, arm, findings, call, met))
+        found.append(Knob(left_out.spec, left_out.value, arm, findings, call, met))
     return found
 
 
@@ -144,14 +135,12 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
     Student's t over boots is safe up to an error of 5 % on both sides.
     """
-    error = 1 - interim.confidence(
-        confidence, results.environment.looks, len({trial.boot for trial in results.trials})
-    )
+    boots = len({trial.boot for trial in results.trials})
+    error = 1 - statistics.interim_confidence(confidence, results.environment.looks, boots)
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
 
 def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:
-    """Return the verdict of budgets on an arm, None where none applies."""
     judged = verdict.judge_all(results, [dataclasses.replace(budget, arm=arm) for budget in budgets])
     return verdict.overall(judged) if judged else None
 
@@ -172,10 +161,8 @@ def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, floa
 
 
 def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
-    if Call.PAYS in calls and Call.HARMS in calls:
-        return Call.MIXED
-    if Call.PAYS in calls or Call.HARMS in calls:
-        return Call.PAYS if Call.PAYS in calls else Call.HARMS
+    if effects := {Call.PAYS, Call.HARMS} & {*calls}:
+        return Call.MIXED if len(effects) == 2 else effects.pop()
     if not calls or Call.UNDECIDED in calls:
         return Call.UNDECIDED
     if met is None or met_with is None or verdict.worst([met, met_with]) is met_with:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import fnmatch
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
 from nova_perf_tuning.specs import profiles
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import guards
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, schema
 from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
 
 _MAX_BYTES: Final = 256 * 1024
-
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.
-ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
-
+_ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
 #: What a budget may be for.
 _PLACES: Final = ("host_group", "flavor")
-
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED: Final = "default"
 
@@ -53,20 +51,16 @@ class Budget:
     flavor: str | None = None
     optional: bool = False
     reason: str = ""
-    guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
+    guards: trial_filter.Limits = dataclasses.field(default_factory=trial_filter.Limits)
 
     @property
-    def specificity(self) -> int:
-        """Return how many of host group and flavor it names."""
-        return (self.host_group is not None) + (self.flavor is not None)
+    def patterns(self) -> dict[str, str]:
+        """Return those of host group and flavor that it names."""
+        return {name: pattern for name in _PLACES if (pattern := getattr(self, name)) is not None}
 
-    def is_for(self, places: Mapping[str, str], names: Iterable[str] = _PLACES) -> bool:
-        """Return whether it is for the host group and flavor that ``places`` has, or those of them named."""
-        wanted = {name: getattr(self, name) for name in names}
-        return all(
-            pattern is None or fnmatch.fnmatchcase(places.get(name, ""), pattern)
-            for name, pattern in wanted.items()
-        )
+    def is_for(self, places: Mapping[str, str]) -> bool:
+        """Return whether it is for the host group and flavor that ``places`` has."""
+        return all(fnmatch.fnmatchcase(places.get(name, ""), pattern) for name, pattern in self.patterns.items())
 
     def figure(self, primary: Mapping[str, str]) -> tuple[str | None, ...]:
         """Return what it limits.
@@ -91,12 +85,8 @@ def load(path: str) -> list[Budget]:
     except profiles.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
-    for part in (data.get("guards", {}), *data["budgets"]):
-        # It is in every range of a schema, and nothing is beyond it: each budget would be met.
-        if wrong := [name for name, value in part.items() if isinstance(value, float) and math.isnan(value)]:
-            raise schema.InputError(f"{path}: {wrong[0]} is not a number")
-    limits = guards.Limits(**data.get("guards", {}))
-    budgets = [Budget(**budget, guards=limits) for budget in data["budgets"]]
+    guards = trial_filter.Limits(**data.get("guards", {}))
+    budgets = [Budget(**budget, guards=guards) for budget in data["budgets"]]
     for index, budget in enumerate(budgets):
         place = f"{path}: budgets[{index}] ({budget.benchmark})"
         if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
@@ -104,6 +94,11 @@ def load(path: str) -> list[Budget]:
         if budget.arm == budget.baseline:
             raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
     return budgets
+
+
+def limits(budgets: Sequence[Budget]) -> trial_filter.Limits:
+    """Return the limits of guards that budgets of one file set, the defaults without any."""
+    return budgets[0].guards if budgets else trial_filter.Limits()
 
 
 def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Mapping[str, str]) -> list[Budget]:
@@ -115,10 +110,41 @@ def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Ma
     :param primary: as for :meth:`Budget.figure`.
     """
     matching = [budget for budget in budgets if budget.is_for(places)]
-    best: dict[tuple[str | None, ...], int] = {}
-    for budget in matching:
-        best[budget.figure(primary)] = max(best.get(budget.figure(primary), 0), budget.specificity)
-    return [budget for budget in matching if budget.specificity == best[budget.figure(primary)]]
+    by_specificity = sorted(matching, key=lambda budget: len(budget.patterns))
+    best = {budget.figure(primary): len(budget.patterns) for budget in by_specificity}  # the last one stays
+    return [budget for budget in matching if len(budget.patterns) == best[budget.figure(primary)]]
+
+
+def for_run(
+    budgets: Sequence[Budget],
+    path: str,
+    places: Mapping[str, str],
+    jobs: Sequence[plugins.Job],
+    arms: Sequence[str],
+) -> list[Budget]:
+    """Return the budgets of the file at ``path`` that a run is to be judged by.
+
+    :raises schema.InputError: none is left, or one is for a benchmark or arm that the run does not have.
+    """
+    kinds = {job.label: job.benchmark.kind for job in jobs}
+    budgets = for_measured(budgets, kinds, arms, None)
+    chosen = applicable(budgets, places, {job.label: job.benchmark.primary[0] for job in jobs})
+    if not chosen:
+        why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
+        if budgets:
+            named = ", ".join(f"{name} '{places.get(name, '')}'" for name in _PLACES)
+            why = f"none is for {named}; give --host-group or --flavor"
+        raise schema.InputError(f"--budget {path}: no budget applies: {why}, or another file")
+    for budget in chosen:
+        for what, name, known in (
+            ("benchmark", budget.benchmark, kinds.keys()),
+            ("arm", budget.arm, arms),
+            ("baseline", budget.baseline, arms),
+        ):
+            if name not in known:
+                there = ", ".join(known)
+                raise schema.InputError(f"--budget: {what} '{name[:80]}' is not in this run, which has {there}")
+    return chosen
 
 
 def why_none(results: model.Results) -> Reason:
@@ -162,26 +188,27 @@ def left_out(
 
     :param kinds, arms: as for :func:`for_measured`.
     """
-    unplaced: dict[tuple[str, ...], dict[str, None]] = {}
-    lacking: dict[str, None] = {}
+    # What is unknown of their place, nothing where they were not measured -> names of the budgets.
+    causes = collections.defaultdict[tuple[str, ...], dict[str, None]](dict)
     for budget in (budget for budget in budgets if budget.benchmark in {*kinds, *kinds.values()}):
-        name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
-        if unknown := _unknown(budget, environment.places):
-            unplaced.setdefault(unknown, {})[name] = None
-        elif budget.optional and budget.is_for(environment.places):
-            if _lacking(budget, arms, accelerator(environment)):
-                lacking[name] = None
+        unknown = _unknown(budget, environment.places)
+        optional = budget.optional and budget.is_for(environment.places)
+        if unknown or (optional and _lacking(budget, arms, accelerator(environment))):
+            causes[unknown][f"{budget.benchmark}, {budget.arm} against {budget.baseline}"] = None
+    unmeasured = causes.pop((), None)
     found = [
         reason(ReasonCode.PLACE_UNKNOWN, unknown=list(unknown), budgets=list(names))
-        for unknown, names in unplaced.items()
+        for unknown, names in causes.items()
     ]
-    return found + [reason(ReasonCode.NOT_MEASURED, budgets=list(lacking))] * bool(lacking)
+    return found + ([reason(ReasonCode.NOT_MEASURED, budgets=list(unmeasured))] if unmeasured else [])
 
 
 def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
     """Return which of host group and flavor must be known before a budget can apply; nothing: none."""
-    unknown = tuple(name for name in _PLACES if getattr(budget, name) is not None and not places.get(name))
-    return unknown if budget.is_for(places, [name for name in _PLACES if name not in unknown]) else ()
+    known = {name: pattern for name, pattern in budget.patterns.items() if places.get(name)}
+    if all(fnmatch.fnmatchcase(places[name], pattern) for name, pattern in known.items()):
+        return tuple(name for name in budget.patterns if name not in known)
+    return ()
 
 
 def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> bool:
@@ -198,4 +225,4 @@ def accelerator(environment: Environment) -> str | None:
     """
     if environment.accelerator is None and environment.launcher == "heat":
         return ""
-    return environment.accelerator if environment.accelerator in ACCELERATORS else None
+    return environment.accelerator if environment.accelerator in _ACCELERATORS else None

@@ -25,12 +25,7 @@ ALL: Final = "all shared work"
 #: A cost that was measured at so many times a guest's rate, or so much less, is taken for its cost.
 _SAME_RATE: Final = 2.0
 
-
 _C = reasons.ReasonCode
-
-
-class CapacityError(reasons.ReasonError):
-    """The results cannot say what a guest costs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,18 +80,16 @@ def capacity(
     :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
     :param busy: share of them that may be busy, above 0 to 1.
     :param rate: units per second that each guest does; None: the median of what the measured one did.
-    :raises CapacityError: no trial counted its work or CPU by class, too many do not count for the rest to be a
-        sample, or counters contradict each other.
+    :raises reasons.ReasonError: no trial counted its work or CPU by class, too many do not count for the rest to
+        be a sample, or counters contradict each other.
     """
     trials, notes = _counting(results, benchmark, arm)
     classes = [name for name in CLASSES if any(trial.host_cpu_s.get(name) for trial in trials)]
     if not classes:
-        raise CapacityError(reason(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm))
+        raise reasons.ReasonError(reason(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm))
     unit = trials[0].work_unit
-    own = (
-        statistics.median([trial.work / trial.window_s for trial in trials if trial.work and trial.window_s > 0])
-        or 0.0
-    )
+    rates = [trial.work / trial.window_s for trial in trials if trial.work and trial.window_s > 0]
+    own = statistics.median(rates) or 0.0
     rate = own if rate is None else rate
     guests = _guests(results.environment, benchmark)
     limits = [
@@ -119,7 +112,7 @@ def capacity(
 def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[reasons.Reason]]:
     """Return the trials that count, with their work and CPU, and what is to be said of the others.
 
-    :raises CapacityError: as for :func:`capacity`.
+    :raises reasons.ReasonError: as for :func:`capacity`.
     """
     where = {"benchmark": benchmark, "arm": arm}
     figure = [
@@ -129,20 +122,20 @@ def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[mo
     ]
     picked = trial_filter.select(results, figure, arm, arm)
     if picked.invalid is not None and any(trial.arm == arm for trial in figure):
-        raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(picked.invalid,)))
+        raise reasons.ReasonError(reason(_C.NO_SAMPLE, **where, why=(picked.invalid,)))
     working = [trial for trial in picked.trials if trial.value is not None and trial.work]
     if not working:
         known = sorted({trial.benchmark for trial in results.trials if trial.work and trial.arm == arm})
-        raise CapacityError(reason(_C.NO_WORK, **where, known=known))
+        raise reasons.ReasonError(reason(_C.NO_WORK, **where, known=known))
     if not any("vcpu" in trial.host_cpu_s for trial in working):
-        raise CapacityError(reason(_C.NO_GUEST, **where))
+        raise reasons.ReasonError(reason(_C.NO_GUEST, **where))
     trials = [trial for trial in working if {"vcpu", "total"} <= trial.host_cpu_s.keys()]
     lacking = len(working) - len(trials)
     count = {"count": lacking, "of": len(working)}
     if lacking > trial_filter.MAX_LOST * len(working):
-        raise CapacityError(reason(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST))
+        raise reasons.ReasonError(reason(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST))
     if faults := list(filter(None, (overhead.cost(trial).contradiction for trial in trials))):
-        raise CapacityError(reason(_C.NO_SAMPLE, **where, why=(faults[0],)))
+        raise reasons.ReasonError(reason(_C.NO_SAMPLE, **where, why=(faults[0],)))
     return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
 
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import Benchmark, Environment, NoiseFloor
-from nova_perf_tuning.validation.judge import statistics, trial_filter
-from nova_perf_tuning.validation.measure import model, reasons, schema, store
+from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter
+from nova_perf_tuning.validation.measure import host_environment, model, reasons, schema, store
 from nova_perf_tuning.validation.measure.reasons import reason
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -28,14 +29,10 @@ Entry = Mapping[str, Any]
 _C = reasons.ReasonCode
 
 
-class NoFloorError(reasons.ReasonError):
-    """An A/A run has too few trials that count for a floor."""
-
-
-def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
+def floors(results: model.Results) -> dict[str, dict[str, float]]:
     """Return benchmark -> metric -> floor of an A/A run, of secondary figures where they have one.
 
-    :raises NoFloorError: a primary figure has too few boots for an interval, or too few trials of it count.
+    :raises reasons.ReasonError: a primary figure has too few boots for an interval, or too few trials of it count.
     """
     found: dict[str, dict[str, float]] = {}
     of_figure: dict[tuple[str, str], list[model.Trial]] = {}
@@ -44,15 +41,15 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
     first, again = model.AA_ARMS
     for (label, metric), trials in of_figure.items():
         picked = trial_filter.select(results, trials, again, first)
-        ratio = None if picked.invalid else statistics.ratio(picked.trials, again, first, confidence)
+        logs = {} if picked.invalid else statistics.log_ratios(picked.trials, again, first)
+        ratio = statistics.ratio_of(logs)
         if ratio is not None and ratio.low is not None and ratio.high is not None:
             found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
         elif trials[0].primary and picked.invalid is not None:
-            raise NoFloorError(reason(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,)))
+            raise reasons.ReasonError(reason(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,)))
         elif trials[0].primary:
-            boots = 0 if ratio is None else ratio.boots
-            few = reason(_C.NO_FLOOR_OF_SO_FEW, benchmark=label, boots=boots, needed=statistics.MIN_BOOTS)
-            raise NoFloorError(few)
+            params = {"benchmark": label, "boots": ratio.boots if ratio else 0, "needed": statistics.MIN_BOOTS}
+            raise reasons.ReasonError(reasons.Reason(_C.NO_FLOOR_OF_SO_FEW, params))
     return found
 
 
@@ -75,7 +72,9 @@ def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | 
     losses: dict[str, dict[str, float]] = {}
     created = ""
     wanted = {label: fingerprint(environment, label) for label in environment.benchmarks}
-    for entry in (entry for entry in entries if _same(entry["fingerprint"].get("host"), environment.host or None)):
+    for entry in entries:
+        if not host_result.same_host(entry["fingerprint"].get("host", ""), environment.host):
+            continue
         for label, known in wanted.items():
             if all(entry["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
                 created = max(created, str(entry["created"]))
@@ -84,16 +83,10 @@ def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | 
     return NoiseFloor(created, losses) if losses else None
 
 
-def _same(name: object, other: object) -> bool:
-    if isinstance(name, str) and isinstance(other, str):
-        return host_result.same_host(name, other)
-    return name is None and other is None
-
-
 def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     """Write the floors of an A/A run to ``path`` beside those that other set-ups have there, and return them.
 
-    :raises NoFloorError: the run has none.
+    :raises reasons.ReasonError: the run has none.
     :raises schema.InputError: what is there already cannot be read.
     :raises atomic_write.OutputError: somebody else does not end changing it.
     :raises OSError: it cannot be written.
@@ -141,18 +134,34 @@ def load(path: str) -> list[Entry]:
 
 
 def refusal(
-    known: NoiseFloor | None,
-    benchmark: str,
-    metric: str,
-    max_loss: float | None,
+    known: NoiseFloor | None, benchmark: str, metric: str, max_loss: float | None
 ) -> reasons.Reason | None:
     """Return why a budget cannot be judged on this host; None if it can.
 
     :param known: the noise floor of the run.
     """
-    least = known.losses.get(benchmark, {}).get(metric) if known is not None else None
-    if known is None or least is None or max_loss is None:
+    if known is None or max_loss is None:
         return None
+    least = known.losses.get(benchmark, {}).get(metric, 0.0)
     if abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return None
     return reason(_C.BELOW_NOISE_FLOOR, limit=max_loss, floor=least, created=known.created)
+
+
+def check_budgets(
+    budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[Entry]
+) -> None:
+    """Refuse budgets tighter than the noise floors of this host, before anything is measured.
+
+    :param entries: of the floor file.
+    :raises reasons.ReasonError: a budget is tighter than that.
+    """
+    primary = {job.label: job.benchmark.primary[0] for job in jobs}
+    environment = host_environment.read()
+    environment.benchmarks = {job.label: Benchmark(job.benchmark.kind, parameters=job.parameters) for job in jobs}
+    known = holding(environment, entries)
+    for budget in budgets:
+        metric = budget.metric or primary[budget.benchmark]
+        if fault := refusal(known, budget.benchmark, metric, budget.max_loss):
+            params = {"benchmark": budget.benchmark, "figure": "loss", "why": (fault,)}
+            raise reasons.ReasonError(reasons.Reason(_C.BUDGET, params))

@@ -12,12 +12,16 @@ import functools
 import math
 import statistics as standard
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.measure import model
 
 #: One boot says nothing of how boots differ.
 MIN_BOOTS = 2
+
+#: Of the error probability, spent at the interim look; the rest is for the end.
+LOOK_SHARE: Final = 0.4
 
 #: Two boots that contradict each other reach any number; its exponential has to be one.
 _MAX_LOG = 200.0
@@ -52,14 +56,10 @@ def estimate(
     if not known:
         return None
     if positive and min(map(min, known)) > 0:
-        return _exp(_estimate([[math.log(value) for value in values] for values in known], confidence))
-    return _estimate(known, confidence)
-
-
-def _estimate(known: Sequence[Sequence[float]], confidence: float) -> Estimate:
+        logs = {boot: [math.log(value) for value in values] for boot, values in samples.items()}
+        return ratio_of(logs, confidence)
     medians = [standard.median(values) for values in known]
-    middle = standard.fmean(medians)
-    low, high = None, None
+    middle, low, high = standard.fmean(medians), None, None
     if len(medians) >= MIN_BOOTS:
         spread = standard.stdev(medians, middle) / math.sqrt(len(medians))
         half = student_t((1 + confidence) / 2, len(medians) - 1) * spread
@@ -67,12 +67,33 @@ def _estimate(known: Sequence[Sequence[float]], confidence: float) -> Estimate:
     return Estimate(middle, low, high, sum(map(len, known)), len(medians), confidence)
 
 
-def _exp(logs: Estimate) -> Estimate:
+def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> Estimate | None:
+    """Return the figure of some boots from logarithms such as :func:`log_ratios` gives; None without any."""
+
     def exp(log: float) -> float:
         return math.exp(min(max(log, -_MAX_LOG), _MAX_LOG))
 
-    low, high = (None if log is None else exp(log) for log in (logs.low, logs.high))
-    return dataclasses.replace(logs, value=exp(logs.value), low=low, high=high)
+    found = estimate(logs, confidence)
+    if found is None:
+        return None
+    low, high = (None if log is None else exp(log) for log in (found.low, found.high))
+    return dataclasses.replace(found, value=exp(found.value), low=low, high=high)
+
+
+def interim_confidence(promised: float, looks: Sequence[int], boots: int) -> float:
+    """Return the confidence of an interval over ``boots`` boots that keeps the promise over both looks at a run.
+
+    Each look is a chance to be wrong, so the interim look and the one at the end share the error probability
+    (Bonferroni's inequality: it holds for any statistic). A run without an interim look has all of it at its end.
+    The shares are this program's own, whatever a results file says: more looks share :data:`LOOK_SHARE`.
+
+    :param looks: boots that there were at each interim look.
+    """
+    if boots in looks:
+        share = LOOK_SHARE / len(set(looks))
+    else:
+        share = 1.0 - LOOK_SHARE if any(look < boots for look in looks) else 1.0
+    return 1 - (1 - promised) * share
 
 
 def by_boot(
@@ -91,22 +112,11 @@ def median(values: Sequence[float]) -> float | None:
     return standard.median(values) if values else None
 
 
-def ratio(trials: Iterable[model.Trial], arm: str, baseline: str, confidence: float = 0.95) -> Estimate | None:
-    """Return ``arm`` / ``baseline`` over blocks, turned so that more than 1 is a gain; None without a pair.
+def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
+    """Return boot -> log(arm / baseline) of every block that has both, positive for a gain.
 
     :param trials: of one benchmark and one metric. Within a block several trials of an arm give their median.
     """
-    return ratio_of(log_ratios(trials, arm, baseline), confidence)
-
-
-def ratio_of(samples: Mapping[int, Sequence[float]], confidence: float = 0.95) -> Estimate | None:
-    """Return the ratio of what :func:`log_ratios` found; None without a pair."""
-    logs = estimate(samples, confidence)
-    return None if logs is None else _exp(logs)
-
-
-def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
-    """Return boot -> log(arm / baseline) of every block that has both, positive for a gain."""
     sign = 1.0
     arms: dict[str, dict[tuple[int, int], list[float]]] = {arm: {}, baseline: {}}
     for trial in trials:

@@ -1,8 +1,8 @@
 """Which trials count: the one place that excludes what guards reject, for verdicts and for all other figures.
 
-Figures that no budget judges (medians, ratios, ablation, noise floors) go by the limits of the budgets
-that were given, else by the defaults. What failed, is missing or was excluded is told with every figure; where it
-is too much of an arm, what is left is a selection, not a sample.
+A guard finds in the conditions of a trial, or in how trials of a run differ, what makes figures worthless. What a
+host could not tell (it is missing from :attr:`model.Trial.conditions`) trips nothing. What failed, is missing or
+was excluded is told with every figure; where it is too much of an arm, the rest is a selection, not a sample.
 """
 
 from __future__ import annotations
@@ -10,28 +10,44 @@ from __future__ import annotations
 import collections
 import dataclasses
 import statistics
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import guards
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation import environment as environments
+from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.validation.judge import budget_file
 
 #: Most trials of an arm that may have failed, be missing or be excluded.
 MAX_LOST: Final = 0.2
 
-#: Code of what a session notes of a boot for whose blocks there was no time left.
-TIME_LIMIT: Final = "time_limit"
-
-_DEFAULT: Final = guards.Limits()
 _C = reasons.ReasonCode
 
 #: Boot and block.
 Block = tuple[int, int]
+#: One run: benchmark, arm and number of the run, which its figures share.
+Run = tuple[str, str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What guards allow; a budget file's ``guards`` changes them.
+
+    :ivar max_steal: share of the time wanted that the host's own CPUs were taken away (host is a guest itself).
+    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1, and no limit under
+        emulation, where all arms wait alike and only compare with each other.
+    :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
+    :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
+    :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
+    """
+
+    max_steal: float = 0.05
+    max_wait: float | None = None
+    max_frequency_gap: float = 0.05
+    max_clock_step_s: float = 0.05
+    max_drops: float = 0.001
+
+
+_DEFAULT: Final = Limits()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +86,7 @@ class Selection:
     """
 
     trials: Sequence[model.Trial]
-    excluded: Mapping[guards.Run, reasons.Reason]
+    excluded: Mapping[Run, reasons.Reason]
     pairs: int
     pairs_excluded: int
     invalid: reasons.Reason | None
@@ -84,13 +100,13 @@ class Selection:
             return failed
         count, of, what = self.pairs_excluded, self.pairs, "pairs"
         if not count:
-            count, of, what = len(self.excluded), len({guards.run(trial) for trial in self.trials}), "trials"
+            count, of, what = len(self.excluded), len({run(trial) for trial in self.trials}), "trials"
             of += count
         why = reasons.distinct(self.excluded.values())
         return (*failed, reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
 
 
-def of_many_hosts(environment: Environment) -> bool:
+def of_many_hosts(environment: environments.Environment) -> bool:
     """Return whether results are of a run over many hosts, or of one of its hosts, as it runs and afterwards."""
     return environment.fleet is not None or environment.launcher == "heat"
 
@@ -100,7 +116,7 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def lost(trials: Collection[model.Trial], environment: Environment, arm: str) -> Lost:
+def lost(trials: Collection[model.Trial], environment: environments.Environment, arm: str) -> Lost:
     """Return of which trials of ``arm`` no ratio can be made.
 
     :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
@@ -110,17 +126,19 @@ def lost(trials: Collection[model.Trial], environment: Environment, arm: str) ->
     without = sum(trial.value is None for trial in mine)
     zeros = sum(trial.value == 0 for trial in mine)
     # A 0 may be the best, so that its block has not failed.
-    blocks = {
-        (trial.boot, trial.block)
-        for trial in mine
-        if trial.value is None or (not trial.value and trial.better != "lower")
-    }
-    blocks -= {(trial.boot, trial.block) for trial in mine if not failed(trial)}
+    blocks = _blocks(trial for trial in mine if trial.value is None or (failed(trial) and trial.better != "lower"))
+    blocks -= _blocks(trial for trial in mine if not failed(trial))
     missing = len(absent) + unbooted
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
 
 
-def _missing(trials: Collection[model.Trial], environment: Environment, arm: str) -> tuple[set[Block], int]:
+def _blocks(trials: Iterable[model.Trial]) -> set[Block]:
+    return {(trial.boot, trial.block) for trial in trials}
+
+
+def _missing(
+    trials: Collection[model.Trial], environment: environments.Environment, arm: str
+) -> tuple[set[Block], int]:
     """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
 
     The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
@@ -128,40 +146,76 @@ def _missing(trials: Collection[model.Trial], environment: Environment, arm: str
     many = of_many_hosts(environment)
     if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
         return set(), 0
-    blocks = {(trial.boot, trial.block) for trial in trials}
-    absent = blocks - {(trial.boot, trial.block) for trial in trials if trial.arm == arm}
-    last: dict[int, int] = {}
-    for boot, block in blocks:
-        last[boot] = max(block, last.get(boot, block))
+    blocks = _blocks(trials)
+    absent = blocks - _blocks(trial for trial in trials if trial.arm == arm)
+    last = dict(sorted(blocks))
     errors = environment.errors
-    cut = {incident.boot for incident in errors if incident.code == TIME_LIMIT} | {max(last, default=0)}
+    cut = {incident.boot for incident in errors if incident.code == environments.TIME_LIMIT} | {
+        max(last, default=0)
+    }
     lacking = collections.Counter(boot for boot, _ in absent)
     absent = {
         (boot, block) for boot, block in absent if not (boot in cut and lacking[boot] == 1 and block == last[boot])
     }
     if many:  # there a pair that failed was tried again, or has no results
         return absent, 0
-    unbooted = {
-        incident.boot
-        for incident in errors
-        if incident.arm == arm and not incident.benchmark and incident.boot is not None
-    }
+    unbooted = {incident.boot for incident in errors if incident.arm == arm and not incident.benchmark} - {None}
     sizes = collections.Counter(boot for boot, _ in blocks)
     usual = round(statistics.median(sizes.values())) if sizes else 0
     return absent, len(unbooted - sizes.keys()) * usual
 
 
-def limits(budgets: Sequence[budget_file.Budget]) -> guards.Limits:
-    """Return the limits of guards that budgets of one file set, the defaults without any."""
-    return budgets[0].guards if budgets else _DEFAULT
+def run(trial: model.Trial) -> Run:
+    """Return the run that a trial's figure is of."""
+    return trial.benchmark, trial.arm, trial.order
+
+
+def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limits) -> dict[Run, reasons.Reason]:
+    """Return run -> first fault, for every run that does not count.
+
+    :param trials: those of the judged arms and benchmark; :param accelerator: what guests ran on.
+    """
+    trials = sorted(trials, key=lambda trial: trial.order)
+    usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
+    speeds = collections.defaultdict[str, list[float]](list)
+    for trial in trials:
+        if "busy_mhz" in trial.conditions:
+            speeds[trial.arm].append(trial.conditions["busy_mhz"])
+    mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
+    if limits.max_wait is None:
+        limits = dataclasses.replace(limits, max_wait=1.0 if accelerator in ("tcg", "none") else 0.1)
+    return {run(trial): fault for trial in trials if (fault := next(_faults(trial, limits, usual, mhz), None))}
+
+
+def _faults(
+    trial: model.Trial, limits: Limits, usual_mhz: float, mhz: Mapping[str, float]
+) -> Iterator[reasons.Reason]:
+    """Yield what is wrong with a trial.
+
+    :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
+    """
+    condition = trial.conditions.get
+    for code, share, limit in (
+        (_C.STEAL, condition("steal_share", 0.0), limits.max_steal),
+        (_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limits.max_wait or 0.0),
+    ):
+        if share > limit:
+            yield reason(code, share=share, limit=limit)
+    if (count := condition("throttle_events", 0.0)) > 0:
+        yield reason(_C.THROTTLING, count=count)
+    if abs((now := condition("max_mhz", usual_mhz)) - usual_mhz) > 1:
+        yield reason(_C.FREQUENCY_LIMIT, first=usual_mhz, now=now)
+    if len(mhz) > 1 and max(mhz.values()) > min(mhz.values()) * (1 + limits.max_frequency_gap):
+        yield reason(_C.FREQUENCY_GAP, mhz=mhz, limit=limits.max_frequency_gap)
+    dropped, sent = condition("sender_dropped", 0.0), condition("sender_packets", 0.0)
+    if dropped > limits.max_drops * max(sent, 1.0):
+        yield reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=limits.max_drops)
+    if abs(step := condition("clock_step_s", 0.0)) > limits.max_clock_step_s:
+        yield reason(_C.CLOCK_STEP, seconds=step, limit=limits.max_clock_step_s)
 
 
 def select(
-    results: model.Results,
-    trials: Sequence[model.Trial],
-    arm: str,
-    baseline: str,
-    limits: guards.Limits = _DEFAULT,
+    results: model.Results, trials: Sequence[model.Trial], arm: str, baseline: str, limits: Limits = _DEFAULT
 ) -> Selection:
     """Return which of ``trials`` count where ``arm`` is compared with ``baseline``; they may be the same.
 
@@ -169,20 +223,20 @@ def select(
     """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged = [trial for trial in trials if trial.arm in arms]
-    excluded = guards.faults(judged, results.environment.accelerator, limits)
+    excluded = faults(judged, results.environment.accelerator, limits)
     gone = tuple(lost(trials, results.environment, arm) for arm in arms)
-    counting = [trial for trial in judged if guards.run(trial) not in excluded]
+    counting = [trial for trial in judged if run(trial) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
     invalid = next((found for each in gone if (found := _too_many(judged, each, excluded)) is not None), None)
     return Selection(counting, excluded, before, before - after, invalid, gone)
 
 
 def _too_many(
-    trials: Sequence[model.Trial], lost: Lost, excluded: Mapping[guards.Run, reasons.Reason]
+    trials: Sequence[model.Trial], lost: Lost, excluded: Mapping[Run, reasons.Reason]
 ) -> reasons.Reason | None:
     """Return that what is left of an arm is a selection; None: it is a sample."""
     mine = [trial for trial in trials if trial.arm == lost.arm and not failed(trial)]
-    why = [excluded[guards.run(trial)] for trial in mine if guards.run(trial) in excluded]
+    why = [excluded[run(trial)] for trial in mine if run(trial) in excluded]
     count = lost.count + len(why)
     if count <= MAX_LOST * lost.of:
         return None
@@ -190,19 +244,17 @@ def _too_many(
     return lost.reason(_C.TOO_MANY_LOST, count=count, excluded=len(why), limit=MAX_LOST, why=causes)
 
 
-def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, reasons.Reason]:
+def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reasons.Reason]:
     """Return run -> why, for each run that does not count among those of its own arm."""
-    series: dict[tuple[str, str], list[model.Trial]] = {}
+    series = collections.defaultdict[tuple[str, str], list[model.Trial]](list)
     for trial in results.trials:
-        series.setdefault((trial.benchmark, trial.arm), []).append(trial)
-    found: dict[guards.Run, reasons.Reason] = {}
+        series[trial.benchmark, trial.arm].append(trial)
+    found: dict[Run, reasons.Reason] = {}
     for some in series.values():
-        found |= guards.faults(some, results.environment.accelerator, limits)
+        found |= faults(some, results.environment.accelerator, limits)
     return found
 
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:
-    blocks = [
-        {(trial.boot, trial.block) for trial in trials if trial.arm == arm and not failed(trial)} for arm in arms
-    ]
-    return len(set.intersection(*blocks))
+    good = [trial for trial in trials if not failed(trial)]
+    return len(set.intersection(*(_blocks(trial for trial in good if trial.arm == arm) for arm in arms)))

@@ -15,7 +15,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.validation.judge import budget_data, budget_file, statistics
 from nova_perf_tuning.validation.judge.budget_file import Budget as Budget
 from nova_perf_tuning.validation.judge.budget_file import load as load
-from nova_perf_tuning.validation.measure import interim, model
+from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
 
@@ -224,7 +224,7 @@ class _Case:
         self._cpu: _Gate | None = None
         if figures.fault is not None:
             return
-        level = interim.confidence(budget.confidence, measured.environment.looks, measured.boots)
+        level = statistics.interim_confidence(budget.confidence, measured.environment.looks, measured.boots)
         figure = (budget.benchmark, figures.metric, budget.arm, budget.baseline)
         if budget.max_loss is not None:
             self._loss = _Gate((*figure, "loss"), figures.loss, level, budget.max_loss, "")

@@ -18,17 +18,13 @@ MAX_WAIT = 0.02
 
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
 #: below minus this many seconds is a contradiction.
-SLACK_S = 0.05
-#: A scheduler tick.
-TICK_S = 0.01
-
+SLACK_S, TICK_S = 0.05, 0.01
 #: A guest counts in ticks of its own, which need not fall where its CPU time does.
-GUEST_SLACK = 0.05
-
-_C = reasons.ReasonCode
-
+_GUEST_SLACK = 0.05
 #: Parts of the total; all of them make it up.
 CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker")
+
+_C = reasons.ReasonCode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,12 +73,11 @@ def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Rea
     if vcpu > total + SLACK_S:
         return reason(_C.COUNTERS_VCPU, vcpu=vcpu, total=total)
     guest, wait = trial.guest_cpu_s, trial.wait_s
-    if guest is None or wait is None:  # while its vCPUs wait a guest counts on
-        return None
-    beside = max(0.0, trial.host_cpu_s.get("softirq", 0.0))  # may interrupt the guest unseen by it
-    if guest - max(SLACK_S, GUEST_SLACK * guest) <= total + wait + beside:
-        return None
-    return reason(_C.COUNTERS_GUEST, guest=guest, total=total, wait=wait)
+    if guest is not None and wait is not None:  # while its vCPUs wait a guest counts on
+        beside = max(0.0, trial.host_cpu_s.get("softirq", 0.0))  # may interrupt the guest unseen by it
+        if guest - max(SLACK_S, _GUEST_SLACK * guest) > total + wait + beside:
+            return reason(_C.COUNTERS_GUEST, guest=guest, total=total, wait=wait)
+    return None
 
 
 def wait_share(trial: model.Trial) -> float | None:
@@ -96,13 +91,9 @@ def wait_share(trial: model.Trial) -> float | None:
 
 def per_unit(seconds: float | None, trial: model.Trial) -> float | None:
     """Return CPU seconds per unit of work of ``trial``, None where either is unknown."""
-    if seconds is None or not trial.work:
-        return None
-    return seconds / trial.work
+    return seconds / trial.work if seconds is not None and trial.work else None
 
 
 def per_second(seconds: float | None, trial: model.Trial) -> float | None:
     """Return CPU seconds per second of the trial's window: how many CPUs were busy with it."""
-    if seconds is None or trial.window_s <= 0:
-        return None
-    return seconds / trial.window_s
+    return seconds / trial.window_s if seconds is not None and trial.window_s > 0 else None

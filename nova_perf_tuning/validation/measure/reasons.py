@@ -149,12 +149,7 @@ class Outcome(enum.StrEnum):
 
 
 #: CPU counters that cannot all be true.
-CONTRADICTIONS = frozenset(
-    {
-        ReasonCode.COUNTERS_VCPU,
-        ReasonCode.COUNTERS_GUEST,
-    }
-)
+CONTRADICTIONS = frozenset({ReasonCode.COUNTERS_VCPU, ReasonCode.COUNTERS_GUEST})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,9 +175,9 @@ class Reason:
         """Return its code and those of all that is said with it."""
         return frozenset(reason.code for reason in self)
 
-    def noting(self, *notes: Reason | None) -> Reason:
-        """Return it with further notes; None is left out."""
-        return dataclasses.replace(self, notes=(*self.notes, *(why for why in notes if why is not None)))
+    def noting(self, *notes: Reason) -> Reason:
+        """Return it with further notes."""
+        return dataclasses.replace(self, notes=(*self.notes, *notes))
 
 
 class ReasonError(errors.PerfTuningError):

@@ -71,7 +71,7 @@ class Series:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Moments of the first and the last reading."""
+        """CLOCK_MONOTONIC of the first and the last reading."""
         return self._times[0], self._times[-1]
 
     def spent(self, begin: float, end: float) -> dict[str, float]:
@@ -100,15 +100,17 @@ class Series:
 
 
 class Counters:
-    """All counters of a trial, of the client and, where there is one, the server together."""
+    """All counters of a trial, of the client and, where there is one, the server together.
+
+    :ivar host: CPU seconds on the host by class; :ivar speeds: CPU -> its frequency in MHz, where it is known.
+    """
 
     def __init__(self, machines: Sequence[launch.Machine]) -> None:
-        """Read nothing yet."""
         self._machines = machines
         self._counters: list[Callable[[], Mapping[str, float]]] = []
         self._softirq: dict[int, float] = {}
-        self._host = Series(self._read_host, _HOST_S)
-        self._speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
+        self.host = Series(self._read_host, _HOST_S)
+        self.speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
         self._guests = [Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines]
 
     @contextlib.contextmanager
@@ -116,30 +118,18 @@ class Counters:
         """Read as long as the context lasts; nothing may be asked of :meth:`spent` before its end."""
         self._counters = [machine.counter() for machine in self._machines]
         with contextlib.ExitStack() as stack:
-            for series in (
-                self._speeds,
-                *self._guests,
-                self._host,
-            ):  # guests answer late; the host is read next to the program
+            # Guests answer late; the host is read next to the program.
+            for series in (self.speeds, *self._guests, self.host):
                 stack.enter_context(series.running())
             yield
 
-    @property
-    def limits(self) -> tuple[float, float]:
-        """CLOCK_MONOTONIC of the host's first and last reading."""
-        return self._host.limits
-
     def spent(self, begin: float, end: float) -> tuple[dict[str, float], float | None, float | None]:
         """Return CPU seconds on the host by class, guests' own and vCPUs' wait between two moments."""
-        host_s = self._host.spent(begin, end)
+        host_s = self.host.spent(begin, end)
         wait_s = host_s.pop(_WAIT, None)
         busy = [series.spent(begin, end).get(_BUSY) for series in self._guests]
         guest_s = None if None in busy else sum(seconds for seconds in busy if seconds is not None)
         return dict(sorted(host_s.items())), guest_s, wait_s
-
-    def mhz_by_cpu(self) -> dict[str, float]:
-        """Return CPU -> its mean frequency while a trial ran; nothing of a short one, or where it is not told."""
-        return self._speeds.means()
 
     def _read_host(self) -> Mapping[str, float]:
         found: dict[str, float] = {}

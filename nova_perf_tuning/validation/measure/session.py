@@ -12,20 +12,32 @@ import datetime
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, interim, model, timetable, trial
+from nova_perf_tuning.validation.measure import host_environment, model, trial
 
+#: Left of the time limit for removing guests and writing the report.
+CLOSING_S: Final = 10.0
+#: Guesses, until it is known: of one boot, and of a trial beyond the run of its benchmark.
+_BOOT_S, _OVERHEAD_S = 10.0, 0.5
 #: A warm-up need not be long: it lays out files, fills caches and opens connections once. Guests get one after
 #: each boot, the host one for the session.
 _WARM_UP_S = 1
+#: Half of fewer boots decides nothing.
+_LEAST_BOOTS_FOR_A_LOOK: Final = 6
 
 
 class TimeUp(Exception):
     """The time limit is reached; raised in the main thread by whoever watches the clock."""
+
+
+def look_due(boots: int, planned: int) -> bool:
+    """Return whether to take the one interim look when ``boots`` of the ``planned`` boots are made: at half."""
+    return planned >= _LEAST_BOOTS_FOR_A_LOOK and boots == (planned + 1) // 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,6 +63,58 @@ class Plan:
     host_group: str = ""
     flavor: str = ""
     ablation: Mapping[str, environments.LeftOut] = dataclasses.field(default_factory=dict)
+
+
+class Timetable:
+    """Every boot has an equal share of the time limit, and at least one block of trials.
+
+    :ivar begun, deadline: start of the session, and when everything must be over (CLOCK_MONOTONIC).
+    :ivar done, total: trials, warm-ups included; those that the time limit has cut count as done.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Start the clock."""
+        self.begun = time.monotonic()
+        self.deadline = self.begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
+        self._guests, self._boots = len(plan.arms), plan.boots
+        self._arms = self._guests + plan.with_host
+        self._per_boot = (plan.blocks + 1) * self._arms * len(plan.jobs)
+        self.done, self.total = 0, plan.boots * self._per_boot
+        self._trials_s = {job.label: float(job.parameters.get("seconds", 0)) + _OVERHEAD_S for job in plan.jobs}
+        self._boot_s, self._starts_left = _BOOT_S, plan.boots * self._guests
+
+    def begin_boot(self, boot: int) -> None:
+        """Note that a boot begins: what the boots before it left out will not come any more."""
+        self.done, self._starts_left = boot * self._per_boot, (self._boots - boot) * self._guests
+
+    def booted(self, seconds: float) -> None:
+        """Note that one guest is up."""
+        self._starts_left -= 1
+        self._boot_s = seconds
+
+    def measured(self, job: plugins.Job, seconds: float) -> None:
+        """Note what one trial in its full length took."""
+        self._trials_s[job.label] = seconds
+
+    def fits(self, job: plugins.Job, boot: int, block: int) -> bool:
+        """Whether one more trial ends in time: of a boot's first block by the deadline, of others in its share."""
+        share = (boot + 1) / self._boots if block else 1.0
+        until = self.begun + share * (self.deadline - self.begun)
+        return time.monotonic() + self._trials_s[job.label] <= until
+
+    def fits_boot(self) -> bool:
+        """Whether there is time for one more boot: its guests, a warm-up and one block."""
+        needed_s = self._guests * self._boot_s + 2 * self._arms * sum(self._trials_s.values())
+        return time.monotonic() + needed_s < self.deadline
+
+    def expected_s(self) -> float:
+        """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
+        trial_s = sum(self._trials_s.values()) / len(self._trials_s)
+        return self._starts_left * self._boot_s + max(0, self.total - self.done) * trial_s
+
+    def left_s(self) -> float:
+        """Return the estimated seconds to the end: of the plan, or of what the time limit leaves of it."""
+        return max(0.0, min(self.expected_s(), self.deadline - time.monotonic()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,17 +156,10 @@ class Session:
         self._launcher = launcher
         self._plan = plan
         self._save = save
-        self._tell = progress
+        self._progress = progress
         self._noise_floor = noise_floor
         self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
-        self._times = timetable.Timetable(
-            plan.jobs,
-            len(plan.arms),
-            len(plan.arms) + plan.with_host,
-            plan.boots,
-            plan.blocks,
-            plan.time_limit_s,
-        )
+        self._times = Timetable(plan)
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
         self._order = 0
@@ -130,19 +187,25 @@ class Session:
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked once, at half of the boots (:mod:`.interim`): when it says False
-            the session ends there. None: no such look.
+        :param more: asked once, at the interim look: when it says False the session ends there. None: no look.
         :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
         ended = "error"
         try:
-            self._tell(self._progress("preparing the launcher"))
+            self._tell("preparing the launcher")
             self._launcher.prepare()
             self._idle_softirq = host_environment.idle_softirq()
-            self._warn_of_limit()
-            ended = "complete" if self._run_boots(more) and not self._cut else "time limit"
+            expected_s = self._times.expected_s()
+            if time.monotonic() + expected_s > self._times.deadline:
+                long = datetime.timedelta(seconds=round(expected_s))
+                text = (
+                    f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
+                )
+                self._tell(text, important=True)
+            self._run_boots(more)
+            ended = "time limit" if self._cut else "complete"
         except TimeUp:
             ended = "time limit"
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
@@ -152,23 +215,25 @@ class Session:
             environment = self.results.environment
             environment.ended = ended
             environment.boots_run = len({trial.boot for trial in self.results.trials})
-            environment.elapsed_s = round(self._times.elapsed_s(), 1)
+            environment.elapsed_s = round(time.monotonic() - self._times.begun, 1)
             if self.results.trials:
                 self._save(self.results)
         return self.results
 
-    def _run_boots(self, more: Callable[[model.Results], bool] | None) -> bool:
-        """Run boots until the plan or ``more`` says enough; False when time was up before."""
+    def _run_boots(self, more: Callable[[model.Results], bool] | None) -> None:
+        """Run boots until the plan or ``more`` says enough.
+
+        :raises TimeUp: there is no time for another boot.
+        """
         for boot in range(self._plan.boots):
             if boot and not self._times.fits_boot():
-                return False
+                raise TimeUp
             self._run_boot(boot)
-            if more is not None and not self._cut and interim.due(boot + 1, self._plan.boots):
+            if more is not None and not self._cut and look_due(boot + 1, self._plan.boots):
                 # Whoever judges these results later has to know it.
                 self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
                 if not more(self.results):
-                    return True
-        return True
+                    return
 
     # -- one boot
 
@@ -184,7 +249,12 @@ class Session:
             for block in range(self._plan.blocks):
                 order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
                 if not self._run_block(boot, block, order):
-                    self._tell_cut(boot, block)
+                    self._cut = True
+                    text = f"the time limit left room for {block} of {self._plan.blocks} blocks"
+                    self.results.environment.errors.append(
+                        environments.Incident(text, boot, code=environments.TIME_LIMIT)
+                    )
+                    self._tell(f"boot {boot + 1}/{self._plan.boots}: {text}", important=True)
                     break
                 self._read_environment()
                 self._save(self.results)
@@ -199,13 +269,14 @@ class Session:
             self._pairs[model.HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
-            self._tell(self._progress(f"boot {boot + 1}/{self._plan.boots}: booting {arm.name}"))
+            self._tell(f"boot {boot + 1}/{self._plan.boots}: booting {arm.name}")
             begun = time.monotonic()
             try:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                self._note(boot, one_line(error, 2000), arm=arm.name)
+                incident = environments.Incident(one_line(error, 2000), boot, arm.name)
+                self.results.environment.errors.append(incident)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
             raise failed[0]
@@ -217,7 +288,7 @@ class Session:
                 if not self._times.fits(job, boot, block):
                     return False
                 where = f"boot {boot + 1}/{self._plan.boots} block {block + 1}/{self._plan.blocks}"
-                self._tell(self._progress(f"{where}: {job.label} on {arm}"))
+                self._tell(f"{where}: {job.label} on {arm}")
                 begun = time.monotonic()
                 outcome = self._trial(job, arm)
                 if outcome.error is None:
@@ -232,10 +303,11 @@ class Session:
         if arm == model.HOST and boot > 0:  # guests are new in each boot, the host is not
             self._times.done += 1
             return
-        self._tell(self._progress(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}"))
+        self._tell(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}")
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
         if outcome.error:
-            self._note(boot, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
+            incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label)
+            self.results.environment.errors.append(incident)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
@@ -280,10 +352,6 @@ class Session:
         ] or [failed]
         self._order += 1
 
-    def _note(self, boot: int, error: str, *, arm: str = "", benchmark: str = "", code: str = "") -> None:
-        incident = environments.Incident(error, boot, arm, benchmark, code=code)
-        self.results.environment.errors.append(incident)
-
     def _read_environment(self) -> None:
         """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
         before, launched = self.results.environment, self._launcher.environment()
@@ -297,24 +365,9 @@ class Session:
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment
 
-    # -- time
-
-    def _warn_of_limit(self) -> None:
-        expected_s = self._times.expected_s()
-        if time.monotonic() + expected_s > self._times.deadline:
-            long = datetime.timedelta(seconds=round(expected_s))
-            text = f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
-            self._tell(dataclasses.replace(self._progress(text), important=True))
-
-    def _tell_cut(self, boot: int, blocks: int) -> None:
-        self._cut = True
-        text = f"the time limit left room for {blocks} of {self._plan.blocks} blocks"
-        self._note(boot, text, code="time_limit")
-        text = f"boot {boot + 1}/{self._plan.boots}: {text}"
-        self._tell(dataclasses.replace(self._progress(text), important=True))
-
-    def _progress(self, text: str) -> Progress:
-        return Progress(self._times.done, self._times.total, self._times.left_s(), text)
+    def _tell(self, text: str, *, important: bool = False) -> None:
+        times = self._times
+        self._progress(Progress(times.done, times.total, times.left_s(), text, important))
 
 
 def describe(job: plugins.Job) -> environments.Benchmark:

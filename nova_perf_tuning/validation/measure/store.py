@@ -9,13 +9,16 @@ from typing import Any
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.measure import model, schema
 
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
 MAX_BYTES = 64 * 1024 * 1024
 #: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
 _MIN_FIGURE = 1e-9
+
+#: Label -> class of the benchmarks of some results that are installed here.
+_Kinds = Mapping[str, type[base.Benchmark]]
 
 
 def to_dict(results: model.Results) -> dict[str, Any]:
@@ -45,42 +48,40 @@ def from_dict(data: Any, where: str) -> model.Results:
         runs: dict[tuple[object, ...], int] = {}
         for trial in trials:
             trial.order = runs.setdefault((trial.benchmark, trial.arm, trial.boot, trial.block), len(runs))
-    _correct(environment.benchmarks, trials)
-    if fault := _contradiction(environment.benchmarks, trials):
+    labels = {trial.benchmark for trial in trials}
+    kinds = {label: kind for label in labels if (kind := plugins.of_label(label, environment.benchmarks))}
+    _correct(kinds, trials)
+    if fault := _contradiction(kinds, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
 
 
-def _correct(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[model.Trial]) -> None:
+def _correct(kinds: _Kinds, trials: Sequence[model.Trial]) -> None:
     """Set :attr:`model.Trial.primary` as the benchmarks define it.
 
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = {label: plugins.of_label(label, benchmarks) for label in {trial.benchmark for trial in trials}}
-    judged = {label: kind.primary[0] for label, kind in known.items() if kind is not None}
+    judged = {label: kind.primary[0] for label, kind in kinds.items()}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
     for trial in trials:
         if trial.benchmark in there:
             trial.primary = trial.metric == judged[trial.benchmark]
 
 
-def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Sequence[model.Trial]) -> str:
+def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
     """Return what a file says against itself, where a schema cannot see it; empty: nothing.
 
     A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
     gain otherwise. A run is there once: copies would pass for replicates, and guards go by its number.
     """
-    said: dict[
-        tuple[str, str, str], str
-    ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
-    for label in {trial.benchmark for trial in trials}:
-        if (known := plugins.of_label(label, benchmarks)) is not None:
-            metric, unit, better = known.primary
-            said |= {(label, metric, "unit"): unit, (label, metric, "better"): better}
-            said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
-    places: dict[int, tuple[str, str, int, int]] = {}
-    orders: dict[tuple[str, str, int, int], int] = {}
+    # What is known of a figure, or of a benchmark's work and judged figure.
+    said: dict[tuple[str, str, str], str] = {}
+    for label, kind in kinds.items():
+        metric, unit, better = kind.primary
+        said |= {(label, metric, "unit"): unit, (label, metric, "better"): better}
+        said |= {(label, "", "work_unit"): kind.work_unit} if kind.work_unit else {}
+    runs: dict[object, object] = {}  # place -> order, and order -> place
     figures: set[tuple[str, int]] = set()
     for index, trial in enumerate(trials):
         if any(figure and figure < _MIN_FIGURE for figure in (trial.value, trial.work, trial.window_s)):
@@ -93,9 +94,7 @@ def _contradiction(benchmarks: Mapping[str, environments.Benchmark], trials: Seq
                 what = metric or ("the judged figure" if name == "metric" else "the work")
                 return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {trial.benchmark}"
         place = (trial.benchmark, trial.arm, trial.boot, trial.block)
-        again = (
-            places.setdefault(trial.order, place) != place or orders.setdefault(place, trial.order) != trial.order
-        )
+        again = runs.setdefault(trial.order, place) != place or runs.setdefault(place, trial.order) != trial.order
         if again or (trial.primary and (trial.metric, trial.order) in figures):
             return (
                 f"trials[{index}]: '{trial.benchmark}' ran in this block of '{trial.arm}' before, or another run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from nova_perf_tuning.printing import one_line
@@ -78,7 +78,10 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
     steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
     machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
     [client] = [step for step in steps if step.role == "client"]
-    with _servers(pair.server, steps):
+    with contextlib.ExitStack() as servers:
+        for step in steps:
+            if step.role == "server":
+                servers.enter_context(pair.server.serving(step.argv))
         give_up = time.monotonic() + _SERVER_START_S
         while True:
             circumstances = host_environment.look(pair.client.interface)
@@ -88,7 +91,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                 finished = pair.client.run(client.argv, limit_s)
             clock = pair.client.clock()
             later = host_environment.look(pair.client.interface)
-            conditions = host_environment.conditions(circumstances, later, counters.mhz_by_cpu())
+            conditions = host_environment.conditions(circumstances, later, counters.speeds.means())
             try:
                 readings = _readings(job.benchmark, finished, limit_s)
             except bench.NotReadyError:
@@ -96,27 +99,13 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                     raise
                 time.sleep(_RETRY_S)
                 continue
-            found = find_window(job.benchmark, finished, clock, counters.limits)
-            host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
-            host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
+            begun, ended = counters.host.limits
+            window = find_window(job.benchmark, finished, clock, (begun, ended))
+            host_cpu_s, guest_cpu_s, wait_s = counters.spent(window.begin, window.end)
+            host_cpu_s["softirq"] -= idle_softirq * (window.end - window.begin)
             return Outcome(
-                readings=readings,
-                host_cpu_s=host_cpu_s,
-                guest_cpu_s=guest_cpu_s,
-                wait_s=wait_s,
-                window=found,
-                exec_s=counters.limits[1] - counters.limits[0],
-                conditions=conditions,
+                readings, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun, conditions=conditions
             )
-
-
-@contextlib.contextmanager
-def _servers(machine: launch.Machine, steps: Sequence[bench.Step]) -> Iterator[None]:
-    with contextlib.ExitStack() as running:
-        for step in steps:
-            if step.role == "server":
-                running.enter_context(machine.serving(step.argv))
-        yield
 
 
 def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: float) -> list[bench.Reading]:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from scipy import stats
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.judge import guards, trial_filter
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, store
 
 #: What may change between runs and explain a change of figures.
@@ -130,7 +130,7 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
     host = (results.environment.host or "unknown")[:200]
     left_out = trial_filter.alone(results)
-    trials = [dataclasses.asdict(trial) for trial in results.trials if guards.run(trial) not in left_out]
+    trials = [dataclasses.asdict(trial) for trial in results.trials if trial_filter.run(trial) not in left_out]
     run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
     run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
     pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import guards, statistics, trial_filter
+from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
 
@@ -103,9 +103,9 @@ class BenchmarkSummary:
         return (judged, *self.secondary)
 
 
-def summarise(results: model.Results, limits: guards.Limits | None = None) -> list[BenchmarkSummary]:
+def summarise(results: model.Results, limits: trial_filter.Limits | None = None) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run."""
-    limits = limits or guards.Limits()
+    limits = limits or trial_filter.Limits()
     chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
     trials, order = _by(results.trials, lambda trial: trial.benchmark), arm_order(results)
     return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
@@ -115,8 +115,8 @@ class _Chosen(NamedTuple):
     """What all figures of some results go by; :ivar left_out: run -> why it does not count."""
 
     results: model.Results
-    guards: guards.Limits
-    left_out: Mapping[guards.Run, reasons.Reason]
+    guards: trial_filter.Limits
+    left_out: Mapping[trial_filter.Run, reasons.Reason]
 
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
@@ -134,7 +134,7 @@ def arm_order(results: model.Results) -> list[str]:
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
-def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, reasons.Reason]:
+def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
     """Return run -> why it does not count."""
     return {
         (benchmark.label, arm.arm, order): why
@@ -179,9 +179,9 @@ def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen
     return tuple(_comparison(trials, *pair, by) for pair in pairs)
 
 
-def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
+def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[trial_filter.Run, reasons.Reason]) -> ArmSummary:
     measured = [trial for trial in trials if not trial_filter.failed(trial)]
-    good = [trial for trial in measured if guards.run(trial) not in left_out]
+    good = [trial for trial in measured if trial_filter.run(trial) not in left_out]
     costs = {id(trial): overhead.cost(trial) for trial in good}
     counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
     with_cpu = [trial for trial in good if counted <= trial.host_cpu_s.keys()]
@@ -217,7 +217,9 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
         wait_share=statistics.median(waits),
         full_invalid=full_invalid,
         left_out=tuple(
-            (trial.order, left_out[guards.run(trial)]) for trial in measured if guards.run(trial) in left_out
+            (trial.order, left_out[trial_filter.run(trial)])
+            for trial in measured
+            if trial_filter.run(trial) in left_out
         ),
         uncounted=uncounted,
         cpu_invalid=cpu_invalid,
@@ -257,7 +259,7 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     for metric, mine in _by(measured, lambda trial: trial.metric).items():
         values: dict[str, list[float]] = {}
         for trial in mine:
-            if guards.run(trial) not in by.left_out and trial.value is not None:
+            if trial_filter.run(trial) not in by.left_out and trial.value is not None:
                 values.setdefault(trial.arm, []).append(trial.value)
         medians = {arm: middle for arm in arms if (middle := statistics.median(values.get(arm, ()))) is not None}
         compared = _comparisons([*mine, *failed], arms, by)

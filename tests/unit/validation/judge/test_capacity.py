@@ -33,7 +33,7 @@ def fitting(data, shared=8, busy=1.0, **options):
 
 class CapacityTest(testtools.TestCase):
     def refused(self, code, data):
-        error = self.assertRaises(capacity.CapacityError, fitting, data)
+        error = self.assertRaises(reasons.ReasonError, fitting, data)
         self.assertIn(code, error.reason.codes)
 
     def test_known_answer(self):

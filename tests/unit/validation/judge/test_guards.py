@@ -6,7 +6,7 @@ import os
 import fixtures
 import testtools
 
-from nova_perf_tuning.validation.judge import guards
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import host_environment, reasons, sampling
 from tests.support import samples
 
@@ -31,8 +31,8 @@ CASES = (
 
 class GuardTest(testtools.TestCase):
     def found(self, trials, limits=None, accelerator=None):
-        limits = guards.Limits(**(limits or {}))
-        return {run[2]: fault for run, fault in guards.faults(trials, accelerator, limits).items()}
+        limits = trial_filter.Limits(**(limits or {}))
+        return {run[2]: fault for run, fault in trial_filter.faults(trials, accelerator, limits).items()}
 
     def trials(self, usual, changed=None):
         some = [samples.trial(arm=("host", "tuned")[at % 2], order=at, conditions=dict(usual)) for at in range(8)]

@@ -4,7 +4,6 @@ import numpy as np
 import testtools
 
 from nova_perf_tuning.validation.judge import verdict
-from nova_perf_tuning.validation.measure import interim
 from tests.benchmarks import monte_carlo
 
 
@@ -30,20 +29,3 @@ class MonteCarloTest(testtools.TestCase):
                 found, boots = monte_carlo.judge(logs, 0.05, plan)
                 output = [monte_carlo.decide(one, 0.05, plan) for one in logs]
                 self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), output)
-
-
-class InterimTest(testtools.TestCase):
-    def test_one_look_at_half_of_the_boots(self):
-        for planned, looks in ((12, [6]), (7, [4]), (6, [3]), (5, []), (1, [])):
-            self.assertEqual(looks, [boots for boots in range(1, planned + 5) if interim.due(boots, planned)])
-
-    def test_both_looks_share_the_error(self):
-        for looks, boots, expected in (
-            ([], 12, 0.95),
-            ([6], 6, 1 - 0.05 * interim.SHARE),
-            ([6], 12, 1 - 0.05 * (1 - interim.SHARE)),
-            ([6], 7, 1 - 0.05 * (1 - interim.SHARE)),
-            # Further looks of a file buy no narrower interval.
-            ([3, 6], 6, 1 - 0.05 * interim.SHARE / 2),
-        ):
-            self.assertAlmostEqual(expected, interim.confidence(0.95, looks, boots))

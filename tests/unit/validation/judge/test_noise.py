@@ -42,12 +42,12 @@ class NoiseTest(testtools.TestCase):
         self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
 
     def test_too_few(self):
-        error = self.assertRaises(noise.NoFloorError, noise.floors, aa_run(boots=1, blocks=8))
+        error = self.assertRaises(reasons.ReasonError, noise.floors, aa_run(boots=1, blocks=8))
         self.assertEqual((C.NO_FLOOR_OF_SO_FEW, 1), (error.reason.code, error.reason.params["boots"]))
         data = aa_run()
         for one in data.trials[::3]:
             one.conditions = {"throttle_events": 1.0}
-        error = self.assertRaises(noise.NoFloorError, noise.floors, data)
+        error = self.assertRaises(reasons.ReasonError, noise.floors, data)
         self.assertTrue({C.NO_FLOOR, C.THROTTLING} <= error.reason.codes, error.reason)
 
     def test_kept_per_set_up_and_renewed(self):

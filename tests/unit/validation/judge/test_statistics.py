@@ -30,6 +30,17 @@ class EstimateTest(testtools.TestCase):
         self.assertEqual((1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.boots))
         self.assertIsNone(statistics.estimate({7: []}))
 
+    def test_both_looks_share_the_error(self):
+        for looks, boots, expected in (
+            ([], 12, 0.95),
+            ([6], 6, 1 - 0.05 * statistics.LOOK_SHARE),
+            ([6], 12, 1 - 0.05 * (1 - statistics.LOOK_SHARE)),
+            ([6], 7, 1 - 0.05 * (1 - statistics.LOOK_SHARE)),
+            # Further looks of a file buy no narrower interval.
+            ([3, 6], 6, 1 - 0.05 * statistics.LOOK_SHARE / 2),
+        ):
+            self.assertAlmostEqual(expected, statistics.interim_confidence(0.95, looks, boots))
+
     def test_quantiles_of_student_t(self):
         for probability, freedom, expected in ((0.975, 1, 12.706205), (0.975, 11, 2.200985), (0.99, 5, 3.36493)):
             self.assertAlmostEqual(expected, statistics.student_t(probability, freedom), 5)
@@ -47,21 +58,25 @@ class EstimateTest(testtools.TestCase):
                 self.assertTrue(found.low - slack <= found.value <= found.high + slack, found)
 
 
+def ratio(trials, arm, baseline):
+    return statistics.ratio_of(statistics.log_ratios(trials, arm, baseline))
+
+
 class RatioTest(testtools.TestCase):
     def test_known_ratio(self):
         data = samples.results({"untuned": 1000.0, "tuned": 1250.0}, boots=4, blocks=5, noise=1e-6)
-        found = statistics.ratio(data.trials, "tuned", "untuned")
+        found = ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.25, found.value, 4)
         self.assertTrue(found.low < 1.25 < found.high)
         for trial in data.trials:
             trial.better = "lower"
-        self.assertAlmostEqual(0.8, statistics.ratio(data.trials, "tuned", "untuned").value, 4)
+        self.assertAlmostEqual(0.8, ratio(data.trials, "tuned", "untuned").value, 4)
 
     def test_drift_of_a_block_cancels(self):
         data = samples.results({"untuned": 1000.0, "tuned": 1100.0}, boots=3, blocks=4, noise=0.0)
         for trial in data.trials:
             trial.value *= 1 + trial.boot + trial.block
-        found = statistics.ratio(data.trials, "tuned", "untuned")
+        found = ratio(data.trials, "tuned", "untuned")
         self.assertAlmostEqual(1.1, found.low)
         self.assertAlmostEqual(1.1, found.high)
 
@@ -76,4 +91,4 @@ class RatioTest(testtools.TestCase):
             samples.trial(arm="b", block=1, value=0.0),
         ]
         self.assertEqual({0: [-math.log(2.0)]}, statistics.log_ratios(trials, "a", "b"))
-        self.assertIsNone(statistics.ratio(trials, "a", "c"))
+        self.assertIsNone(ratio(trials, "a", "c"))

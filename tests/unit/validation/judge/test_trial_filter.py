@@ -3,7 +3,7 @@
 import testtools
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.judge import guards, trial_filter
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import reasons
 from tests.support import samples
 
@@ -35,7 +35,7 @@ class SelectTest(testtools.TestCase):
             (C.EXCLUDED, 3, 20, "pairs"), (note.code, *(note.params[n] for n in ("count", "of", "what")))
         )
         self.assertIn(C.STEAL, note.codes)
-        self.assertEqual((), self.select(limits=guards.Limits(max_steal=0.6)).notes)
+        self.assertEqual((), self.select(limits=trial_filter.Limits(max_steal=0.6)).notes)
         self.assertEqual(3, len(trial_filter.alone(self.data)))
 
     def test_too_much_lost_is_no_sample(self):
@@ -80,7 +80,7 @@ class LostTest(testtools.TestCase):
         """In the last boot, and where the session noted it."""
         self.remove(lambda one: one.block == 2)
         self.assertEqual(3, self.missing())
-        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}])
+        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.TIME_LIMIT}])
         self.assertEqual(2, self.missing())
         self.remove(lambda one: one.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")

@@ -1,5 +1,6 @@
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
+import dataclasses
 import os
 import time
 
@@ -156,6 +157,10 @@ class SessionTest(testtools.TestCase):
             self.assertEqual([3], one.results.environment.looks)
             self.assertEqual("complete", one.results.environment.ended)
 
+    def test_one_look_at_half_of_the_boots(self):
+        for planned, looks in ((12, [6]), (7, [4]), (6, [3]), (5, []), (1, [])):
+            self.assertEqual(looks, [boots for boots in range(1, planned + 5) if session.look_due(boots, planned)])
+
     def test_progress_counts_up_to_its_total(self):
         output = []
         self.run_session(tell=output.append)
@@ -163,3 +168,50 @@ class SessionTest(testtools.TestCase):
         self.assertEqual(sorted(done), done)
         self.assertEqual((24, 23), (output[-1].total, output[-1].done))
         self.assertTrue(all(0 <= now.left_s <= 120 for now in output))
+
+
+class TimetableTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = 1000.0
+        self.useFixture(fixtures.MonkeyPatch("time.monotonic", lambda: self.now))
+        self.job = dataclasses.replace(samples.job(), parameters={"seconds": "4"})
+
+    def run_session(self, boots, blocks, limit_s, boot_s=10.0, trial_s=6.0):
+        """Run a session of two boots and three arms whose times are told; return its blocks of each boot."""
+        self.times = session.Timetable(session.Plan(ARMS, (self.job,), boots, blocks, 0, limit_s))
+        self.output, run = [], []
+        for boot in range(boots):
+            if boot and not self.times.fits_boot():
+                break
+            self.times.begin_boot(boot)
+            for _ in range(2):
+                self.now += boot_s
+                self.times.booted(boot_s)
+            run.append(0)
+            for block in range(-1, blocks):  # the first is the warm-up
+                for _ in range(3):
+                    if block >= 0 and not self.times.fits(self.job, boot, block):
+                        break
+                    self.now += trial_s
+                    self.times.measured(self.job, trial_s)
+                    self.times.done += 1
+                    self.output.append((self.now, self.times.left_s()))
+                else:
+                    run[-1] += block >= 0
+        return run
+
+    def test_plan_that_fits(self):
+        self.assertEqual([4, 4, 4], self.run_session(boots=3, blocks=4, limit_s=600.0))
+        self.assertEqual((45, 45), (self.times.done, self.times.total))
+        self.assertEqual([], [1 for at, left_s in self.output if abs(at + left_s - self.now) > 1.0])
+
+    def test_every_boot_has_its_share(self):
+        """Boots are worth more than blocks; and one of them is worth nothing without a block."""
+        for limit_s, wanted in ((400.0, [5, 5, 5]), (170.0, [1, 1]), (60.0, [0])):
+            self.assertEqual(wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s)
+            self.assertLessEqual(self.now, self.times.deadline)
+
+    def test_before_anything_is_known(self):
+        times = session.Timetable(session.Plan(ARMS, (self.job,), 2, 3, 0, 6000.0))
+        self.assertEqual((2 * 2 * 10.0 + 24 * 4.5, 0, 24), (times.expected_s(), times.done, times.total))

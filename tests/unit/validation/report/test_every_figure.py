@@ -8,7 +8,7 @@ import re
 
 import testtools
 
-from nova_perf_tuning.validation.judge import guards
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.report import report, summary
 from tests.support import samples
@@ -73,7 +73,7 @@ class EveryFigureTest(testtools.TestCase):
         [note] = pair.notes
         self.assertEqual(({C.EXCLUDED, C.STEAL}, 2, 20), (note.codes, note.params["count"], note.params["of"]))
         self.assertTrue(3.9 < pair.ratio.low < pair.ratio.high < 4.1)
-        lenient = ratios(data, "syscall", limits=guards.Limits(max_steal=0.6))["tuned", "untuned"]
+        lenient = ratios(data, "syscall", limits=trial_filter.Limits(max_steal=0.6))["tuned", "untuned"]
         self.assertEqual((), lenient.notes)
 
         orders = {trial.order for trial in data.trials if trial.arm == "tuned" and trial.boot < 2}

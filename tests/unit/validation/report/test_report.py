@@ -196,7 +196,8 @@ class ReportTest(testtools.TestCase):
         found = json.loads(json.dumps(report.as_json(self.data, summaries, [])))
         ratio = found["benchmarks"][0]["comparisons"][0]
         self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
-        self.assertEqual(statistics.ratio(self.data.trials, "tuned", "untuned").value, ratio["ratio"]["value"])
+        logs = statistics.log_ratios(self.data.trials, "tuned", "untuned")
+        self.assertEqual(statistics.ratio_of(logs).value, ratio["ratio"]["value"])
         self.assertEqual(text.of(summary.headline(summaries)), found["headline"])
         self.assertEqual(["compared"], [detail["code"] for detail in found["headline_details"]])
 

@@ -137,7 +137,7 @@ class TextTest(testtools.TestCase):
 
     def test_notes_follow_and_are_found(self):
         excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.NO_RESULT),))
-        one = reason(C.NO_PAIRS, figure="loss").noting(excluded, None)
+        one = reason(C.NO_PAIRS, figure="loss").noting(excluded)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, one.codes)
         self.assertIn("; 1 of 9 pairs excluded: no pair", text.of(one))
         self.assertEqual("no_result", data.of(one)["notes"][0]["params"]["why"][0]["code"])
