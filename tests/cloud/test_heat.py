@@ -144,7 +144,7 @@ class PairTest(HeatCase):
         plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", arms=arms)
         before = self.inventory()
         # Its answers take as long as Nova's.
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu._LIMIT_S", 4.0))
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu.LIMIT_S", 4.0))
         launcher = self.launcher(agent_metrics=self.agent())
         launcher.check(plan)
         outcome = launcher.measure(self.pair(), plan)
