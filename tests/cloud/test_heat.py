@@ -14,7 +14,7 @@ import fixtures
 import openstack
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import heat_pair, host_cpu, model, stacks
+from nova_perf_tuning.validation.cloud import api, heat_pair, host_cpu, model, stacks
 from nova_perf_tuning.validation.measure import overhead
 from tests.cloud import base
 
@@ -59,7 +59,7 @@ class HeatCase(base.CloudTest):
 
     def launcher(self, **changes):
         settings = dataclasses.replace(SETTINGS, **changes)
-        launcher = heat_pair.HeatPairLauncher(settings, self.connect)
+        launcher = heat_pair.HeatPairLauncher(settings, api.Api(self.connect))
         self.addCleanup(launcher.cleanup, self.run_id)
         return launcher
 

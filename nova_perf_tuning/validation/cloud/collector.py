@@ -17,9 +17,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-import jsonschema
-
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
@@ -95,12 +93,8 @@ def read(data: object, expected: Expected) -> Document:
     :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as asked.
     """
     content = _decode(_signal(data))
-    error = next(iter(_validator().iter_errors(content)), None)
-    if error is not None:
-        where = ".".join(str(part) for part in error.absolute_path) or "document"
-        # Messages begin with what is wrong, which may be all of a program's output.
-        fault = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
-        raise DocumentError(f"the client's document: {one_line(where, 80)}: {one_line(fault, 160)}")
+    if fault := json_schema.find(content, _schema()):
+        raise DocumentError(f"the client's document: {one_line(fault, 240)}")
     grid = expected.grid
     for key, value in (
         ("run_id", expected.plan.run_id),
@@ -115,38 +109,30 @@ def read(data: object, expected: Expected) -> Document:
     return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
 
 
-def trials(document: Document, expected: Expected, order: int) -> list[model.Trial]:
-    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of boot 1."""
-    collected = []
-    for run in document.runs:
-        benchmark = run.job.benchmark
-        work = next((reading for reading in run.readings if reading.metric == benchmark.work_metric), None)
-        figures: list[bench.Reading | None] = [reading for reading in run.readings if reading is not work]
-        metric, unit, better = benchmark.primary
-        busy = [run.cpu_s[role] for role in run.roles]
-        for figure in figures or [None]:
-            collected.append(
-                model.Trial(
-                    benchmark=run.job.label,
-                    metric=figure.metric if figure else metric,
-                    unit=figure.unit if figure else unit,
-                    better=figure.better if figure else better,
-                    arm=expected.name,
-                    boot=int(run.role == "server"),
-                    block=expected.grid.block(run.slot),
-                    value=figure.value if figure else None,
-                    host_cpu_s={},
-                    guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
-                    window_s=round(run.end - run.begin, 3),
-                    order=order,
-                    primary=figure.primary if figure else True,
-                    error=None if figure else run.error or "no figure in the output",
-                    work=work.value if work else None,
-                    work_unit=work.unit if work else "",
-                )
-            )
-        order += 1
-    return collected
+def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
+    """Return the trials of a run, one for each figure; what ran on the server alone is of boot 1."""
+    work = next((reading for reading in run.readings if reading.metric == run.job.benchmark.work_metric), None)
+    busy = [run.cpu_s[role] for role in run.roles]
+    failed = model.Trial(
+        run.job.label,
+        *run.job.benchmark.primary,
+        expected.name,
+        boot=int(run.role == "server"),
+        block=expected.grid.block(run.slot),
+        value=None,
+        host_cpu_s={},
+        guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
+        window_s=round(run.end - run.begin, 3),
+        order=order,
+        error=run.error or "no figure in the output",
+        work=work.value if work else None,
+        work_unit=work.unit if work else "",
+    )
+    return [
+        dataclasses.replace(failed, **dataclasses.asdict(reading), error=None)
+        for reading in run.readings
+        if reading is not work
+    ] or [failed]
 
 
 def _signal(data: object) -> str:
@@ -189,9 +175,9 @@ def _refuse(text: str) -> NoReturn:
 
 
 @functools.cache
-def _validator() -> Any:
+def _schema() -> Any:
     text = importlib.resources.files(__package__).joinpath("document.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(json.loads(text))
+    return json.loads(text)
 
 
 def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) -> None:
@@ -225,8 +211,7 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         raise DocumentError(f"a trial of {job.label} lies outside its slot {slot}")
     if begin < expected.begun - _TOLERANCE_S or end > expected.ended + _TOLERANCE_S:
         raise DocumentError(f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}")
-    readings: list[bench.Reading] = []
-    problem = ""
+    readings, problem = [], ""
     try:
         readings = _readings(job.benchmark, trial)
     except bench.OutputError as error:

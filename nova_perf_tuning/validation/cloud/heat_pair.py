@@ -53,40 +53,32 @@ class _Running:
 
 @dataclasses.dataclass
 class HeatCloud:
-    """A cloud that is reached through openstacksdk.
-
-    :ivar name: its entry of clouds.yaml, or empty. :ivar connect: called once for each thread that asks.
-    """
+    """A cloud; :ivar name: its entry of clouds.yaml, or empty; :ivar connect: see :class:`.api.Api`."""
 
     name: str
     connect: Callable[[], connection.Connection]
 
     def choose(self, words: Sequence[str]) -> cloud_check.Chosen:
-        """Return the hosts that are meant, see :func:`cloud_check.choose`."""
+        """Return the hosts that the words mean."""
         return cloud_check.choose(api_module.Api(self.connect), words)
 
     def launcher(self, guests: model.GuestSettings) -> HeatPairLauncher:
         """Return what measures pairs."""
-        return HeatPairLauncher(guests, self.connect)
+        return HeatPairLauncher(guests, api_module.Api(self.connect))
 
     def identity(self) -> str:
-        """Return where stacks are made, see :func:`cloud_check.identity`."""
+        """Return where stacks are made."""
         return cloud_check.identity(api_module.Api(self.connect))
 
 
 class HeatPairLauncher:
     """Launches the guests of a pair, measures and removes them; calls may come from several threads at once."""
 
-    def __init__(
-        self,
-        settings: model.GuestSettings,
-        connect: Callable[[], connection.Connection],
-        retry_for_s: float = api_module.RETRY_FOR_S,
-    ) -> None:
-        """Connect nothing yet; ``connect`` is called once for each thread."""
+    def __init__(self, settings: model.GuestSettings, api: api_module.Api) -> None:
+        """Connect nothing yet."""
         self.settings = settings
-        self._api = api_module.Api(connect, retry_for_s)
-        self._closing = stacks.Stacks(self._api.patient())
+        self._api = api
+        self._closing = stacks.Stacks(api.patient())
 
     def check(self, plan: model.MeasurePlan) -> None:
         """See that the cloud has what every pair needs; makes nothing.
@@ -157,9 +149,12 @@ class _Pair:
         self._settings = settings
         self._plan = plan
         self._grid = _grid(settings, plan)
-        self._sampler = host_cpu.Sampler(api, settings.agent_metrics) if settings.agent_metrics else None
         self.running: list[_Running] = []
         self.outcome = model.PairOutcome(pair)
+        self._sampler: host_cpu.Sampler | None = None
+        if settings.agent_metrics:
+            self._sampler = host_cpu.Sampler(api, settings.agent_metrics)
+            self.outcome.host_cpu_faults = self._sampler.faults
 
     def measure(self) -> None:
         """Make the stacks of all arms and take over what their guests tell; stacks stay."""
@@ -167,10 +162,10 @@ class _Pair:
         deadline = begun + self._plan.time_limit_s - min(_CLOSING_S, self._plan.time_limit_s / 4)
         # Guests that are ready have a slot's time before it to warm up.
         start = math.ceil(time.time() + self._settings.boot_s + self._grid.length_s)
-        for number, arm in enumerate(self._plan.arms):
-            self._api.sleep(0)
-            self._make(number, arm, start, deadline - time.monotonic())
         with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
+            for number, arm in enumerate(self._plan.arms):
+                self._api.sleep(0)
+                self._make(number, arm, start, deadline - time.monotonic())
             self._api.wait_until(self._step, deadline, _POLL_S)
         for running in self.running:
             if not running.done:
@@ -231,29 +226,24 @@ class _Pair:
 
         :raises collector.DocumentError: it cannot be used.
         """
-        outcome, sampler, arm = self.outcome, self._sampler, running.arm.name
+        outcome, arm = self.outcome, running.arm.name
         outputs = self._stacks.outputs(running.stack)
         expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
         document = collector.read(outputs.get("documents"), expected)
-        order = 1 + max((trial.order for trial in outcome.trials), default=-1)
-        trials = collector.trials(document, expected, order)
-        if sampler is not None:
-            for trial in trials:
-                run = document.runs[trial.order - order]
-                used = sampler.used([running.servers.get(role, "") for role in run.roles], run.begin, run.end)
-                if used is not None:
+        first = 1 + max((trial.order for trial in outcome.trials), default=-1)
+        for order, run in enumerate(document.runs, first):
+            trials = collector.trials(run, expected, order)
+            servers = [running.servers.get(role, "") for role in run.roles]
+            if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
+                outcome.host_cpu_source = host_cpu.SOURCE
+                for trial in trials:
                     trial.host_cpu_s = used
-                    outcome.host_cpu_source = host_cpu.SOURCE
-            outcome.host_cpu_faults.update(sampler.faults)
-        outcome.trials += trials
-        for run in document.runs:
+            outcome.trials += trials
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
                 self.note(model.ErrorClass.BENCHMARK_FAILED, reason, arm)
-        hosts = outputs.get("hosts")
-        if isinstance(hosts, dict):
-            names = (one_line(hosts.get(role, ""), 160) for role in ("client", "server"))
-            outcome.hosts[arm] = model.HostPair(*names)
+        if isinstance(hosts := outputs.get("hosts"), dict):
+            outcome.hosts[arm] = model.HostPair(*(str(hosts.get(role, "")) for role in ("client", "server")))
         outcome.guests[arm] = document.guests
 
     def _find_servers(self, running: _Running) -> None:
@@ -265,17 +255,15 @@ class _Pair:
 
     def _consoles(self, running: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""
-        compute, tails = self._api.connection.compute, []
+        tails = []
         for role in ("client", "server"):
-            server = running.servers.get(role)
-            if server is None:
+            if role not in running.servers:
                 tails.append(f"the {role} was not made")
                 continue
+            ask = self._api.connection.compute.get_server_console_output
             try:
-                console = self._api.call(
-                    functools.partial(compute.get_server_console_output, server, length=_CONSOLE_LINES)
-                )
-                text = str(console.get("output", "") if isinstance(console, dict) else console)
+                console = self._api.call(functools.partial(ask, running.servers[role], length=_CONSOLE_LINES))
+                text = str(console.get("output", ""))
             except api_module.ERRORS as error:
                 text = f"(cannot be read: {api_module.text_of(error)})"
             tails.append(f"{role}'s console ends: {one_line(text[-1200:], 600) or '(empty)'}")

@@ -77,7 +77,7 @@ class HeatCase(testtools.TestCase):
 
     def launcher(self, **changes):
         settings = model.GuestSettings(external_network="x", **changes)
-        return heat_pair.HeatPairLauncher(settings, self.connect, retry_for_s=0.5)
+        return heat_pair.HeatPairLauncher(settings, api.Api(self.connect, retry_for_s=0.5))
 
     def plan(self, time_limit_s=100.0):
         return model.MeasurePlan("r", (ARM,), tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
