@@ -69,12 +69,12 @@ class Publish(cloud_command.CloudLister):
         if result is not None:
             hosts.check(result, host)
         wanted = traits.wanted(result) if result is not None else frozenset()
-        change = hosts.set_traits(self.connection, host, wanted)
+        changed = hosts.set_traits(self.connection, host, wanted)
         service = "left alone"
         if args.disable_on_fail and (result is None or result.verdict in ("PASS", "FAIL")):
             failed = result if result is not None and result.verdict == "FAIL" else None
             service = hosts.set_service(self.connection, host, failed)
-        shown = [cloud_flavor.Lines(sorted(names)) for names in (change.present, change.added, change.removed)]
+        shown = [cloud_flavor.Lines(sorted(names)) for names in changed]
         return (host.name, result.verdict if result is not None else "", judged, *shown, service)
 
     def _results(

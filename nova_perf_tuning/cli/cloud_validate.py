@@ -254,16 +254,16 @@ class Run:
         environment = fleet_results.environment(plan, name, self._args.host_group)
         self._check_budgets(plan.measure, environment)
         launcher = self._cloud.launcher(plan.guests)
-        chosen = self._cloud.choose(self._args.hosts.split(","))
-        for host, why in chosen.unusable.items():
+        hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
+        for host, why in unusable.items():
             self._warn(f"host {host} is left out: it is {why}")
         launcher.check(plan.measure)
         validate_options.make_output_directory(self._args.output)
         self._open(make=True)
-        pairs = model.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed)
+        pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
         plan = dataclasses.replace(plan, cloud=self._cloud.identity())
-        run = self._store.create(plan, chosen.hosts, pairs, environment)
-        self._warn(f"run {run.run_id}: {counted(len(chosen.hosts), 'host')}, {counted(len(pairs), 'pair')}")
+        run = self._store.create(plan, hosts, pairs, environment)
+        self._warn(f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}")
         return run, launcher
 
     def _resumed(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher | None]:

@@ -160,7 +160,6 @@ class PairTest(HeatCase):
         queues = {arm: guests["client"]["queues"] for arm, guests in outcome.guests.items()}
         self.assertEqual({"untuned": 1, "tuned": 2}, queues)
         self.assertEqual(before, self.inventory())
-        print(f"NOTE: pair of two arms: {outcome.seconds}")
 
     def test_the_plain_client_shows_figures(self):
         name = f"{self.run_id}-plain"

@@ -105,11 +105,11 @@ class SqliteTest(testtools.TestCase):
         fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
         for task in run.tasks[:2]:
             store.mark(RUN, task, "running")
-        outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault], seconds={"create": 1.5, "delete": 0.25})
+        outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault])
         outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
         outcome.hosts = {"tuned": PAIRS[0]}
         store.finish(RUN, run.tasks[0], outcome, "done")
-        kept = dataclasses.replace(outcome, errors=[], seconds={})
+        kept = dataclasses.replace(outcome, errors=[])
         self.assertEqual([(0, kept)], list(store.outcomes(RUN)))
         again = store.load(RUN)
         self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])

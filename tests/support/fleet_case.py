@@ -7,7 +7,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.validation.cloud import cloud_check, heat_pair
+from nova_perf_tuning.validation.cloud import heat_pair
 from nova_perf_tuning.validation.measure import store
 from tests.support import simulated_cloud as simulation
 
@@ -34,8 +34,8 @@ class SimulatedCloud(heat_pair.HeatCloud):
 
     def choose(self, words):
         if words == ["any"]:
-            return cloud_check.Chosen(("",), {})
-        return cloud_check.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
+            return [""], {}
+        return [f"h{number:03d}" for number in range(self.count)], {"h999": "down"}
 
     def launcher(self, guests):
         self.guests = guests

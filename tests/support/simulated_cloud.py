@@ -223,10 +223,8 @@ class SimulatedLauncher:
         rng = random.Random(f"{self.cloud.seed}:{pair}:{attempt}")
         outcome = model.PairOutcome(pair)
 
-        def spend(what, low, high):
-            seconds = rng.uniform(low, high) * (5.0 if rng.random() < 0.01 else 1.0)
-            outcome.seconds[what] = seconds
-            self._clock.sleep(seconds)
+        def spend(low, high):
+            self._clock.sleep(rng.uniform(low, high) * (5.0 if rng.random() < 0.01 else 1.0))
 
         def fail(kind, reason):
             outcome.trials.clear()
@@ -235,24 +233,23 @@ class SimulatedLauncher:
 
         if over:
             return fail(model.ErrorClass.QUOTA, "Quota exceeded for cores: Requested 2, but already used all")
-        spend("create", 30, 60)
+        spend(30, 60)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
         if {pair.client, pair.server} & self.cloud.dead:
-            outcome.seconds["measure"] = plan.time_limit_s
             self._clock.sleep(plan.time_limit_s)
             return fail(model.ErrorClass.NO_SIGNAL, "client: no signal; console: Kernel panic - not syncing")
         if rng.random() < self.cloud.faults:
-            spend("delete", 5, 15)
+            spend(5, 15)
             return fail(rng.choice(_FAULTS), "simulated fault")
-        spend("measure", 80, 120)
+        spend(80, 120)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
         outcome.trials.extend(self.trials(pair, plan, rng))
         outcome.hosts = {arm.name: pair for arm in plan.arms}
         outcome.guests = {arm.name: {"client": {"kernel": "6.1"}} for arm in plan.arms}
         outcome.host_cpu_source = "simulated"
-        spend("delete", 10, 20)
+        spend(10, 20)
         return outcome
 
     def trials(self, pair, plan, rng):

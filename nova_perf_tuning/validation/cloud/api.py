@@ -9,7 +9,6 @@ import contextlib
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
@@ -102,18 +101,6 @@ class Api:
         """
         if self.stop.wait(seconds):
             raise Interrupted
-
-    def wait_until(self, question: Callable[[], bool], deadline: float, interval_s: float) -> bool:
-        """Ask until the answer is True or the monotonic clock passes ``deadline``; return the last answer.
-
-        :raises Interrupted: the run is to end.
-        """
-        while not question():
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return False
-            self.sleep(min(interval_s, left_s))
-        return True
 
 
 def fill_in(config: loader.OpenStackConfig) -> None:

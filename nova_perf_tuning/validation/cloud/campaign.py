@@ -225,13 +225,12 @@ class Campaign:
             return True
         if all(error.kind is not model.ErrorClass.NOT_REMOVED for error in outcome.errors):
             self._busy -= task.pair.hosts  # where a stack stayed it would disturb what is measured
-        outcome.seconds = outcome.seconds or {"measure": taken_s}
-        self._settle(task, outcome)
+        self._settle(task, outcome, taken_s)
         return True
 
     # -- what becomes of a pair
 
-    def _settle(self, task: model.Task, outcome: model.PairOutcome) -> None:
+    def _settle(self, task: model.Task, outcome: model.PairOutcome, taken_s: float) -> None:
         # Why it has no results; that something of it could not be removed is none of the reasons.
         kinds = {error.kind for error in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
@@ -251,8 +250,9 @@ class Campaign:
         whole = measured.issuperset(arm.name for arm in self._plan.arms)
         tries = self._tried[task.number] + self._settings.retries
         again = task.attempts < tries and not kinds <= _FINAL
+        task.seconds = round(taken_s, 3)
         if outcome.trials and (whole or not again):
-            self._taken_s.append(sum(outcome.seconds.values()))
+            self._taken_s.append(taken_s)
             self._store.finish(self._run.run_id, task, outcome, "done")
             faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
             self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))

@@ -5,7 +5,6 @@ What is missing, refused or cannot be reached is a :class:`.model.CloudError` of
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,48 +21,36 @@ _FAILED: Final = "the cloud cannot be used"
 _INTERFACES: Final = ("public", "internal", "admin")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Chosen:
-    """Hosts by the names of their nova-compute services, sorted.
+def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Return the hosts that the words mean by the names of their nova-compute services, sorted.
 
-    :ivar hosts: the empty name alone stands for the scheduler's choice.
-    :ivar unusable: host -> why it is not among :attr:`hosts`, of those that ``all`` or an aggregate would mean.
-    """
-
-    hosts: tuple[str, ...]
-    unusable: Mapping[str, str]
-
-
-def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
-    """Return the hosts that the words mean; asks Nova unless the scheduler is to choose.
+    The empty name alone stands for the scheduler's choice, for which Nova is not asked. Beside them: host -> why
+    it cannot be used, of those that ``all`` or an aggregate would mean.
 
     :param wanted: names of hosts and aggregates, :data:`ALL`, or :data:`ANY` alone.
     """
     if list(wanted) == [ANY]:
-        return Chosen(("",), {})
+        return [""], {}
     if ANY in wanted:
         raise model.CloudError("--hosts: give names of hosts or aggregates, 'all', or 'any' alone")
     states, aggregates = _states(api)
+    named = {ALL: list(states), **aggregates, **{host: [host] for host in states}}
     chosen: set[str] = set()
     unusable: dict[str, str] = {}
     for word in wanted:
-        several = list(states) if word == ALL else aggregates.get(word, [])
-        if word in states:
-            if states[word]:
-                raise model.CloudError(f"--hosts: host '{word}' is {states[word]}; repair it or leave it out")
-            chosen.add(word)
-        elif several:
-            known = {name: states.get(name, "no compute host") for name in several}
-            chosen |= {name for name, fault in known.items() if not fault}
-            unusable |= {name: fault for name, fault in known.items() if fault}
-        else:
+        if fault := states.get(word):
+            raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
+        if not named.get(word):
             names = ", ".join(sorted(states)[:10]) + (" …" if len(states) > 10 else "")
             raise model.CloudError(
                 f"--hosts: there is no host or aggregate '{word[:80]}'; hosts are {names or 'none'}"
             )
+        faults = {host: states.get(host, "no compute host") for host in named[word]}
+        chosen |= {host for host, fault in faults.items() if not fault}
+        unusable |= {host: fault for host, fault in faults.items() if fault}
     if not chosen:
         raise model.CloudError(f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled")
-    return Chosen(tuple(sorted(chosen)), unusable)
+    return sorted(chosen), unusable
 
 
 def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model.Arm]) -> None:
@@ -75,7 +62,7 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
             raise model.CloudError(f"image '{guests.image}' is not in Glance; tools/image/upload puts it there")
         if image.status != "active":
             raise model.CloudError(f"image '{guests.image}' is {image.status}, not active; upload it again")
-        _check_network(api, guests.external_network)
+        external_network(api, guests.external_network)
         api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
         _check_flavors(api, arms)
         limits = api.call(lambda: cloud.compute.get_limits()).absolute
@@ -86,15 +73,15 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
         )
 
 
-def external_network(api: api_module.Api) -> str:
-    """Return the id of the only external network of the cloud."""
+def external_network(api: api_module.Api, name: str = "") -> str:
+    """Return the id of an external network, by name or id; of the only one of the cloud without a name."""
     networks = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
-    if len(networks) == 1:
-        return str(networks[0].id)
-    if not networks:
-        raise model.CloudError("the cloud has no external network; guests reach Heat's API through one")
-    names = ", ".join(sorted(str(network.name) for network in networks)[:5])
-    raise model.CloudError(f"the cloud has several external networks ({names}); name one of them")
+    fitting = [str(network.id) for network in networks if name in ("", network.name, network.id)]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(sorted(str(network.name) for network in networks)[:5]) or "none"
+    fault = f"there is no external network '{name}'" if name else "the cloud has no external network, or several"
+    raise model.CloudError(f"{fault}; name one by which guests reach Heat (--external-network): {names}")
 
 
 def identity(api: api_module.Api) -> str:
@@ -135,17 +122,6 @@ def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
         fault = "down" if service.state != "up" else disabled if service.status != "enabled" else ""
         states[str(service.host)] = fault
     return states, {str(some.name): [str(host) for host in some.hosts or ()] for some in aggregates}
-
-
-def _check_network(api: api_module.Api, name: str) -> None:
-    if not name:
-        external_network(api)
-        return
-    network = api.call(lambda: api.connection.network.find_network(name))
-    if network is None or not network.is_router_external:
-        raise model.CloudError(
-            f"network '{name}' does not exist or is not external; name one (--external-network)"
-        )
 
 
 def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:

@@ -79,16 +79,8 @@ class Run:
         return ("client", "server") if self.job.benchmark.paired else (self.role,)
 
 
-@dataclasses.dataclass(slots=True)
-class Document:
-    """All of one arm: what both guests say of themselves, and the runs in the order of time."""
-
-    guests: Mapping[str, Mapping[str, object]]
-    runs: list[Run]
-
-
-def read(data: object, expected: Expected) -> Document:
-    """Return the document in a wait condition's ``data``.
+def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, object]], list[Run]]:
+    """Return what guests say of themselves, and the runs in the order of time, from a wait condition's ``data``.
 
     :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as asked.
     """
@@ -106,7 +98,7 @@ def read(data: object, expected: Expected) -> Document:
             raise DocumentError(f"the client's document has {key} {one_line(content[key], 40)}, not {value}")
     runs = [_run(trial, expected) for trial in content["trials"]]
     _check_complete(content["trials"], expected.plan)
-    return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
+    return content["guests"], sorted(runs, key=lambda run: run.begin)
 
 
 def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:

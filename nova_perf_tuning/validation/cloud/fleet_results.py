@@ -29,8 +29,6 @@ from nova_perf_tuning.validation.measure import session, store
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS: Final = 50
-#: Runs of a bare host are numbered from here on within a pair, behind those of its guests.
-_FIRST_ORDER: Final = 1_000_000
 
 
 def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> environments.Environment:
@@ -149,7 +147,7 @@ def collect(
 
 
 def _dealt_out(
-    bare: Mapping[str, results.Results], places: fleet.Places, measured: Iterable[results.Trial]
+    bare: Mapping[str, results.Results], places: fleet.Places, measured: Sequence[results.Trial]
 ) -> list[results.Trial]:
     """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
 
@@ -166,7 +164,7 @@ def _dealt_out(
         samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
         for index, (boot, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
-                order = _FIRST_ORDER + len(dealt)
+                order = len(measured) + len(dealt)  # behind those of the guests
                 dealt.append(dataclasses.replace(sample, boot=boot, block=block, order=order))
     return dealt
 

@@ -9,7 +9,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from openstack import connection
@@ -58,7 +58,7 @@ class HeatCloud:
     name: str
     connect: Callable[[], connection.Connection]
 
-    def choose(self, words: Sequence[str]) -> cloud_check.Chosen:
+    def choose(self, words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         """Return the hosts that the words mean."""
         return cloud_check.choose(api_module.Api(self.connect), words)
 
@@ -115,10 +115,8 @@ class HeatPairLauncher:
                 raise model.CloudError(f"the cloud cannot be used: {api_module.text_of(error)}") from error
             measured.note(model.ErrorClass.API, api_module.text_of(error))
         finally:
-            begun = time.monotonic()
             for problem in self._closing.delete([running.stack for running in measured.running]):
                 measured.note(model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
-            measured.outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
         return measured.outcome
 
     def interrupt(self) -> None:
@@ -166,12 +164,12 @@ class _Pair:
             for number, arm in enumerate(self._plan.arms):
                 self._api.sleep(0)
                 self._make(number, arm, start, deadline - time.monotonic())
-            self._api.wait_until(self._step, deadline, _POLL_S)
+            while not self._step() and (left_s := deadline - time.monotonic()) > 0:
+                self._api.sleep(min(_POLL_S, left_s))
         for running in self.running:
             if not running.done:
                 reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"
                 self.note(model.ErrorClass.TIME_LIMIT, reason, running.arm.name)
-        self.outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
         _number_blocks(self.outcome)
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
@@ -229,9 +227,9 @@ class _Pair:
         outcome, arm = self.outcome, running.arm.name
         outputs = self._stacks.outputs(running.stack)
         expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
-        document = collector.read(outputs.get("documents"), expected)
+        guests, runs = collector.read(outputs.get("documents"), expected)
         first = 1 + max((trial.order for trial in outcome.trials), default=-1)
-        for order, run in enumerate(document.runs, first):
+        for order, run in enumerate(runs, first):
             trials = collector.trials(run, expected, order)
             servers = [running.servers.get(role, "") for role in run.roles]
             if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
@@ -244,7 +242,7 @@ class _Pair:
                 self.note(model.ErrorClass.BENCHMARK_FAILED, reason, arm)
         if isinstance(hosts := outputs.get("hosts"), dict):
             outcome.hosts[arm] = model.HostPair(*(str(hosts.get(role, "")) for role in ("client", "server")))
-        outcome.guests[arm] = document.guests
+        outcome.guests[arm] = guests
 
     def _find_servers(self, running: _Running) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""

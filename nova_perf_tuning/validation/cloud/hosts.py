@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import tenacity
@@ -69,15 +69,6 @@ class Host:
         return "FAIL" if self.disabled_reason.startswith(REASON_PREFIX) else ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TraitChange:
-    """What became of a host's traits: added, removed, and all that it has now."""
-
-    added: frozenset[str]
-    removed: frozenset[str]
-    present: frozenset[str]
-
-
 def list_hosts(cloud: connection.Connection) -> list[Host]:
     """Return all compute hosts by name. Requests: one for each trait in use, not for each host."""
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
@@ -90,15 +81,21 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
         for trait in _placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
             for provider in _placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
                 carried[provider["uuid"]].add(trait)
-    # A service that has never reported has no hypervisor; an Ironic one has many.
-    hosts = [_host(service, node, carried) for service in services for node in nodes[service.host] or [None]]
+    hosts = []
+    for service in services:
+        for node in nodes[service.host] or [None]:  # one that has never reported has none; an Ironic one has many
+            name, provider = (node.name, node.id) if node is not None else ("", "")
+            where = service.availability_zone or "", service.state or "", service.status or ""
+            why, marks = service.disabled_reason or "", frozenset(carried.get(provider, ()))
+            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks))
     return sorted(hosts, key=lambda host: (host.name, host.node))
 
 
 def choose(known: Sequence[Host], name: str) -> Host:
     """Return that one of ``known`` with this name of service or hypervisor, with or without its domain."""
-    exact = [host for host in known if name in (host.name, host.node)]
-    fitting = exact or [host for host in known if _same(name, host.name) or _same(name, host.node)]
+    fitting = [host for host in known if name in (host.name, host.node)] or [
+        host for host in known if any(host_result.same_host(name, other) for other in (host.name, host.node))
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -120,8 +117,11 @@ def check(result: host_result.HostResult, host: Host) -> None:
         raise model.CloudError(f"the result cannot be published for host {host.name}: {reason}")
 
 
-def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> TraitChange:
-    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them."""
+def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them.
+
+    :returns: those that it has now, those that were added, those that were removed.
+    """
     if not host.provider_id:
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
@@ -136,7 +136,7 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
     wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
     reraise=True,
 )
-def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> TraitChange:
+def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = _placement(cloud, path)
     present = frozenset(provider["traits"])
@@ -153,7 +153,7 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> Tr
         generation = provider["resource_provider_generation"]
         body = {"resource_provider_generation": generation, "traits": sorted(present - removed | added)}
         exceptions.raise_from_response(cloud.placement.put(path, json=body, microversion=_PLACEMENT))
-    return TraitChange(added, removed, ours - removed | added)
+    return ours - removed | added, added, removed
 
 
 def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> str:
@@ -185,22 +185,3 @@ def _placement(cloud: connection.Connection, path: str, **query: str) -> Any:
     response = cloud.placement.get(path, params=query, microversion=_PLACEMENT)
     exceptions.raise_from_response(response)
     return response.json()
-
-
-def _host(service: Any, node: Any, carried: Mapping[str, set[str]]) -> Host:
-    provider = str(node.id) if node is not None else ""
-    return Host(
-        name=str(service.host),
-        node=str(node.name) if node is not None else "",
-        service_id=str(service.id),
-        provider_id=provider,
-        zone=str(service.availability_zone or ""),
-        state=str(service.state or ""),
-        status=str(service.status or ""),
-        disabled_reason=str(service.disabled_reason or ""),
-        traits=frozenset(carried.get(provider, ())),
-    )
-
-
-def _same(name: str, other: str) -> bool:
-    return bool(other) and host_result.same_host(name, other)

@@ -256,7 +256,6 @@ class PairOutcome:
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
     :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, "agent metrics" (all classes, ``total``);
         empty: there is none. ``host_cpu_faults``: where from it is not known -> why.
-    :ivar seconds: what it took: ``create``, ``measure``, ``delete``.
     """
 
     pair: HostPair
@@ -266,7 +265,6 @@ class PairOutcome:
     guests: dict[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     host_cpu_source: str = ""
     host_cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
-    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)

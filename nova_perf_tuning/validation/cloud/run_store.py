@@ -212,8 +212,8 @@ class RunStore:
         task.state = state
 
     def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
-        """Write what one attempt at a pair gave and the state that the pair has now, also into ``task``."""
-        attempts, seconds = task.attempts + 1, round(sum(outcome.seconds.values()), 3)
+        """Write what an attempt at a pair gave and the state that the pair has now, also into ``task``."""
+        attempts = task.attempts + 1
         faults = [*task.faults, *(dataclasses.replace(fault, attempt=attempts) for fault in outcome.errors)]
         hosts = {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()}
         self._change_pair(
@@ -221,17 +221,17 @@ class RunStore:
             task.number,
             state=state,
             attempts=attempts,
-            seconds=seconds,
+            seconds=task.seconds,
             faults=[dataclasses.asdict(fault) for fault in faults],
             environment={"hosts": hosts, **{name: getattr(outcome, name) for name in _FACTS}},
             trials=[dataclasses.asdict(trial) for trial in outcome.trials],
         )
-        task.state, task.attempts, task.seconds, task.faults = state, attempts, seconds, faults
+        task.state, task.attempts, task.faults = state, attempts, faults
 
     def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
         """Yield number and outcome of the pairs that are done, a few at a time: a fleet's are large.
 
-        Boots of trials are as the launcher gave them; errors and seconds are in :attr:`model.StoredRun.tasks`.
+        Boots of trials are as the launcher gave them; errors are in :attr:`model.StoredRun.tasks`.
         """
         done = sa.select(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.state == "done")
         query = done.order_by(_pairs.c.number).execution_options(yield_per=50)
@@ -252,12 +252,9 @@ class RunStore:
 
 def _plan_data(plan: model.FleetPlan) -> dict[str, object]:
     """Return a plan as JSON data."""
-    jobs = [
-        {"label": job.label, "kind": job.benchmark.kind, "parameters": dict(job.parameters)}
-        for job in plan.measure.jobs
-    ]
-    data = dataclasses.asdict(dataclasses.replace(plan, measure=dataclasses.replace(plan.measure, jobs=())))
-    data["measure"]["jobs"] = jobs
+    data = dataclasses.asdict(plan)
+    for job in data["measure"]["jobs"]:
+        job["benchmark"] = job["benchmark"].kind
     return data
 
 
@@ -266,7 +263,7 @@ def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
         measure = dict(data["measure"])
         measure["arms"] = tuple(model.Arm(**arm) for arm in measure["arms"])
         measure["jobs"] = tuple(
-            plugins.Job(job["label"], plugins.load(job["kind"]), job["parameters"]) for job in measure["jobs"]
+            plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"]) for job in measure["jobs"]
         )
         return model.FleetPlan(
             model.MeasurePlan(**measure),

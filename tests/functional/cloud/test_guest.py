@@ -229,15 +229,15 @@ class RunnerTest(RunnerCase):
         path, data = signals["results"]
         self.assertEqual("/documents", path)
         expected = self.expected(["iperf3:seconds=1", "cpu:seconds=1"], 2, begun)
-        document = collector.read(json.dumps({"results": data["data"]}), expected)
-        self.assertEqual([""] * 6, [run.error for run in document.runs])
-        alone = [run for run in document.runs if run.job.label == "cpu"]
+        _, runs = collector.read(json.dumps({"results": data["data"]}), expected)
+        self.assertEqual([""] * 6, [run.error for run in runs])
+        alone = [run for run in runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
-        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(document.runs)))
+        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(runs)))
         self.assertTrue(all(run.cpu_s["server"] > 0.5 for run in alone if run.role == "server"), alone)
-        self.assertEqual({1}, {expected.grid.arm(run.slot) for run in document.runs})
-        self.assertTrue(all(run.cpu_s["client"] > 0 for run in document.runs if run.role == "client"))
-        self.assertTrue(all(run.cpu_s["server"] is not None for run in document.runs))
+        self.assertEqual({1}, {expected.grid.arm(run.slot) for run in runs})
+        self.assertTrue(all(run.cpu_s["client"] > 0 for run in runs if run.role == "client"))
+        self.assertTrue(all(run.cpu_s["server"] is not None for run in runs))
         figures = signals["figures"][1]["data"]
         self.assertIn("Mbit/s, median of 2", figures["iperf3"])
         self.assertIn("events/s, median of 2", figures["cpu"])
@@ -251,7 +251,7 @@ class RunnerTest(RunnerCase):
         self.assertIn("slot 0: benchmark 0 on the server ended with status 0", log)
         expected = self.expected(["cpu:seconds=1"], 1, begun)
         data = json.dumps({"results": signals["results"][1]["data"]})
-        runs = collector.read(data, expected).runs
+        _, runs = collector.read(data, expected)
         self.assertEqual([documents.following(expected.grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
 
     def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):

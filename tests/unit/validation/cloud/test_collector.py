@@ -17,7 +17,7 @@ WANTED = documents.expected()
 
 def trials_of(content, wanted=WANTED, first=0):
     """Return the trials in a document."""
-    runs = collector.read(documents.signalled(content), wanted).runs
+    _, runs = collector.read(documents.signalled(content), wanted)
     return [trial for order, run in enumerate(runs, first) for trial in collector.trials(run, wanted, order)]
 
 
