@@ -143,11 +143,8 @@ class Pair:
     server: Machine
 
 
-class Launcher(abc.ABC):
-    """Makes pairs of machines; a context manager."""
-
-    def __enter__(self) -> Launcher:
-        return self
+class Launcher(contextlib.AbstractContextManager["Launcher"]):
+    """Makes pairs of machines."""
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

@@ -27,31 +27,27 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     :param directory: of the journal; :param resting: paused guests, which the plan leaves out.
     :raises LaunchError: a setting could not be brought into force.
     """
-    facts = reader.read_host()
+    facts, thread = reader.read_host(), model.ThreadTarget
     idle = {guest.process().pid for guest in resting}
     facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
     pids = {guest.process().pid for guest in active}
-    settings = [setting for setting in planner.plan(facts, layout.CpuSets()).settings if _belongs(setting, pids)]
+    settings = [
+        setting
+        for setting in planner.plan(facts, layout.CpuSets()).settings
+        if setting.kind == thread.kind and thread.parse(setting.target, setting.identity).pid in pids
+    ]
     if not settings:
         return []
     with journal_module.Journal(directory, writer=True) as journal:
         outcomes = apply_module.apply(settings, registry.kinds(), journal, apply_module.boot_id())
+    applied = []
     for outcome in outcomes:
+        result, what = outcome.result, (outcome.setting.kind, outcome.setting.target, outcome.setting.value)
         # A thread that ended meanwhile needs no CPU.
-        if outcome.result in apply_module.FAULTS and outcome.result is not apply_module.Result.STALE:
-            setting = f"{outcome.setting.kind} {outcome.setting.target}={outcome.setting.value}"
-            raise base.LaunchError(f"host setting {setting}: {outcome.result.value} {outcome.detail}")
-    return [
-        Setting(
-            outcome.setting.kind,
-            outcome.setting.target,
-            outcome.setting.value,
-            outcome.previous,
-            outcome.result.value,
-            outcome.setting.reason,
-        )
-        for outcome in outcomes
-    ]
+        if result in apply_module.FAULTS and result is not apply_module.Result.STALE:
+            raise base.LaunchError(f"host setting {' '.join(what)}: {result.value} {outcome.detail}")
+        applied.append(Setting(*what, outcome.previous, result.value, outcome.setting.reason))
+    return applied
 
 
 def restore(directory: str) -> None:
@@ -64,8 +60,3 @@ def restore(directory: str) -> None:
         if change.result is restore_module.RestoreResult.FAILED:
             setting = f"{change.entry.kind} {change.entry.target}"
             raise base.LaunchError(f"{setting} could not be restored: {change.detail}")
-
-
-def _belongs(setting: model.Setting, pids: set[int]) -> bool:
-    thread = model.ThreadTarget
-    return setting.kind == thread.kind and thread.parse(setting.target, setting.identity).pid in pids

@@ -75,11 +75,7 @@ class LibvirtLauncher(base.Launcher):
     """
 
     def __init__(
-        self,
-        *,
-        accelerator: str = domain.KVM,
-        image_directory: str | None = None,
-        boot_timeout_s: float = _BOOT_S,
+        self, *, accelerator: str = domain.KVM, image_directory: str | None = None, boot_timeout_s: float = _BOOT_S
     ) -> None:
         """Make nothing before :meth:`prepare`.
 
@@ -114,8 +110,6 @@ class LibvirtLauncher(base.Launcher):
             scratch_mib=max(self._size.scratch_mib, scratch_mib + scratch_mib // 16),
         )
 
-    # --- making ---------------------------------------------------------------------------------------------
-
     def prepare(self) -> None:
         if os.geteuid():
             raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
@@ -124,7 +118,9 @@ class LibvirtLauncher(base.Launcher):
                 raise base.LaunchError(f"program {program} is missing; install it")
         built = image.load(self._image_directory, self._programs)
         self._connect()
-        emulator = self._find_emulator()
+        with _refused("libvirt has no QEMU for such guests; install the package qemu-system-x86"):
+            xml = self._connected().getDomainCapabilities(None, "x86_64", domain.MACHINE, "qemu")
+        emulator = etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
         try:
             accelerator = domain.choose(self._wanted, emulator, built)
             with signals.deferred():
@@ -175,8 +171,6 @@ class LibvirtLauncher(base.Launcher):
                 if time.monotonic() > until:
                     raise guest.failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
                 time.sleep(0.1)
-
-    # --- using ----------------------------------------------------------------------------------------------
 
     def activate(self, arm: str | None) -> None:
         resting = [guest for name, booted in self._arms.items() if name != arm for guest in booted.guests]
@@ -236,8 +230,6 @@ class LibvirtLauncher(base.Launcher):
                 "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
             },
         )
-
-    # --- removing -------------------------------------------------------------------------------------------
 
     def destroy(self, arm: str) -> None:
         if self._run is None:
@@ -301,8 +293,6 @@ class LibvirtLauncher(base.Launcher):
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise base.LaunchError(f"guest {name} cannot be ended: {one_line(error, 200)}") from error
 
-    # --- libvirt --------------------------------------------------------------------------------------------
-
     def _connect(self) -> None:
         # libvirt would print every error on stderr besides raising it.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
@@ -316,12 +306,6 @@ class LibvirtLauncher(base.Launcher):
     def _prepared(self) -> _Rig:
         assert self._rig is not None, "the launcher is not prepared"
         return self._rig
-
-    def _find_emulator(self) -> str:
-        """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
-        with _refused("libvirt has no QEMU for such guests; install the package qemu-system-x86"):
-            xml = self._connected().getDomainCapabilities(None, "x86_64", domain.MACHINE, "qemu")
-        return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
 
     def _domain_name(self, arm: str, role: str) -> str:
         return f"{_PREFIX}-{self.run_id}-{arm}-{role}"

@@ -95,9 +95,6 @@ def _too_few(params: _Params) -> str:
     )
 
 
-# -- trials
-
-
 def _lost(params: _Params) -> str:
     kinds = {"failed": "failed", "zeros": "gave 0, which has no ratio"}
     kinds |= {"missing": "are missing", "excluded": "were excluded"}
@@ -134,9 +131,6 @@ def _unplaced(params: _Params) -> str:
     return f"budgets left out, since the results name no {names} (give {options}): {params['budgets']}"
 
 
-# -- hosts of a fleet
-
-
 def _slower(params: _Params) -> str:
     low, high = f"{params['low']:.0%}", f"{params['high']:.0%}"
     span = low if low == high else f"{low} to {high}"
@@ -156,9 +150,6 @@ def _perhaps(params: _Params) -> str:
     return f", which its peers or {noise} may explain; measure it with more hosts (--peers)"
 
 
-# -- headlines, and changes of a history
-
-
 def _compared(params: _Params) -> str:
     """Return what the first comparison of guests shows, benchmark by benchmark."""
     said = []
@@ -171,9 +162,9 @@ def _compared(params: _Params) -> str:
         said += [f"{words} in {', '.join(labels)}"] * bool(labels)
     arms = f"{params['arm']} against {params['baseline']}: " if params["arm"] else ""
     line = f"{arms}{'; '.join(said)}."
-    return (
-        f"A/A run, {line}" if (params["baseline"], params["arm"]) == model.AA_ARMS else line[0].upper() + line[1:]
-    )
+    if (params["baseline"], params["arm"]) == model.AA_ARMS:
+        return f"A/A run, {line}"
+    return line[0].upper() + line[1:]
 
 
 def _judged(params: _Params) -> str:
