@@ -110,9 +110,8 @@ class AddedTest(rig.GuestCase):
         results = store.load(str(self.output / "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertRegex(results.environment.shown["image"]["id"], r"\Aown-image-[0-9a-f]{16}\Z")
-        self.assertEqual(
-            {"host": 3.0, "untuned": 3.0, "tuned": 3.0}, {one.arm: one.value for one in results.trials}
-        )
+        roots = {trial.arm: trial.value for trial in results.trials}
+        self.assertEqual({"host": 3.0, "untuned": 3.0, "tuned": 3.0}, roots)
         report = (self.output / "report.html").read_text(encoding="utf-8")
         self.assertRegex(report, r"(?s)<h2>root</h2>.*</span>host</td>.*</span>untuned</td>")
 

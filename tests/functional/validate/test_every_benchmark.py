@@ -75,7 +75,7 @@ class EveryBenchmarkTest(rig.GuestCase):
         return done.stdout
 
     def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
-        carried = {one.kind for one in plugins.load_all() if one.image_variant != "own"}
+        carried = {benchmark.kind for benchmark in plugins.load_all() if benchmark.image_variant != "own"}
         self.assertEqual(
             carried, set(SHORT), "a benchmark of the images that this test does not run, or none of them"
         )
@@ -83,7 +83,7 @@ class EveryBenchmarkTest(rig.GuestCase):
         chosen = [*BROKEN, *(f"{kind}:{given}" if given else kind for kind, given in SHORT.items())]
         arguments = ["validate", "--boots", "1", "--blocks", "1", "--seconds", "1", "--output", self.output]
         arguments += ["--time-limit", f"{2 * patience.LIMIT_S:.0f}s"]
-        printed = self.nova_perf(*arguments, *(f"--benchmark={one}" for one in chosen))
+        printed = self.nova_perf(*arguments, *(f"--benchmark={text}" for text in chosen))
 
         results = store.load(os.path.join(self.output, "results.json"))
         environment = results.environment
@@ -93,26 +93,27 @@ class EveryBenchmarkTest(rig.GuestCase):
             self.assert_measured(results, label, ARMS)
         for label, message in BROKEN.items():
             self.assert_measured(results, label, {"host"})
-            errors = {one.arm: one.error or "" for one in results.trials if one.benchmark == label and one.error}
+            mine = [trial for trial in results.trials if trial.benchmark == label]
+            errors = {trial.arm: trial.error for trial in mine if trial.error}
             self.assertEqual(ARMS - {"host"}, set(errors))
             for error in errors.values():
                 self.assertIn(message, error)
         self.assert_reported(printed)
 
     def assert_measured(self, results: model.Results, label: str, arms: set[str]) -> None:
-        mine = [one for one in results.trials if one.benchmark == label and one.arm in arms]
-        self.assertEqual(arms, {one.arm for one in mine}, label)
-        for one in mine:
-            self.assertIsNone(one.error, f"{label} on {one.arm}")
-            if one.primary:
-                self.assertGreater(one.value or 0, 0, f"{label} on {one.arm}")
-                self.assertGreater(overhead.cost(one).total_s or 0, 0, f"{label} on {one.arm}")
-                self.assertGreaterEqual(one.exec_s or 0, one.window_s)
+        mine = [trial for trial in results.trials if trial.benchmark == label and trial.arm in arms]
+        self.assertEqual(arms, {trial.arm for trial in mine}, label)
+        for trial in mine:
+            self.assertIsNone(trial.error, f"{label} on {trial.arm}")
+            if trial.primary:
+                self.assertGreater(trial.value or 0, 0, f"{label} on {trial.arm}")
+                self.assertGreater(overhead.cost(trial).total_s or 0, 0, f"{label} on {trial.arm}")
+                self.assertGreaterEqual(trial.exec_s or 0, trial.window_s)
                 # A guest that hardly gets a CPU does not tell its clock well enough.
-                if one.arm == "host" and label in ("iperf3", "fio"):
-                    self.assertEqual("measuring", one.window)
-                if one.arm != "host":
-                    self.assertGreater(one.guest_cpu_s or 0, 0, f"{label} on {one.arm}")
+                if trial.arm == "host" and label in ("iperf3", "fio"):
+                    self.assertEqual("measuring", trial.window)
+                if trial.arm != "host":
+                    self.assertGreater(trial.guest_cpu_s or 0, 0, f"{label} on {trial.arm}")
 
     def assert_reported(self, printed: str) -> None:
         """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""

@@ -76,7 +76,7 @@ class ValidateTest(rig.GuestCase):
         self.assertIn("interrupted", complaints)
         results = store.load(self.results)
         self.assertEqual("interrupted", results.environment.ended)
-        self.assertEqual({"host", "untuned", "tuned"}, {one.arm for one in results.trials})
+        self.assertEqual({"host", "untuned", "tuned"}, {trial.arm for trial in results.trials})
         self.assertTrue(os.path.exists(os.path.join(self.output, "report.html")))
         self.assert_removed()
 

@@ -53,16 +53,8 @@ class AgentChannelTest(unittest.TestCase):
         self.assertEqual((base.STDOUT_LIMIT, base.STDERR_LIMIT), (len(ended.stdout), len(ended.stderr)))
 
     def test_busy_time_leaves_waiting_out(self) -> None:
-        cpu = {
-            "user": 10,
-            "nice": 20,
-            "system": 30,
-            "irq": 40,
-            "softirq": 50,
-            "idle": 9999,
-            "iowait": 999,
-            "steal": 9,
-        }
+        cpu = {"user": 10, "nice": 20, "system": 30, "irq": 40, "softirq": 50}
+        cpu |= {"idle": 9999, "iowait": 999, "steal": 9}
         self.answer([cpu, {"user": 1000, "system": 0}])
         self.assertAlmostEqual(1.150, self.channel.busy_s())
 

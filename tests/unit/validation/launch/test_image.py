@@ -23,9 +23,8 @@ class ImageTest(unittest.TestCase):
 
     def test_read(self) -> None:
         built = image.load(str(self.directory))
-        self.assertEqual(
-            ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (built.packages, built.release)
-        )
+        self.assertEqual({"fio": "3.33-3", "iperf3": "3.12-1"}, built.packages)
+        self.assertEqual("6.1.0-1-cloud-amd64", built.release)
         self.assertEqual(str(self.directory / "root.img"), built.root)
 
     def test_unfinished(self) -> None:

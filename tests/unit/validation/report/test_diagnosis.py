@@ -6,7 +6,7 @@ import testtools
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import diagnosis
 from tests.support import samples
 
@@ -17,21 +17,18 @@ def results(losses, **environment):
     """Return results in which tuned guests lose ``losses``: benchmark -> share."""
     trials = []
     for label, loss in losses.items():
-        one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
-        known = plugins.of_label(label, {})
-        metric, unit, better = known.primary if known else ("throughput", "Mbit/s", "higher")
+        measured = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
+        benchmark = plugins.of_label(label, {})
+        metric, unit, better = benchmark.primary if benchmark else ("throughput", "Mbit/s", "higher")
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
-        trials += [dataclasses.replace(trial, **named) for trial in one.trials]
+        trials += [dataclasses.replace(trial, **named) for trial in measured.trials]
     return samples.of(trials, seed=1, **environment)
 
 
 def output(data, **fields):
-    budgets = [
-        budget_file.Budget(
-            **{"benchmark": label, "arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **fields}
-        )
-        for label in dict.fromkeys(trial.benchmark for trial in data.trials)
-    ]
+    fields = {"arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **fields}
+    labels = dict.fromkeys(trial.benchmark for trial in data.trials)
+    budgets = [budget_file.Budget(**{"benchmark": label, **fields}) for label in labels]
     return diagnosis.diagnose(data, verdict.judge_all(data, budgets))
 
 
@@ -75,15 +72,14 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_beside_the_host_the_emulator_is_measured(self):
         data = results({"iperf3": 0.9}, accelerator="tcg")
-        trials = [
-            dataclasses.replace(trial, arm={"untuned": "host"}.get(trial.arm, trial.arm)) for trial in data.trials
-        ]
-        found = output(model.Results(data.environment, trials), baseline="host", max_loss=0.5)
+        for trial in data.trials:
+            trial.arm = {"untuned": "host"}.get(trial.arm, trial.arm)
+        found = output(data, baseline="host", max_loss=0.5)
         self.assertEqual("", found.culprit)
         self.assertEqual([C.JUDGE_UNDER_KVM], codes(found))
 
     def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
-        for kind in (one.kind for one in plugins.load_all()):
+        for kind in (benchmark.kind for benchmark in plugins.load_all()):
             better = plugins.of_label(kind, {}).primary[2]
             data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
             found = output(data, metric=data.trials[0].metric)

@@ -15,17 +15,11 @@ GOOD = ("PASS",)
 
 def output(*hosts):
     """Return what is said of hosts, each (verdict, code of its reason)."""
-    rows = [
-        {
-            "host": f"c{place}",
-            "verdict": word,
-            "reasons": [f"why {place}"],
-            "peers": 1,
-            "measured": 1,
-            "details": [{"verdict": word, "codes": codes, "benchmark": "", "figure": ""}],
-        }
-        for place, (word, *codes) in enumerate(hosts)
-    ]
+    rows = []
+    for place, (word, *codes) in enumerate(hosts):
+        details = [{"verdict": word, "codes": codes, "benchmark": "", "figure": ""}]
+        row = {"host": f"c{place}", "verdict": word, "reasons": [f"why {place}"], "peers": 1, "measured": 1}
+        rows.append({**row, "details": details})
     return diagnosis.diagnose(samples.of([], fleet={"hosts": rows}), [])
 
 
@@ -41,7 +35,7 @@ class FleetDiagnosisTest(testtools.TestCase):
         ):
             found = output(*hosts)
             self.assertTrue(text.of(found.headline).endswith(deciding), found)
-            self.assertEqual([action], [one.code for one in found.actions])
+            self.assertEqual([action], [advice.code for advice in found.actions])
 
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]

@@ -29,7 +29,7 @@ class HistoryTest(testtools.TestCase):
 
     def test_the_same_results_are_kept_once(self):
         run_id, new = self.add()
-        self.assertEqual((run_id, True), (run_id, new))
+        self.assertTrue(new)
         self.assertEqual((run_id, False), self.add())
         self.assertEqual(1, len(history.series(self.engine)[0].points))
 
@@ -37,7 +37,7 @@ class HistoryTest(testtools.TestCase):
         for day in range(1, 13):
             self.add(day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12")
         [found] = history.series(self.engine, "one")
-        self.assertEqual([6], [one.index for one in found.changes])
+        self.assertEqual([6], [change.index for change in found.changes])
         change = found.change(found.changes[0])
         self.assertEqual(reasons.ReasonCode.WORSENED, change.code)
         self.assertEqual({"kernel": ("6.1", "6.12")}, change.params["versions"])
@@ -45,8 +45,8 @@ class HistoryTest(testtools.TestCase):
 
     def test_trials_that_do_not_count_are_not_kept(self):
         data = samples.results({"untuned": 100.0}, noise=0.002)
-        for one in data.trials[:4]:
-            one.value, one.conditions = 1.0, {"steal_share": 0.9}
+        for trial in data.trials[:4]:
+            trial.value, trial.conditions = 1.0, {"steal_share": 0.9}
         history.add(self.engine, data)
         [point] = history.series(self.engine)[0].points
         self.assertEqual(5, point.n)
@@ -55,7 +55,7 @@ class HistoryTest(testtools.TestCase):
     def test_other_hardware_is_another_series(self):
         for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
             self.add(**output)
-        self.assertEqual([1] * 3, [len(one.points) for one in history.series(self.engine)])
+        self.assertEqual([1] * 3, [len(series.points) for series in history.series(self.engine)])
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}
@@ -67,18 +67,12 @@ class HistoryTest(testtools.TestCase):
             value = 127.0 if request is other else 100.0
             self.add(day=day, value=value, request=request)
         found = history.series(self.engine)
-        self.assertEqual(
-            {
-                "-": 1,
-                "balanced (vif_queues=auto)": 4,
-                "balanced (vif_queues=2)": 1,
-                "network-throughput (vif_queues=auto)": 5,
-            },
-            {one.tuning: len(one.points) for one in found},
-        )
-        self.assertEqual([], [one.changes for one in found if one.changes])
+        counts = {"-": 1, "balanced (vif_queues=auto)": 4, "balanced (vif_queues=2)": 1}
+        counts["network-throughput (vif_queues=auto)"] = 5
+        self.assertEqual(counts, {series.tuning: len(series.points) for series in found})
+        self.assertEqual([], [series.changes for series in found if series.changes])
 
     def test_other_parameters_are_another_series(self):
         for day, seconds in ((1, "4"), (2, "8")):
             self.add(day=day, benchmarks={"iperf3": {"parameters": {"seconds": seconds}}})
-        self.assertEqual([1, 1], [len(one.points) for one in history.series(self.engine)])
+        self.assertEqual([1, 1], [len(series.points) for series in history.series(self.engine)])

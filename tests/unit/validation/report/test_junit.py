@@ -12,12 +12,8 @@ HOSTILE = "=cmd|'/c calc'!A1\x00\x1b\ufffe\"\\\n<&]]>"
 
 
 def judged(results):
-    budgets = [
-        budget_file.Budget("iperf3", "tuned", 0.9),
-        budget_file.Budget("iperf3", "tuned", 0.01),
-        budget_file.Budget("iperf3", "tuned", 0.4),
-        budget_file.Budget("none", "tuned", 0.1),
-    ]
+    budgets = [budget_file.Budget("iperf3", "tuned", max_loss) for max_loss in (0.9, 0.01, 0.4)]
+    budgets.append(budget_file.Budget("none", "tuned", 0.1))
     return verdict.judge_all(results, budgets)
 
 
@@ -46,12 +42,8 @@ class JunitTest(testtools.TestCase):
 
     def test_findings_of_guests(self):
         output = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
-        arms = {
-            "tuned": {"findings": [{"code": "disk_queues", "text": line} for line in output]},
-            "untuned": {"virtualization": "kvm"},
-            "x": {},
-        }
-        samples.tell(self.data, arms=arms)
+        findings = [{"code": "disk_queues", "text": line} for line in output]
+        samples.tell(self.data, arms={"tuned": {"findings": findings}, "untuned": {"virtualization": "kvm"}})
         for case in ElementTree.fromstring(junit.junit(self.data, judged(self.data))):
             self.assertIn(f"warning: guests of tuned: {output[0]}\n", case.find("system-out").text)
             self.assertIn(f"warning: guests of tuned: {output[1]}", case.find("system-out").text)

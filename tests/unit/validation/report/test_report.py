@@ -26,8 +26,7 @@ class Page(html.parser.HTMLParser):
             raise AssertionError(f"not closed: {self.open}")
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
+        self.handle_startendtag(tag, attrs)
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -63,18 +62,18 @@ class ReportTest(testtools.TestCase):
         self.assertIn("All 27 trials", seen.text)
         self.assertEqual(27 + 9, seen.tags.count("circle"), "a dot for each trial and each pair")
 
-    def test_environment_that_spoils_figures_is_named(self):
+    def test_environment_that_harms_figures_is_named(self):
         benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
-        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
-        data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **spoilt)
+        noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
+        data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **noisy)
         _, seen = page(data)
         for output in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
             self.assertIn(output, seen.text)
         self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
 
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
-        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
-        data = samples.results({"untuned": 500.0, "tuned": 400.0}, boots=5, **spoilt)
+        noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
+        data = samples.results({"untuned": 500.0, "tuned": 400.0}, boots=5, **noisy)
         finding = {"code": "clock_source", "text": "client: its clock source is hpet"}
         samples.tell(data, arms={"untuned": {}, "tuned": {"findings": [finding]}})
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
@@ -153,23 +152,14 @@ class ReportTest(testtools.TestCase):
         """Return results in which every text that may come from outside is hostile."""
         data = self.data
         for trial in data.trials:
-            trial.benchmark, trial.metric, trial.unit, trial.work_unit = (
-                HOSTILE,
-                HOSTILE,
-                HOSTILE[:40],
-                HOSTILE[:40],
-            )
+            trial.benchmark = trial.metric = HOSTILE
+            trial.unit = trial.work_unit = HOSTILE[:40]
             trial.arm = {"host": "host", "untuned": HOSTILE, "tuned": HOSTILE + "2"}[trial.arm]
             trial.host_cpu_s = {**trial.host_cpu_s, HOSTILE[:40]: 1.0}
         data.trials[0].value, data.trials[0].error = None, HOSTILE
-        setting = {"kind": HOSTILE, "target": HOSTILE, "value": HOSTILE, "previous": HOSTILE, "reason": HOSTILE}
-        arm = {
-            "request": {HOSTILE: HOSTILE},
-            "reasons": {HOSTILE: HOSTILE},
-            "notes": [HOSTILE],
-            "native_specs_not_applied": {HOSTILE: HOSTILE},
-            "settings": [setting],
-        }
+        setting = dict.fromkeys(("kind", "target", "value", "previous", "reason"), HOSTILE)
+        arm = dict.fromkeys(("request", "reasons", "native_specs_not_applied"), {HOSTILE: HOSTILE})
+        arm |= {"notes": [HOSTILE], "settings": [setting]}
         output = {
             "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
             "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
@@ -186,9 +176,7 @@ class ReportTest(testtools.TestCase):
         text, seen = page(data, [budget_file.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
         self.assertEqual(set(), {"script", "img"} & set(seen.tags))
         self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
-        self.assertNotIn("\x00", text)
-        self.assertNotIn("\x1b", text)
-        self.assertNotIn("\u202e", text)
+        self.assertEqual(set(), {"\x00", "\x1b", "\u202e"} & set(text))
         self.assertIn("{{7*7}}", seen.text)
 
     def test_json_has_the_same_figures(self):

@@ -18,7 +18,7 @@ def noisy(*stretches, spread=0.01, seed=1):
 class ChangesTest(testtools.TestCase):
     def test_shifts_are_found_where_they_are(self):
         found = history.changes(noisy((10, 100.0), (12, 80.0), (9, 120.0)))
-        self.assertEqual([10, 22], [one.index for one in found])
+        self.assertEqual([10, 22], [change.index for change in found])
         self.assertAlmostEqual(0.8, found[0].ratio, 1)
         self.assertAlmostEqual(1.5, found[1].ratio, 1)
 
@@ -30,7 +30,7 @@ class ChangesTest(testtools.TestCase):
         self.assertEqual([], history.changes(noisy((8, 100.0), (8, 100.5), spread=0.0001)), "not worth a word")
 
     def test_an_exact_step(self):
-        self.assertEqual([4], [one.index for one in history.changes([1.0] * 4 + [2.0] * 4)])
+        self.assertEqual([4], [change.index for change in history.changes([1.0] * 4 + [2.0] * 4)])
 
     def test_false_alarms_are_rare(self):
         alarms = sum(bool(history.changes(noisy((30, 100.0), spread=0.05, seed=seed))) for seed in range(200))
@@ -38,6 +38,6 @@ class ChangesTest(testtools.TestCase):
 
     @hypothesis.given(strategies.lists(strategies.floats(1e-3, 1e9), max_size=25))
     def test_indexes_are_in_order_and_inside(self, values):
-        found = [one.index for one in history.changes(values)]
+        found = [change.index for change in history.changes(values)]
         self.assertEqual(sorted(set(found)), found)
         self.assertTrue(all(history.LEAST_RUNS <= index <= len(values) - history.LEAST_RUNS for index in found))
