@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import enum
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.agent import rewrite_limit
@@ -82,14 +81,6 @@ class Finding:
         return {**values, "code": self.code.value, "text": self.text}
 
 
-def first_of_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the first findings of each code."""
-    by_code = collections.defaultdict[FindingCode, list[Finding]](list)
-    for finding in findings:
-        by_code[finding.code].append(finding)
-    return [finding for members in by_code.values() for finding in members[:NAMED]]
-
-
 class CompetingDaemons:
     """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported."""
 
@@ -103,23 +94,13 @@ class CompetingDaemons:
 
     def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
-        irqs = [
-            model.IrqTarget.parse(setting.target).number
-            for setting in placed
-            if setting.kind == model.IrqTarget.kind
-        ]
-        if not irqs:
+        targets = [setting.target for setting in placed if setting.kind == model.IrqTarget.kind]
+        if not targets:
             return []
-        return [
-            model.Setting(
-                self._kind.kind,
-                irqbalance.TARGET,
-                irqbalance.as_text(irqs),
-                self._kind.read(irqbalance.TARGET),
-                f"irqbalance leaves alone the {len(irqs)} interrupts placed here",
-                "irqbalance-ban",
-            )
-        ]
+        text = irqbalance.as_text([model.IrqTarget.parse(target).number for target in targets])
+        current = self._kind.read(irqbalance.TARGET)
+        reason = f"irqbalance leaves alone the {len(targets)} interrupts placed here"
+        return [model.Setting(self._kind.kind, irqbalance.TARGET, text, current, reason, "irqbalance-ban")]
 
     def moved(self) -> None:
         """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""
@@ -160,15 +141,6 @@ class CompetingDaemons:
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
                     *(kind, target, conflict.current, writer, wait),
                 )
-            findings.append(
-                Finding(
-                    FindingCode.WRITTEN_BY_OTHERS,
-                    writer,
-                    kind,
-                    target,
-                    current=conflict.current,
-                    rewrites=conflict.rewrites,
-                    next_try_s=wait,
-                )
-            )
+            seen = None, conflict.current, conflict.rewrites, wait
+            findings.append(Finding(FindingCode.WRITTEN_BY_OTHERS, writer, kind, target, *seen))
         return findings

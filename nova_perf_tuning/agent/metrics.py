@@ -11,7 +11,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -20,9 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, service
-from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.host import guest_cpu
 
-_PREFIX = "nova_perf"
 #: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
 _CLIENTS: Final = 16
 _DEADLINE_S = 5.0
@@ -40,54 +39,40 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families."""
-        snapshot = self._agent.snapshot
-        if snapshot is None:  # the first pass is still at work
-            yield _up(False)
+        up = "up", "1 while the last pass could be made"
+        if self._agent.snapshot is None:  # the first pass is still at work
+            yield _family(GaugeMetricFamily, *up, 0)
             return
-        state = snapshot.state
-        yield _counter("passes", "Passes by what caused them", "cause", state.passes)
-        yield _counter("writes", "Values written to the kernel", "kind", state.written)
-        yield _counter("drift", "Objects found changed, by others or by drivers", "kind", state.drifted)
-        yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=state.verifies)
-        yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=state.errors)
-        yield CounterMetricFamily(
-            f"{_PREFIX}_skipped", "Passes put off while a command changed the host", value=state.skipped
-        )
-        yield CounterMetricFamily(
-            f"{_PREFIX}_withdrawn", "Values put back that nobody asked for any more", value=state.withdrawn
-        )
-        yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state.settings)
-        yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state.guests or 0)
-        family = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["code"])
-        for code in findings.FindingCode:
-            family.add_metric([code.value], state.findings_total.get(code.value, 0))
-        yield family
-        yield _up(not state.error)
-        yield CounterMetricFamily(
-            f"{_PREFIX}_agent_cpu_seconds", "CPU time of the agent itself", value=time.process_time()
-        )
-        yield self._guest_cpu(snapshot.facts)
-
-    def _guest_cpu(self, facts: model.HostFacts | None) -> CounterMetricFamily:
-        family = CounterMetricFamily(
-            f"{_PREFIX}_guest_host_cpu_seconds",
-            "Host CPU time of a guest by class; worker: all that no other class has",
-            labels=["guest", "class"],
-        )
+        state, facts = self._agent.snapshot
+        codes = {code.value: state.findings_total.get(code.value, 0) for code in findings.FindingCode}
+        counter, gauge = CounterMetricFamily, GaugeMetricFamily
+        yield _family(counter, "passes", "Passes by what caused them", state.passes, "cause")
+        yield _family(counter, "writes", "Values written to the kernel", state.written, "kind")
+        yield _family(counter, "drift", "Objects found changed, by others or by drivers", state.drifted, "kind")
+        yield _family(counter, "verifies", "Full readings", state.verifies)
+        yield _family(counter, "errors", "Passes that could not be made", state.errors)
+        yield _family(counter, "skipped", "Passes put off while a command changed the host", state.skipped)
+        yield _family(counter, "withdrawn", "Values put back that nobody asked for any more", state.withdrawn)
+        yield _family(gauge, "settings", "Values that are kept", state.settings)
+        yield _family(gauge, "guests", "Guests that run", state.guests or 0)
+        yield _family(gauge, "findings", "What people should look at", codes, "code")
+        yield _family(gauge, *up, int(not state.error))
+        yield _family(counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time())
+        text = "Host CPU time of a guest by class; worker: all that no other class has"
+        guests = _family(counter, "guest_host_cpu_seconds", text, {}, "guest", "class")
         for guest in facts.guests if facts is not None else ():
             for kind, seconds in guest_cpu.spent(guest.pid, guest.threads).items():
-                family.add_metric([guest.name, kind], seconds)
-        return family
+                guests.add_metric([guest.name, kind], seconds)
+        yield guests
 
 
-def _up(good: bool) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}_up", "1 while the last pass could be made", value=int(good))
-
-
-def _counter(name: str, text: str, label: str, values: dict[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=[label])
-    for key, value in sorted(values.items()):
-        family.add_metric([key], value)
+def _family(made: Any, name: str, text: str, value: float | Mapping[str, float], *labels: str) -> Any:
+    """Return a family of metrics with one value, or with one for each value of its label."""
+    if not isinstance(value, Mapping):
+        return made(f"nova_perf_{name}", text, value=value)
+    family = made(f"nova_perf_{name}", text, labels=labels)
+    for key, number in sorted(value.items()):
+        family.add_metric([key], number)
     return family
 
 

@@ -64,11 +64,11 @@ class RewriteLimit:
         conflict = self._conflicts.setdefault(key, Conflict(now, self._limit))
         conflict.others, conflict.current = held, current
         if now < conflict.until:
-            allowed = excused and conflict.spare
-            if allowed:
-                conflict.spare = False
-                conflict.rewrites += 1
-            return allowed
+            if not (excused and conflict.spare):
+                return False
+            conflict.spare = False
+            conflict.rewrites += 1
+            return True
         if held:
             quiet = now - max(conflict.last, conflict.until)
             conflict.budget = min(self._limit, conflict.budget + quiet / EARNED_S)
@@ -110,9 +110,9 @@ class RewriteLimit:
             if now - max(conflict.last, conflict.until) > earned:
                 del self._conflicts[key]
 
-    def due(self, now: float) -> float | None:
-        """Return when the next attempt is due; None while nothing is held back."""
-        return min((conflict.until for conflict in self.held_back(now).values()), default=None)
+    def due(self, now: float) -> list[float]:
+        """Return when the next attempts at what is held back are due."""
+        return [conflict.until for conflict in self.held_back(now).values()]
 
     def held_back(self, now: float) -> dict[Key, Conflict]:
         """Return what is in a pause now; may be asked from another thread."""

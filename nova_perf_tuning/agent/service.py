@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import collections
 import copy
-import dataclasses
+import itertools
 import logging
 import os
+import selectors
 import signal
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final, Protocol
+from typing import Any, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
@@ -33,28 +34,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
 _LONGEST_REST: Final = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """What other threads may look at: the loop changes nothing of it.
-
-    :ivar state: as ``nova-perf status`` gets it.
-    """
-
-    state: state_module.AgentState
-    facts: model.HostFacts | None
-
-
-class Timing(Protocol):
-    """Seconds between two looks, readings and looks at passed-through devices; group ``[agent]`` has them."""
-
-    interval: float
-    verify_interval: float
-    passthrough_interval: float
+#: What other threads may look at, of which the loop changes nothing: the agent's state and the host.
+Snapshot = tuple[state_module.AgentState, model.HostFacts | None]
 
 
 class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
+    :param timing: has the intervals of group ``[agent]``.
     :param daemons: other programs on this host.
     """
 
@@ -62,7 +49,7 @@ class Service:
         self,
         reconciler: reconcile.Reconciler,
         poller: sources.Poller,
-        timing: Timing,
+        timing: Any,
         run_dir: str,
         daemons: findings.CompetingDaemons,
         notifier: state_module.Notifier | None = None,
@@ -73,12 +60,11 @@ class Service:
         self._run_dir = run_dir
         self._notifier = notifier or state_module.Notifier({})
         self._daemons = daemons
-        self._events = sources.EventQueue()
+        self._selector = selectors.DefaultSelector()
         self.waker = sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)
         self.stats = state_module.Stats()
-        self.facts: model.HostFacts | None = None
         #: As of the last pass, reading or fault; None before the first.
         self.snapshot: Snapshot | None = None
         self._stopping = False
@@ -101,7 +87,7 @@ class Service:
 
     def add(self, source: sources.Source) -> None:
         """Listen to one more source of events."""
-        self._events.add(source)
+        self._selector.register(source, selectors.EVENT_READ, source)
         if isinstance(source, sources.GuestFiles):
             self._files = source
 
@@ -133,13 +119,16 @@ class Service:
 
     def close(self) -> None:
         """Give back what :meth:`add` was given."""
-        self._events.close()
+        for key in list(self._selector.get_map().values()):
+            key.data.close()
+        self._selector.close()
 
     def turn(self) -> None:
         """Wait for the next event or timer and answer it."""
         # In a storm of events those are collected that come while the host gets on with its work.
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        causes = self._events.take(max(0.0, self._next_deadline() - time.monotonic()))
+        ready = self._selector.select(max(0.0, self._next_deadline() - time.monotonic()))
+        causes: set[str] = set().union(*(key.data.drain() for key, _mask in ready))
         if self._notifier.watchdog:
             self._notifier.send(WATCHDOG=1)
         if causes and not self._stopping:
@@ -153,10 +142,7 @@ class Service:
         if self._retry_at:
             times = [self._retry_at]
         else:
-            times = [self._next_look, self._next_verify, *self._due]
-            held_back = self._reconciler.limit.due(self._tried)
-            if held_back is not None:
-                times.append(held_back)
+            times = [self._next_look, self._next_verify, *self._follow_ups()]
             if self._passed_through:
                 times.append(self._next_passthrough)
         if self._notifier.watchdog:
@@ -186,7 +172,7 @@ class Service:
                 self.make_pass(set())
         elif now >= self._next_verify:
             self._verify(now)
-        elif self._is_follow_up_due(now):
+        elif any(due <= now for due in self._follow_ups()):
             self._due = [due for due in self._due if due > now]
             self._tried = now
             if self._is_amiss():
@@ -196,9 +182,8 @@ class Service:
         elif self._passed_through and now >= self._next_passthrough:
             self._look_at_passed_through(now)
 
-    def _is_follow_up_due(self, now: float) -> bool:
-        held_back = self._reconciler.limit.due(self._tried)
-        return any(due <= now for due in self._due) or (held_back is not None and held_back <= now)
+    def _follow_ups(self) -> list[float]:
+        return [*self._due, *self._reconciler.limit.due(self._tried)]
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""
@@ -273,8 +258,7 @@ class Service:
 
     def _note(self, done: reconcile.Pass, seconds: float) -> None:
         """Count what a pass did, log it, and set the timers anew."""
-        causes, self._owed = self._owed, set()
-        self._last, self.facts = done, done.facts
+        causes, self._owed, self._last = self._owed, set(), done
         now = time.monotonic()
         if self._next_verify <= now:
             self._next_verify = now + self._timing.verify_interval
@@ -287,22 +271,12 @@ class Service:
         self.stats.drifted.update(setting.kind for setting in done.drifted)
         self.stats.withdrawn += len(done.withdrawn)
         if done.written or done.withdrawn:
-            LOG.info(
-                "%s: %d of %d settings written, %d put back, in %.0f ms",
-                *(
-                    "+".join(sorted(causes)),
-                    len(done.written),
-                    len(self._reconciler.wanted),
-                    len(done.withdrawn),
-                    seconds * 1e3,
-                ),
-            )
+            figures = len(done.written), len(self._reconciler.wanted), len(done.withdrawn), seconds * 1e3
+            text = "%s: %d of %d settings written, %d put back, in %.0f ms"
+            LOG.info(text, "+".join(sorted(causes)), *figures)
         for outcome in done.faults:
-            failed = outcome.setting
-            LOG.warning(
-                "%s %s = %s: %s: %s",
-                *(failed.kind, failed.target, failed.value, outcome.result.value, outcome.detail),
-            )
+            failed, what = outcome.setting, (outcome.result.value, outcome.detail)
+            LOG.warning("%s %s = %s: %s: %s", failed.kind, failed.target, failed.value, *what)
         self._passed = frozenset(
             setting.target for setting in self._reconciler.wanted if setting.rule.startswith("passthrough-")
         )
@@ -320,9 +294,8 @@ class Service:
         if self._last is None:
             return "waiting for a command that is changing this host"
         held = len(self._reconciler.conflicts())
-        guests = len(self.facts.guests) if self.facts is not None else 0
         more = f", {held} held back: others keep changing them" if held else ""
-        return f"{len(self._reconciler.wanted)} settings kept, {guests} guests{more}"
+        return f"{len(self._reconciler.wanted)} settings kept, {len(self._last.facts.guests)} guests{more}"
 
     def _tell(self) -> None:
         line = self._line()
@@ -330,7 +303,7 @@ class Service:
             self._last_line = line
             self._notifier.send(STATUS=line)
         state = self.state()
-        self.snapshot = Snapshot(state, self.facts)
+        self.snapshot = state, self._last.facts if self._last is not None else None
         try:
             state_module.write(self._run_dir, state)
         except (errors.PerfTuningError, OSError) as error:
@@ -338,8 +311,9 @@ class Service:
 
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
-        now = time.monotonic()
-        every = list(self._findings(now))
+        now, last = time.monotonic(), self._last
+        every = sorted(self._findings(now), key=lambda finding: finding.code.value)
+        by_code = itertools.groupby(every, key=lambda finding: finding.code.value)
         return state_module.AgentState(
             pid=os.getpid(),
             pid_start=state_module.process_start(os.getpid()),
@@ -347,13 +321,17 @@ class Service:
             updated=time.time(),
             updated_monotonic=now,
             settings=len(self._reconciler.wanted),
-            guests=len(self.facts.guests) if self.facts is not None else None,
+            guests=len(last.facts.guests) if last is not None else None,
             cpu_s=round(time.process_time(), 3),
             **vars(copy.deepcopy(self.stats)),
             error=self._fault,
-            findings=[finding.as_json() for finding in findings.first_of_each(every)],
+            findings=[
+                finding.as_json()
+                for _code, members in by_code
+                for finding in itertools.islice(members, findings.NAMED)
+            ],
             findings_total=dict(collections.Counter(finding.code.value for finding in every)),
-            warnings=list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
+            warnings=list(last.plan.warnings[: findings.NAMED]) if last is not None else [],
         )
 
     def _findings(self, now: float) -> Iterator[findings.Finding]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pathlib
 import re
-import selectors
 import socket
-from collections.abc import Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import inotify_simple
 from inotify_simple import flags
+
+Value = TypeVar("Value")
 
 #: Kinds of events. Each explains that a value has changed: the kernel or libvirt has set it anew.
 LINK: Final = "link"
@@ -111,10 +113,7 @@ class Waker:
     def drain(self) -> set[str]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
-        kinds: set[str] = set()
-        while self._kinds:  # one by one: another thread may add meanwhile
-            kinds.add(self._kinds.pop())
-        return kinds
+        return {self._kinds.pop() for _ in range(len(self._kinds))}  # another thread may add meanwhile
 
     def close(self) -> None:
         os.close(self._fd)
@@ -149,28 +148,6 @@ class GuestFiles:
         self._inotify.close()
 
 
-class EventQueue:
-    """Waits on sources; used by one thread."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-
-    def add(self, source: Source) -> None:
-        """Listen to one more source of events."""
-        self._selector.register(source, selectors.EVENT_READ)
-
-    def close(self) -> None:
-        """Close the sources too."""
-        for key in list(self._selector.get_map().values()):
-            cast(Source, key.fileobj).close()
-        self._selector.close()
-
-    def take(self, seconds: float) -> set[str]:
-        """Wait until something has come, and return its kinds; empty when nothing has in so many seconds."""
-        drained = [cast(Source, key.fileobj).drain() for key, _mask in self._selector.select(seconds)]
-        return set().union(*drained)
-
-
 class Poller:
     """Compares the host below a root with what it was at the last look, which opens no file of an interrupt.
 
@@ -181,43 +158,33 @@ class Poller:
     """
 
     def __init__(self, root: str = "/", files: Sequence[str] = ()) -> None:
-        self._prefix = root.rstrip("/")
-        self._files = tuple(files)
-        self._last: tuple[object, ...] = ()
+        self._root = pathlib.Path(root)
+        self._files = [pathlib.Path(file) for file in files]
+        self._last: list[object] = []
 
     def changed(self) -> bool:
         """Whether something came or went since the last call; the first call finds a change."""
-        before, self._last = self._last, self._look()
+        before, self._last = (
+            self._last,
+            [
+                _seen(os.listdir, self._root / "proc/irq"),
+                _seen(os.listdir, self._root / "sys/class/net"),
+                _seen(pathlib.Path.read_bytes, self._root / "sys/devices/system/cpu/online"),
+                *map(stamp, (self._root / "run/libvirt/qemu", *self._files)),
+            ],
+        )
         return self._last != before
 
-    def _look(self) -> tuple[object, ...]:
-        """Return interrupts, network devices, online CPUs, guests and files as they are now."""
-        return (
-            self._names("/proc/irq"),
-            self._names("/sys/class/net"),
-            self._online(),
-            stamp(f"{self._prefix}/run/libvirt/qemu"),
-            *map(stamp, self._files),
-        )
 
-    def _names(self, path: str) -> tuple[str, ...]:
-        try:
-            return tuple(os.listdir(f"{self._prefix}{path}"))
-        except OSError:
-            return ()
-
-    def _online(self) -> bytes:
-        try:
-            with open(f"{self._prefix}/sys/devices/system/cpu/online", "rb") as file:
-                return file.read()
-        except OSError:
-            return b""
-
-
-def stamp(path: str) -> tuple[int, int] | None:
+def stamp(path: pathlib.Path) -> object:
     """Return what changes with a file's content or a directory's members; libvirt renames what it writes."""
+    status = _seen(os.stat, path)
+    return status and (status.st_mtime_ns, status.st_ino)
+
+
+def _seen(look: Callable[[pathlib.Path], Value], path: pathlib.Path) -> Value | None:
+    """Return what ``look`` sees; None where there is nothing."""
     try:
-        status = os.stat(path)
+        return look(path)
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_ino

@@ -20,7 +20,7 @@ import fixtures
 import inotify_simple
 import testtools
 
-from nova_perf_tuning.agent import metrics, service, sources, state
+from nova_perf_tuning.agent import metrics, sources, state
 from nova_perf_tuning.host.kinds import irqbalance
 from tests.support import agent_samples, sysroots
 
@@ -195,7 +195,7 @@ class DashboardTest(testtools.TestCase):
     def test_it_asks_for_all_metrics_that_there_are_and_no_others(self):
         board = json.loads((TOP / "etc/grafana/nova-perf-agent.json").read_text())
         queries = " ".join(target["expr"] for panel in board["panels"] for target in panel["targets"])
-        snapshot = service.Snapshot(agent_samples.agent_state(), None)
+        snapshot = agent_samples.agent_state(), None
         families = metrics.Collector(types.SimpleNamespace(snapshot=snapshot)).collect()
         names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
         self.assertEqual(names, set(re.findall(r"nova_perf_[a-z_]+", queries)))

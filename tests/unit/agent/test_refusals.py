@@ -176,6 +176,6 @@ class PausesTest(testtools.TestCase):
         self.assertTrue(judge.allow(key, now))
         self.assertFalse(judge.allow(key, now))
         for pause in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):
-            self.assertAlmostEqual(pause, judge.due(now) - now)
+            self.assertAlmostEqual(pause, min(judge.due(now)) - now)
             now += pause
             self.assertTrue(judge.allow(key, now))

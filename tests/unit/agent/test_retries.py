@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import math
 import os
+import selectors
 from unittest import mock
 
 from nova_perf_tuning.agent import reconcile, rewrite_limit, service, sources
@@ -41,20 +43,18 @@ class Clock:
         action()
 
 
-class Waits:
+class Waits(selectors.DefaultSelector):
     """A selector whose time is the clock's."""
 
-    def __init__(self, selector, clock):
-        self.selector, self.clock = selector, clock
-
-    def __getattr__(self, name):
-        return getattr(self.selector, name)
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
 
     def select(self, seconds):
         end = min(self.clock.now + seconds, max(self.clock.now, self.clock.stop))
         if seconds > 0.0:  # some time passes, however little
             end = max(end, math.nextafter(self.clock.now, math.inf))
-        while not (ready := self.selector.select(0)) and self.clock.now < end:
+        while not (ready := super().select(0)) and self.clock.now < end:
             if self.clock.plans and self.clock.plans[0][0] <= end:
                 self.clock.step()
             else:
@@ -71,8 +71,8 @@ class PaceTest(test_loop.LoopTest):
         self.reconciler = reconcile.Reconciler(
             self.host, book, rewrite_limit.RewriteLimit(), clock=self.clock.monotonic
         )
-        self.agent = self.serve()
-        self.agent._events._selector = Waits(self.agent._events._selector, self.clock)
+        with mock.patch.object(selectors, "DefaultSelector", functools.partial(Waits, self.clock)):
+            self.agent = self.serve()
         self.number = min(self.host.numbers("eth0"))
         self.placed = self.host.vectors[self.number].affinity
 

@@ -12,7 +12,7 @@ import prometheus_client
 import testtools
 from openstack.compute.v2 import server
 
-from nova_perf_tuning.agent import metrics, service
+from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host import model as host_model
 from nova_perf_tuning.validation.cloud import host_cpu
 from nova_perf_tuning.validation.measure import overhead
@@ -147,7 +147,7 @@ class SamplerTest(testtools.TestCase):
             start = int(file.read().rpartition(")")[2].split()[19])
         thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
-        snapshot = service.Snapshot(agent_samples.agent_state(), types.SimpleNamespace(guests=guests))
+        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
