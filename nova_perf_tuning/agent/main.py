@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, journal_session, reconcile, rewrite_limit, service, sources
+from nova_perf_tuning import errors, printing
+from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
@@ -21,13 +21,8 @@ from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
 
 LOG = logging.getLogger("nova-perf-agent")
 
-#: Seconds that an agent which cannot start waits before it ends: systemd starts it again at once, as is right for
-#: one that was killed.
+#: Seconds before an agent that cannot start ends: systemd starts it again at once, as is right for a killed one.
 _PAUSE_S: Final = 5.0
-
-
-class AgentError(errors.PerfTuningError):
-    """The agent cannot start."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,12 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (errors.PerfTuningError, OSError) as error:
         if args.debug:
             raise
-        text = " ".join(str(error).split())
+        text = printing.one_line(error)
         print(f"nova-perf-agent: {text}", file=sys.stderr, flush=True)
         notifier.send(STATUS=f"cannot work: {text}")
         if "NOTIFY_SOCKET" in os.environ:
             time.sleep(_PAUSE_S)
-        return int(error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR)
+        return error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +83,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(root)
     os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
-    journal = journal_session.JournalSession(state_dir, root)
+    journal = reconcile.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
@@ -126,7 +121,7 @@ def _metrics(agent: service.Service, address: str, port: int) -> Callable[[], No
     try:
         from nova_perf_tuning.agent import metrics  # prometheus_client is an extra
     except ImportError:
-        raise AgentError(
+        raise errors.PerfTuningError(
             "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[metrics]'"
         ) from None
     return metrics.serve(agent, address, port)
@@ -135,15 +130,14 @@ def _metrics(agent: service.Service, address: str, port: int) -> Callable[[], No
 def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
     if on_stop != "restore":
         LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
-        return int(errors.ExitCode.PASS)
+        return errors.ExitCode.PASS
     done = reconciler.restore()
     kept = [restoration for restoration in done if restoration.result in KEPT]
     for restoration in kept:
         entry = restoration.entry
         LOG.warning("%s %s: %s: %s", entry.kind, entry.target, restoration.result.value, restoration.detail)
-    restored = [restoration for restoration in done if restoration.result is RestoreResult.RESTORED]
-    LOG.info("stopped; %d originals put back", len(restored))
-    return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
+    LOG.info("stopped; %d originals put back", sum(entry.result is RestoreResult.RESTORED for entry in done))
+    return errors.ExitCode.FAIL if kept else errors.ExitCode.PASS
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
+import pathlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import journal_session, rewrite_limit
+from nova_perf_tuning.agent import rewrite_limit, sources
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -28,6 +31,10 @@ from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
 Setting = model.Setting
 _Object = tuple[str, str, str]  # kind, target, identity
+#: A command that asks whether an agent runs holds its lock for an instant.
+_INSTANT_S: Final = 0.5
+#: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things back.
+ENDING_S: Final = 30.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,6 +55,74 @@ class Pass:
     foreign: list[tuple[Setting, journal_module.Entry]]
     withdrawn: list[Restoration]
     faults: list[apply_module.Outcome]
+
+
+class SecondAgentError(errors.PerfTuningError):
+    """Another agent keeps this host."""
+
+
+class JournalSession:
+    """The journal of the host below ``root``: opened for each pass, so that commands may write to it in between.
+
+    :param ending: seconds that :meth:`ending` waits for a command.
+    """
+
+    def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
+        self._open = functools.partial(journal_module.Journal, os.path.abspath(directory), root, writer=True)
+        self._directory = pathlib.Path(directory).absolute()
+        self._ending = ending
+        self._stamp: object = None
+
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[None]:
+        """Be this host's only agent within.
+
+        :raises SecondAgentError: there is one already.
+        :raises JournalError: the directory or the journal cannot be used.
+        """
+        with contextlib.suppress(journal_module.BusyError), self.writing():
+            pass  # what is wrong with it is said at the start
+        path = self._directory / journal_module.AGENT_LOCK
+        try:
+            fd = journal_module.take_lock(str(path), _INSTANT_S)
+        except journal_module.HeldError as error:
+            raise SecondAgentError(
+                f"{self._directory}: another nova-perf-agent, process {error.holder}, keeps this host: "
+                "stop it first"
+            ) from None
+        except OSError as error:
+            raise journal_module.JournalError(f"{path}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[journal_module.Journal]:
+        """Hold the journal for one pass.
+
+        :raises BusyError: somebody else holds it.
+        :raises JournalError: it cannot be used.
+        """
+        try:
+            with self._open(patience=0.0) as journal:
+                yield journal
+        finally:
+            self._stamp = self._seen()  # where it could not be used, the next change may mend it
+
+    def ending(self) -> journal_module.Journal:
+        """Return the journal for putting things back at the end.
+
+        :raises BusyError: a command has been changing this host all the time: what the agent placed stays.
+        """
+        return self._open(patience=self._ending)
+
+    def changed(self) -> bool:
+        """Whether somebody else has written to the journal since the last pass."""
+        return self._seen() != self._stamp
+
+    def _seen(self) -> object:
+        return sources.stamp(self._directory / journal_module.JOURNAL)
 
 
 class TunedHost:
@@ -87,12 +162,9 @@ class TunedHost:
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
             for guest in facts.guests
         )
-        return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), rps=self._rps)
-
-    def sets(self) -> layout.CpuSets:
-        """Return the CPU sets, those of nova.conf as it is now."""
         nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
-        return dataclasses.replace(nova, housekeeping=self._housekeeping)
+        sets = dataclasses.replace(nova, housekeeping=self._housekeeping)
+        return planner.plan(dataclasses.replace(facts, guests=guests), sets, rps=self._rps)
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
@@ -113,7 +185,7 @@ class Reconciler:
     def __init__(
         self,
         host: TunedHost,
-        journal: journal_session.JournalSession,
+        journal: JournalSession,
         limit: rewrite_limit.RewriteLimit,
         *,
         extra: Callable[[Sequence[Setting]], list[Setting]] | None = None,
@@ -140,22 +212,22 @@ class Reconciler:
         :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
         with self.journal.writing() as journal:
-            return self._reconcile(journal, excused)
-
-    def _reconcile(self, journal: journal_module.Journal, excused: bool) -> Pass:
-        """Do it while the journal is ours."""
-        facts = self._host.facts()
-        plan = self._host.plan(facts)
-        kinds, boot = self._host.kinds(), self._host.boot()
-        entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
-        wanted, foreign = _ours([setting for setting in plan.settings if not _is_silent(setting)], entries, kinds)
-        if self._extra is not None:
-            wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
-        todo, drifted = self._differences(wanted, entries, kinds, excused)
-        outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
-        self._want(wanted)
-        self._note(outcomes)
-        withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
+            facts = self._host.facts()
+            plan = self._host.plan(facts)
+            kinds, boot = self._host.kinds(), self._host.boot()
+            entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
+            loud = [setting for setting in plan.settings if not _is_silent(setting)]
+            wanted, foreign = _ours(loud, entries, kinds)
+            if self._extra is not None:
+                wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
+            todo, drifted = self._differences(wanted, entries, kinds, excused)
+            outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
+            self.wanted, keys = wanted, set(map(_key, wanted))
+            # What is wanted no more is amiss no more.
+            self._unmet = {key: outcome for key, outcome in self._unmet.items() if key in keys}
+            self._settled &= keys
+            self._note(outcomes)
+            withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
         self.limit.forget(self._clock())
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
         return Pass(
@@ -167,13 +239,6 @@ class Reconciler:
             withdrawn=withdrawn,
             faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
         )
-
-    def _want(self, wanted: list[Setting]) -> None:
-        """Remember what should hold, and forget what was amiss with anything else."""
-        self.wanted = wanted
-        keys = set(map(_key, wanted))
-        self._unmet = {key: outcome for key, outcome in self._unmet.items() if key in keys}
-        self._settled &= keys
 
     def _differences(
         self,

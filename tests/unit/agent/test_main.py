@@ -8,7 +8,7 @@ import pathlib
 import testtools
 
 from nova_perf_tuning.agent import main, reconcile
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.specs import request
 from tests.support import sysroots
 
@@ -25,7 +25,7 @@ class TunedHostTest(testtools.TestCase):
             )
             guests.append(dataclasses.replace(guest, domain=domain))
         facts = dataclasses.replace(facts, guests=tuple(guests))
-        self.assertIn("takeover-0", str(planner.plan(facts, target.sets())))
+        self.assertIn("takeover-0", str(planner.plan(facts, layout.CpuSets())))
         plan = target.plan(facts)
         self.assertNotIn("takeover", str(plan))
         self.assertIn(facts.guests[0].name, str(plan))

@@ -10,7 +10,7 @@ import threading
 
 import testtools
 
-from nova_perf_tuning.agent import journal_session
+from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.transaction import journal
 
 
@@ -45,12 +45,12 @@ class LockTest(FolderTest):
 
 class JournalSessionTest(FolderTest):
     def session(self):
-        return journal_session.JournalSession(self.folder, "/")
+        return reconcile.JournalSession(self.folder, "/")
 
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.session().agent():
             self.assertEqual(str(os.getpid()), journal.running_agent(self.folder))
-            self.assertRaises(journal_session.SecondAgentError, self.session().agent().__enter__)
+            self.assertRaises(reconcile.SecondAgentError, self.session().agent().__enter__)
             with journal.Journal(self.folder, writer=True, patience=0.0):
                 pass
         self.assertIsNone(journal.running_agent(self.folder))
@@ -77,17 +77,17 @@ class JournalSessionTest(FolderTest):
         self.assertFalse(ours.changed())
 
     def test_the_end_waits_for_a_command(self):
-        ours = journal_session.JournalSession(self.folder, "/", ending=0.3)
+        ours = reconcile.JournalSession(self.folder, "/", ending=0.3)
         with journal.Journal(self.folder, writer=True):
             self.assertRaises(journal.BusyError, ours.ending)
         command = journal.Journal(self.folder, writer=True)
         ends = threading.Timer(0.2, command.close)
         ends.start()
         self.addCleanup(ends.join)
-        with journal_session.JournalSession(self.folder, "/").ending():
+        with reconcile.JournalSession(self.folder, "/").ending():
             pass
 
     def test_it_waits_far_less_than_systemd(self):
         unit = pathlib.Path(__file__).parents[4].joinpath("etc/systemd/nova-perf-agent.service").read_text()
         (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-        self.assertLessEqual(2 * journal_session._ENDING_S, float(limit))
+        self.assertLessEqual(2 * reconcile.ENDING_S, float(limit))
