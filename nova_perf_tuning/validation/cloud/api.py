@@ -1,7 +1,4 @@
-"""Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on.
-
-Tokens that expire are no matter: keystoneauth fetches a new one when a service answers 401, and repeats the call.
-"""
+"""Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ class Api:
         return other
 
     def sleep(self, seconds: float) -> None:
-        """Wait, in seconds.
-
-        :raises Interrupted: the run is to end.
-        """
+        """Wait; :raises Interrupted: the run is to end."""
         if self.stop.wait(seconds):
             raise Interrupted
 
@@ -127,16 +121,13 @@ def is_transient(error: BaseException) -> bool:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that an exception of the cloud's libraries stands for, None if for none.
-
-    401 is told only when a new token was refused, too.
-    """
+    """Return the HTTP status that an exception of the cloud's libraries stands for; 401: of a new token, too."""
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
     return status if isinstance(status, int) and isinstance(error, ERRORS) else None
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says, by the library's or the service's own words, as part of one line."""
+    """Return what an exception says as part of one line."""
     said = re.split(r":? \(?HTTPS?ConnectionPool", str(error))[0]  # the HTTP library says it once more
     return vocabulary.shown(" ".join(said.split()), 400).rstrip(".; ") or type(error).__name__
 

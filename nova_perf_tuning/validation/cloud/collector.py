@@ -1,4 +1,4 @@
-"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against what was asked.
+"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against what was wanted.
 
 Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal whose data is
 base64 of gzip of JSON (``document.schema.json``). The figures in it are worked out here, by the same plug-ins as
@@ -40,7 +40,7 @@ class DocumentError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
-    """What was asked of one arm's client.
+    """What was wanted of one arm's client.
 
     :ivar name: of the arm in the results; ``arm``: its number in the grid.
     :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
@@ -82,18 +82,19 @@ class Run:
 def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, object]], list[Run]]:
     """Return what guests say of themselves, and the runs in the order of time, from a wait condition's ``data``.
 
-    :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as asked.
+    :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as wanted.
     """
     content = _decode(_signal(data))
     if fault := json_schema.find(content, _schema()):
         raise DocumentError(f"the client's document: {one_line(fault, 240)}")
     grid = expected.grid
-    for key, value in (
-        ("run_id", expected.plan.run_id),
-        ("arm", expected.arm),
-        ("arms", grid.arms),
-        ("slot_seconds", grid.length_s),
-    ):
+    wanted = {
+        "run_id": expected.plan.run_id,
+        "arm": expected.arm,
+        "arms": grid.arms,
+        "slot_seconds": grid.length_s,
+    }
+    for key, value in wanted.items():
         if content[key] != value:
             raise DocumentError(f"the client's document has {key} {one_line(content[key], 40)}, not {value}")
     runs = [_run(trial, expected) for trial in content["trials"]]
@@ -129,17 +130,14 @@ def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
 
 def _signal(data: object) -> str:
     """Return the data of the one signal that there must be."""
-    if not isinstance(data, str) or not data:
+    if not isinstance(data, str):
         raise DocumentError("the client handed over no document")
     if len(data) > MAX_ENCODED:
         raise DocumentError(f"the client's document is longer than {MAX_ENCODED >> 10} KiB")
-    signals = _json(data, "wait condition data")
-    if not isinstance(signals, dict) or not signals:
-        raise DocumentError("the client handed over no document")
-    value = signals.get(SIGNAL)
-    if len(signals) > 1 or not isinstance(value, str):
-        raise DocumentError(f"the client signalled something else than the document '{SIGNAL}', once")
-    return value
+    signals = _json(data or "{}", "wait condition data")
+    if not isinstance(signals, dict) or signals.keys() != {SIGNAL} or not isinstance(signals[SIGNAL], str):
+        raise DocumentError(f"the client did not signal the document '{SIGNAL}', once and nothing else")
+    return signals[SIGNAL]
 
 
 def _decode(text: str) -> Any:
@@ -184,7 +182,7 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         number, label, role = min(missing)
         lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
-    if len(keys) != len(wanted):  # one twice, or what was not asked for
+    if len(keys) != len(wanted):  # one twice, or what was not wanted for
         raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
     slots = {(trial["trial"], trial["slot"]) for trial in trials}
     if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):

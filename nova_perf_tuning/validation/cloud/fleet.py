@@ -4,11 +4,6 @@ Hosts are of one kind, so that a budget is judged over the pairs of all of them,
 is slow beside the others (:mod:`.peer_comparison`), or when the figure that a budget limits is beyond the limit in
 all its pairs, by more than hosts differ; pairs with such hosts are left out of the judgement over all pairs. A
 host without any result is INVALID, and so is one too many of whose trials are lost (:func:`_screen`).
-
-All that a verdict needs stands in the results, as they are written and read again: under ``fleet`` of their
-environment the pairs with their hosts (see ``results.schema.json``), and the trials. A pair is a boot of its own:
-its number is the ``boot`` of its trials. What ran on its server alone is of another boot, that of the server's
-guest: its ``boot`` is that number plus the number of all pairs.
 """
 
 from __future__ import annotations
@@ -66,6 +61,9 @@ class FleetVerdict:
 
 class Places:
     """Which hosts the trials of a fleet's results are of.
+
+    The number of a pair is the boot of its trials; what ran on its server alone has that plus the number of all
+    pairs, since it is of another boot, that of the server's guest.
 
     :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began there.
     """
@@ -205,18 +203,17 @@ def _meetings(pair: model.HostPair) -> list[tuple[str, str]]:
 def _placed(
     comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: object
 ) -> _Finding:
-    """Return what the state of a host means for its verdict.
+    """Return what a comparison says of a host, and why.
 
     :param figures: of each of its pairs, the best last.
     :param slow: beside the other hosts; False: held against a budget.
     """
-    state = comparison.states[host]
-    if state is peer_comparison.State.GOOD:
-        return _V.PASS, None
+    word = comparison.states[host]
+    if word is _V.PASS:
+        return word, None
     params |= {"low": figures[-1], "high": figures[0], "spread": comparison.spread}
-    if state is peer_comparison.State.SLOW:
-        return _V.FAIL, Reason(_C.SLOW if slow else _C.HOST_BEYOND, params)
-    return _V.INCONCLUSIVE, Reason(_C.MAYBE_SLOW if slow else _C.HOST_MAYBE_BEYOND, params)
+    certain, perhaps = (_C.SLOW, _C.MAYBE_SLOW) if slow else (_C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND)
+    return word, Reason(certain if word is _V.FAIL else perhaps, params)
 
 
 def _failing(findings: Mapping[str, Sequence[_Finding]]) -> set[str]:

@@ -1,8 +1,7 @@
 """The results of a run over many hosts in the form that every report is made of, out of the database of runs.
 
-Beside the guests of a fleet may stand what hosts do without one, which ``nova-perf validate --launcher host`` (or
-libvirt) measures on the host itself; with the former every arm is the host. Its samples were taken at another time
-than the guests': each is used once, so that boots and pairs of guests stay independent.
+Beside them may stand what bare hosts do, as ``nova-perf validate`` measures it there, at another time than the
+guests: each sample is used once, so that boots and pairs of guests stay independent.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
 from nova_perf_tuning.validation.measure import session, store
 
-#: With more trials than that those that are only shown beside the others are left out, so that files stay small.
+#: With more trials than that only primary ones are kept, so that files stay small.
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS: Final = 50
@@ -96,9 +95,8 @@ def collect(
 ) -> tuple[results.Results, fleet.FleetVerdict]:
     """Read a run from the database and judge it; return its results for reports, and the verdict.
 
-    :param max_loss: loss against the other hosts from which a host is slow.
     :param ended: ``complete`` or why the run ended before.
-    :param bare: what hosts do without guests; budgets against ``host`` are judged by it.
+    :param bare: of :func:`load_bare`; budgets against ``host`` are judged by it.
     """
     run = store.load(run_id)
     trials: list[results.Trial] = []

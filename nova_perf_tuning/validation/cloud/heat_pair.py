@@ -30,17 +30,14 @@ _NOTICE_S: Final = 10.0
 _LEAST_WAIT_S: Final = 30
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
-#: The database of the run is where cleaning up looks for what was left.
-_CLEAN_UP: Final = "run 'openstack perf cleanup', with the --database of this run if it had one"
 
 
 @dataclasses.dataclass(slots=True)
 class _Running:
     """One arm's stack while a pair is measured.
 
-    :ivar stack: without an id until Heat has confirmed it.
-    :ivar done: its guests have told everything, or it failed.
-    :ivar servers: role -> id of the guest.
+    :ivar stack: without an id until Heat has confirmed it. :ivar servers: role -> id of the guest.
+    :ivar done: its guests have handed over everything, or it failed.
     """
 
     number: int
@@ -116,7 +113,8 @@ class HeatPairLauncher:
             measured.note(model.ErrorClass.API, api_module.text_of(error))
         finally:
             for problem in self._closing.delete([running.stack for running in measured.running]):
-                measured.note(model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
+                how = "run 'openstack perf cleanup', with the --database of this run if it had one"
+                measured.note(model.ErrorClass.NOT_REMOVED, f"{problem}; {how}")
         return measured.outcome
 
     def interrupt(self) -> None:
@@ -130,8 +128,7 @@ class HeatPairLauncher:
         """
         with api_module.one_line("the cloud cannot be used"):
             owned = self._closing.owned(run_id)
-        problems = self._closing.delete(owned)
-        if problems:
+        if problems := self._closing.delete(owned):
             raise model.CloudError("; ".join(problems))
         return [stack.name for stack in owned]
 
@@ -179,10 +176,7 @@ class _Pair:
         self.outcome.errors.append(model.PairError(kind, one_line(reason, 2000), arm))
 
     def _make(self, number: int, arm: model.Arm, start: int, left_s: float) -> None:
-        """Ask Heat for the stack of an arm.
-
-        :param start: seconds since the epoch before which no trial begins. :param left_s: until the pair's end.
-        """
+        """Ask Heat for the stack of an arm, in which no trial begins before ``start``, seconds since the epoch."""
         run = f"{model.NAME_PREFIX}{self._plan.run_id}"
         name = _stack_name(run, self.outcome.pair, arm.name)
         parameters = self.parameters(number, arm)
@@ -212,7 +206,7 @@ class _Pair:
                 self.collect(running)
             except stacks.StackError as error:
                 text = str(error)
-                if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
+                if error.kind is model.ErrorClass.NO_SIGNAL:
                     text = f"{text}; {self._consoles(running)}"
                 self.note(error.kind, text, running.arm.name)
             except collector.DocumentError as error:
@@ -220,10 +214,7 @@ class _Pair:
         return all(running.done for running in self.running)
 
     def collect(self, running: _Running) -> None:
-        """Take over what one arm's guests told.
-
-        :raises collector.DocumentError: it cannot be used.
-        """
+        """Take over what one arm's guests handed over; :raises collector.DocumentError: it cannot be used."""
         outcome, arm = self.outcome, running.arm.name
         outputs = self._stacks.outputs(running.stack)
         expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())

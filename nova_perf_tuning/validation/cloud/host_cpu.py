@@ -1,8 +1,6 @@
 """Host CPU of a pair's guests while they measure, by class, sampled from the agents' Prometheus metrics.
 
-What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed. A
-window is known only where samples are dense and no counter fell in it; else its trials have no host CPU, and
-:attr:`Sampler.faults` says why.
+What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -50,10 +48,7 @@ class AgentError(errors.PerfTuningError):
 
 
 def check_url(url: str) -> None:
-    """See whether this is a URL of agents' metrics, with ``{host}`` in it.
-
-    :raises AgentError: it is none.
-    """
+    """:raises AgentError: it is no URL of agents' metrics, with ``{host}`` in it."""
     if not url.startswith(("http://", "https://")) or "{host}" not in url:
         raise AgentError(f"'{url}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics")
 
@@ -101,8 +96,7 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
 def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
     """Return class -> CPU seconds between two moments, on straight lines between samples.
 
-    None if that is not known: no samples on either side, or a counter fell: it is another process's, or lacks the
-    time of a thread that has ended.
+    None: no samples on either side, or a counter fell: it is another process's, or a thread has ended.
     """
     first, last = (bisect.bisect_left(samples, moment, key=lambda sample: sample[0]) for moment in (begin, end))
     window = samples[first - 1 : last + 1] if 0 < first and last < len(samples) else []
@@ -131,11 +125,7 @@ def _is_fault(before: _Sample, after: _Sample) -> bool:
 
 @dataclasses.dataclass(slots=True)
 class _Guest:
-    """A guest that is sampled.
-
-    :ivar name: libvirt's. :ivar url: of the agent of its host; empty: not known yet.
-    :ivar fault: why the last sample is missing.
-    """
+    """A guest by libvirt's name; :ivar url: of its agent, empty: unknown; :ivar fault: of the last sample."""
 
     name: str = ""
     host: str = ""
@@ -170,10 +160,7 @@ class Sampler:
         self._stop.set()
 
     def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
-        """Return what ``servers`` used between two moments of the wall clock, by class, and ``total``.
-
-        None if that is not known of one of them.
-        """
+        """Return what ``servers`` used, by class, and ``total``; None if that is not known of one of them."""
         parts = []
         for guest in (self._guests.get(server, _Guest()) for server in servers):
             part = used_between(guest.samples, begin, end)

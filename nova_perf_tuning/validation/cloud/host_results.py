@@ -19,8 +19,7 @@ from nova_perf_tuning.validation.report import summary, text
 class HostResults:
     """The verdict on each host that a file tells of.
 
-    :ivar recorded: they are those of the file; else its trials were judged now.
-    :ivar left_out: budgets that were not judged, a line for each cause.
+    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged, a line each.
     """
 
     hosts: Sequence[host_result.HostResult]
@@ -36,13 +35,12 @@ def read(
 ) -> HostResults:
     """Return the verdict on each host that a file tells of.
 
-    :param path: the result file of one host, or results of ``nova-perf validate``. Budgets judge their trials, of
-        one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds,
-        but FAIL where the comparison of hosts gives that now.
+    :param path: the result file of one host, or results of ``nova-perf validate``, whose trials budgets judge.
+        Without budgets hosts of a fleet have their recorded verdicts, but FAIL where their comparison gives that.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
     :param placed: adds to results what is known of their hosts beside them.
     :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
-        judge, or an A/A run, in which nothing was tuned.
+        judge, or an A/A run.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:

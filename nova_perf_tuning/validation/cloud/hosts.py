@@ -1,12 +1,9 @@
 """Compute hosts of a cloud, and their verdicts where the scheduler sees them.
 
-Nova's services and hypervisors, Placement's traits. Who owns the traits of a host is told by the host itself.
-Where nova-compute runs our driver and finds a result file, it makes them, marks the host with
+Where nova-compute runs our driver and finds a result file, it makes the host's traits, marks it with
 :data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this module: Nova leaves custom
-traits alone that its driver does not know (its resource tracker, ``_get_traits``), and each write names the
-generation it has read, so neither side overwrites the other unseen.
-
-What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
+traits alone that its driver does not know. Each write names the generation that it has read. What is not there,
+refused or cannot be reached is a :class:`.model.CloudError` of one line.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ class Host:
 
     @property
     def verdict(self) -> str:
-        """The latest verdict as far as traits and service tell it: PASS, FAIL or nothing."""
+        """The latest verdict as far as traits and service show it: PASS, FAIL or nothing."""
         if traits.VALIDATED in self.traits:
             return "PASS"
         return "FAIL" if self.disabled_reason.startswith(REASON_PREFIX) else ""

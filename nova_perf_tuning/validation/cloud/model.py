@@ -1,7 +1,4 @@
-"""What is measured on a cloud: pairs of hosts, arms, time slots, the plan, what a pair gave.
-
-Nothing of OpenStack here.
-"""
+"""What is measured on a cloud: pairs of hosts, arms, time slots, the plan, what a pair gave."""
 
 from __future__ import annotations
 
@@ -51,17 +48,15 @@ class ErrorClass(enum.StrEnum):
     NOT_REMOVED = "not removed"
     #: The pair's time limit passed.
     TIME_LIMIT = "time limit"
-    #: Ctrl-C, or the launcher's interrupt().
+    #: The run was stopped.
     INTERRUPTED = "interrupted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPair:
-    """Two compute hosts by the name that Nova gives them; the server is the client's peer.
+    """Two compute hosts by the name that Nova gives them, which may be the same; the server is the client's peer.
 
-    Benchmarks that need no peer measure both, one after the other.
-
-    Both may be the same. Empty: the scheduler chooses (all that can be had without admin rights).
+    Benchmarks that need no peer measure both, one after the other. Empty names: the scheduler chooses.
     """
 
     client: str = ""
@@ -69,7 +64,7 @@ class HostPair:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Return both, or the one."""
+        """Both, or the one."""
         return frozenset((self.client, self.server))
 
 
@@ -77,10 +72,9 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
     """Return the pairs in which every host meets ``min(peers, n - 1)`` different peers.
 
     Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ... on both sides,
-    as often as client as as server. With an odd number of peers it also meets the one opposite, so that one host
-    meets one more where both numbers are odd. Two hosts meet twice, the second time with the roles exchanged; a
-    host that is alone is its own peer. Neighbours in the list have no host in common as far as possible, so that
-    several can be measured at a time.
+    as often as client as as server, and with an odd number of peers the one opposite. Two hosts meet twice, once
+    in each role; a host that is alone is its own peer. Neighbours in the list have no host in common as far as
+    possible, so that several can be measured at a time.
 
     :raises ValueError: no host, or ``peers`` below 1.
     """
@@ -108,16 +102,15 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
 class Grid:
     """The wall-clock slots in which arms take turns, of ``length_s`` whole seconds; heat/runner.sh has the same.
 
-    Slot ``index`` begins ``index * length_s`` after the epoch. With ``n`` arms, ``n`` slots make a block; the
-    order of arms is reversed in odd blocks (A B, B A, ...), so that a drift falls on all arms alike. Every arm
-    works this out alone from its number and the clock: no two of them ever measure at the same time.
+    A block is a slot of each arm; their order is reversed in odd blocks (A B, B A, ...), so that a drift falls on
+    all arms alike. Every arm works this out alone from its number and the clock: no two measure at the same time.
     """
 
     arms: int
     length_s: int
 
     def begin(self, index: int) -> int:
-        """Return when a slot begins, in seconds since the epoch."""
+        """Return the second since the epoch at which a slot begins."""
         return index * self.length_s
 
     def block(self, index: int) -> int:
@@ -141,11 +134,9 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison.
+    """One side of a comparison, by its name in the results.
 
-    :ivar name: ``untuned``, ``tuned`` … as it appears in the results.
-    :ivar flavor: name or id of an existing flavor; empty: one is made for the stack.
-    :ivar extra_specs: of the flavor that is made; must be empty when :attr:`flavor` is given.
+    :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for the stack.
     """
 
     name: str
@@ -157,8 +148,7 @@ class Arm:
 class MeasurePlan:
     """What to run on every pair.
 
-    :ivar run_id: of the whole validation; part of the name of everything that is made. Lower-case letters,
-        digits and dashes, at most 32.
+    :ivar run_id: part of the name of everything that is made: at most 32 lower-case letters, digits and dashes.
     :ivar jobs: benchmarks with their parameters; each runs once in every slot of an arm.
     :ivar trials: how many slots each arm gets; block N of the results holds the N-th slot of every arm.
     :ivar time_limit_s: for one pair, from the first API call to the last result.
@@ -175,8 +165,7 @@ class MeasurePlan:
 class RunSettings:
     """How a fleet is gone through.
 
-    :ivar peers: how many different peers every host meets.
-    :ivar max_parallel: pairs at a time.
+    :ivar peers: different ones of every host. :ivar max_parallel: pairs at a time.
     :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
     :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
     """
@@ -214,7 +203,7 @@ class GuestSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """Everything that a run needs beside its hosts; the database keeps it, so that the run can go on later.
+    """Everything that a run needs beside its hosts, so that it can go on later.
 
     :ivar max_loss: against the other hosts, from which a host is slow.
     :ivar cloud: where the run began, as :func:`.cloud_check.identity` says.
@@ -231,9 +220,8 @@ class FleetPlan:
 class PairError:
     """Why a pair has no results, or not all.
 
-    :ivar reason: one line, printable, at most 2000 characters, console tail included where there is one.
-    :ivar arm: the arm it concerns; empty when it concerns the pair.
-    :ivar attempt: at the pair, from 1 on, once it is stored.
+    :ivar reason: one printable line of at most 2000 characters.
+    :ivar arm: empty when it concerns the pair. :ivar attempt: at the pair, from 1 on, once it is stored.
     """
 
     kind: ErrorClass
@@ -249,13 +237,13 @@ class PairError:
 class PairOutcome:
     """What a launcher's measure() returns.
 
-    :ivar trials: as in :class:`model.Trial`; boot 0, or 1 for what ran on the server alone;
-        ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
+    :ivar trials: of all arms that worked; boot 0, or 1 for what ran on the server alone; ``order`` unique within
+        the pair.
     :ivar errors: empty when every arm gave all its trials.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
-    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, "agent metrics" (all classes, ``total``);
-        empty: there is none. ``host_cpu_faults``: where from it is not known -> why.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from; empty: there is none.
+    :ivar host_cpu_faults: where from it is not known -> why.
     """
 
     pair: HostPair
@@ -269,12 +257,7 @@ class PairOutcome:
 
 @dataclasses.dataclass(slots=True)
 class Task:
-    """A pair of a stored run.
-
-    :ivar number: within the run, in the order in which pairs are begun.
-    :ivar state: as :data:`nova_perf_tuning.validation.database.engine.pairs` has it.
-    :ivar attempts: how often it was begun and not cut off. :ivar seconds: what the last one took.
-    """
+    """A pair of a stored run, see :data:`nova_perf_tuning.validation.database.engine.pairs`."""
 
     number: int
     pair: HostPair
@@ -286,7 +269,7 @@ class Task:
 
 @dataclasses.dataclass(slots=True)
 class StoredRun:
-    """A run over many hosts as it is in the database."""
+    """A run over many hosts, see :data:`nova_perf_tuning.validation.database.engine.runs`."""
 
     run_id: str
     state: str

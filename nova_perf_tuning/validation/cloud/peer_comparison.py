@@ -1,57 +1,41 @@
 """Which hosts of a fleet are slow: every host by its best pair, against the median of all hosts.
 
 A pair is as fast as the slower of its hosts allows, so that a slow host slows all its pairs and a good one only
-those with slow peers. A host's *value* is therefore the best of its pairs, in the logarithm of the figure,
-turned so that more is better. The values of all hosts have a median M and a spread S, the larger of 1.4826 * MAD
-and 3 %, which pairs of equal hosts differ by anyway. A host is SLOW when its value lies more than the limit
-below M, the robust z-score (value - M) / S is beyond the quantile that leaves 1 % for a wrong SLOW in the whole
-run (Bonferroni over hosts and figures), and it has two peers, of whom one is good; UNCERTAIN when only the first
-holds; GOOD otherwise. A figure of which less is better, and which is 0 in most trials, compares nobody: it has no
-ratio.
-
-Hosts are compared with each other: they must be of one kind, and half of them good. If all are equally slow,
-budgets tell.
+those with slow peers (doc/source/admin/fleet.rst). A figure of which less is better, and which is 0 in most
+trials, compares nobody: it has no ratio.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-import enum
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.judge.verdict import Verdict
 from nova_perf_tuning.validation.measure import model as results
 
 #: Fewest hosts among which one can be told from the others.
 MIN_HOSTS: Final = 3
-#: Probability that any host of a run of equal ones is called SLOW.
+#: Probability that any host of a run of equal ones is called slow.
 _WRONG: Final = 0.01
 #: What figures of equal pairs differ by at least, as a standard deviation.
 _LEAST_SPREAD: Final = 0.03
-
-
-class State(enum.StrEnum):
-    """What the pairs say of a host."""
-
-    GOOD = "good"
-    SLOW = "slow"
-    UNCERTAIN = "uncertain"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
     """What one figure says of the hosts; all but ``states`` as logarithms, more is better.
 
-    :ivar states: of every host that was measured.
+    :ivar states: of every host that was measured: PASS, FAIL (it is slow) or INCONCLUSIVE.
     :ivar logs: of all its pairs, the best, which is its value, last.
     :ivar middle, spread: what hosts are compared with, and the standard deviation of their values.
     """
 
-    states: Mapping[str, State]
+    states: Mapping[str, Verdict]
     logs: Mapping[str, Sequence[float]]
     middle: float
     spread: float
@@ -86,17 +70,20 @@ def compare(
 def judge(
     logs: Mapping[model.HostPair, float], limit: float, figures: int = 1, reference: float | None = None
 ) -> Comparison:
-    """Judge hosts by one figure of their pairs; see the module.
+    """Judge hosts by one figure of their pairs, each host by its best one.
+
+    FAIL: it is below the median by more than the limit and by more spreads than equal hosts reach with 1 %, and
+    the host has two peers, of whom one is good. INCONCLUSIVE: only the first holds.
 
     :param logs: of the figure of every pair, more is better; a pair of a host with itself is of that host alone.
-    :param figures: benchmarks and arms of the run, which share the probability of a wrong SLOW.
+    :param figures: benchmarks and arms of the run, which share the probability of a wrong FAIL.
     :param reference: what hosts are compared with in place of their median, such as the limit of a budget.
     """
     peers: dict[str, set[str]] = collections.defaultdict(set)
     of_hosts: dict[str, list[float]] = collections.defaultdict(list)
     for pair, log in sorted(logs.items(), key=lambda item: item[1]):
-        for host in {pair.client, pair.server}:
-            peers[host] |= {pair.client, pair.server} - {host}
+        for host in pair.hosts:
+            peers[host] |= pair.hosts - {host}
             of_hosts[host].append(log)
     values = {host: some[-1] for host, some in of_hosts.items()}
     middle = statistics.median(values.values())
@@ -110,5 +97,5 @@ def judge(
     for host, value in values.items():
         separable = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
         certain = len(values) >= MIN_HOSTS and separable and value - middle < beyond
-        states[host] = State.GOOD if host not in lost else State.SLOW if certain else State.UNCERTAIN
+        states[host] = Verdict.PASS if host not in lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
     return Comparison(states, of_hosts, middle, spread)

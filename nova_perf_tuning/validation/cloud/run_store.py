@@ -1,9 +1,8 @@
 """Keeps a run over many hosts in the database of runs, so that it can go on after Ctrl-C, a crash or kill -9.
 
-Each event is one transaction: a pair is ``running`` before its first API call, and its outcome and state change
-together. Whoever resumes a run finds pairs that were cut off as ``running``, has their stacks removed and measures
-them anew; what has an outcome is never measured again. What the database refuses is a
-:class:`.engine.DatabaseError`.
+A pair is ``running`` before its first API call, and its outcome and state change in one transaction. Whoever
+resumes a run has the stacks of pairs removed that were cut off, and measures them anew; what has an outcome is
+never measured again. What the database refuses is a :class:`.engine.DatabaseError`.
 """
 
 from __future__ import annotations
@@ -165,9 +164,8 @@ class RunStore:
             ]
 
     def claim(self, run_id: str) -> model.StoredRun:
-        """Make this process the owner of a run that nobody runs, and return it.
+        """Make this process the owner of a run that nobody runs, plan what was cut off again, and return it.
 
-        Pairs that were cut off are planned again; ``leftovers`` says whether their stacks may exist.
 
         :raises RunError: no such run, it is complete, or its owner is alive.
         """

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from openstack import exceptions as sdk_exceptions
+from openstack.orchestration.v1 import _proxy as orchestration
 from openstack.orchestration.v1 import stack as sdk_stack
 
 from nova_perf_tuning.printing import one_line
@@ -27,16 +28,12 @@ _RETRY_S: Final = 5.0
 _POLL_S: Final = 1.0
 #: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
 _APPEAR_S: Final = 10.0
-_NO_HOST: Final = ("No valid host", "no valid host")
-_QUOTA: Final = (
-    "uota exceeded",
-    "exceeds quota",
-    "OverQuota",
-    "exceeded for quota",
-    "Maximum number of",
-    "is over a limit for",  # Nova with unified limits
-    "reached the maximum stacks",  # Heat, per tenant or per project
-)
+#: What Nova, Neutron and Heat say; the last but one is Nova with unified limits, the last Heat, of its stacks.
+_QUOTA: Final = re.compile(
+    "quota exceeded|exceeds quota|overquota|exceeded for quota|maximum number of|is over a limit for"
+    "|reached the maximum stacks",
+    re.IGNORECASE,
+).search
 #: The one kind of resource whose reason holds text of a guest. As the event of the resource or the stack words it.
 _WAIT_CONDITION: Final = re.compile(
     r"(?:[A-Za-z_]+: )?(?:Resource [A-Z]+ failed: )?WaitCondition(Failure|Timeout): "
@@ -82,6 +79,10 @@ class Stacks:
     def __init__(self, api: api_module.Api) -> None:
         self._api = api
 
+    @property
+    def _heat(self) -> orchestration.Proxy:
+        return self._api.connection.orchestration
+
     def create(self, name: str, parameters: Mapping[str, object], tags: Iterable[str], timeout_min: int) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
@@ -105,10 +106,8 @@ class Stacks:
             return Stack(self._api.call(lambda: self._post(request)), name)
         except sdk_exceptions.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
-            made = self._api.call(
-                lambda: self._api.connection.orchestration.find_stack(name, ignore_missing=False)
-            )
-            return Stack(str(made.id), name)
+            find = functools.partial(self._heat.find_stack, name, ignore_missing=False)
+            return Stack(str(self._api.call(find).id), name)
         except api_module.ERRORS as error:
             if api_module.http_status(error) in (None, 401):
                 raise  # it is not this stack that is refused, or nobody was asked
@@ -119,26 +118,24 @@ class Stacks:
 
     def _post(self, request: Mapping[str, object]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
-        answer = self._api.connection.orchestration.post("/stacks", json=request)
+        answer = self._heat.post("/stacks", json=request)
         sdk_exceptions.raise_from_response(answer)
         return str(answer.json()["stack"]["id"])
 
     def status(self, stack: Stack) -> tuple[str, str]:
         """Return ``CREATE_COMPLETE`` or the like, and why."""
-        shown = self._api.call(
-            lambda: self._api.connection.orchestration.get_stack(stack.id, resolve_outputs=False)
-        )
+        shown = self._api.call(lambda: self._heat.get_stack(stack.id, resolve_outputs=False))
         # openstacksdk makes a stack without anything of an answer that is no JSON, such as a proxy's page.
         return str(shown.status or "unknown"), one_line(shown.status_reason or "", 600)
 
     def outputs(self, stack: Stack) -> dict[str, object]:
         """Return the outputs by name, whatever guests put into them."""
-        shown = self._api.call(lambda: self._api.connection.orchestration.get_stack(stack.id))
+        shown = self._api.call(lambda: self._heat.get_stack(stack.id))
         return {entry["output_key"]: entry.get("output_value") for entry in shown.outputs or ()}
 
     def servers(self, stack: Stack) -> dict[str, str]:
         """Return the ids of the guests that Nova knows, by role."""
-        known = self._api.call(lambda: list(self._api.connection.orchestration.resources(_sdk(stack))))
+        known = self._api.call(lambda: list(self._heat.resources(_sdk(stack))))
         return {
             resource.name: resource.physical_resource_id
             for resource in known
@@ -147,7 +144,7 @@ class Stacks:
 
     def failure(self, stack: Stack, reason: str) -> StackError:
         """Return why a stack failed: the failing resources' own reasons, and the class of the error."""
-        events = self._api.call(lambda: list(self._api.connection.orchestration.stack_events(_sdk(stack))))
+        events = self._api.call(lambda: list(self._heat.stack_events(_sdk(stack))))
         events.sort(key=lambda event: str(event.event_time))
         said = [
             f"{event.logical_resource_id}: {event.resource_status_reason}"
@@ -165,7 +162,7 @@ class Stacks:
         prefix = f"{model.NAME_PREFIX}{run_id}-"
         return [
             Stack(str(stack.id), name)
-            for stack in self._api.call(lambda: list(self._api.connection.orchestration.stacks()))
+            for stack in self._api.call(lambda: list(self._heat.stacks()))
             if (name := str(stack.name)).startswith(prefix) and TAG in (stack.tags or ())
         ]
 
@@ -204,15 +201,14 @@ class Stacks:
 
         :raises openstack.exceptions.NotFoundException: it is gone.
         """
-        heat = self._api.connection.orchestration
-        shown = self._api.call(lambda: heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
+        shown = self._api.call(lambda: self._heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
         if shown.status == "DELETE_COMPLETE":
             raise sdk_exceptions.NotFoundException
         if shown.status == "DELETE_FAILED":
             problems[stack] = one_line(shown.status_reason or "", 300)
         if shown.status in (None, "DELETE_IN_PROGRESS") or time.monotonic() < due:
             return due
-        self._api.call(lambda: heat.delete_stack(str(shown.id), ignore_missing=True), 0)
+        self._api.call(lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0)
         return time.monotonic() + _RETRY_S
 
 
@@ -230,11 +226,9 @@ def classify(reason: str) -> model.ErrorClass:
         if said[1] == "Timeout" or _SILENT_PEER(said[2]):
             return model.ErrorClass.NO_SIGNAL
         return model.ErrorClass.BENCHMARK_FAILED
-    if any(text in reason for text in _NO_HOST):
+    if "no valid host" in reason.lower():
         return model.ErrorClass.NO_HOST
-    if any(text in reason for text in _QUOTA):
-        return model.ErrorClass.QUOTA
-    return model.ErrorClass.STACK_FAILED
+    return model.ErrorClass.QUOTA if _QUOTA(reason) else model.ErrorClass.STACK_FAILED
 
 
 def _is_cancelled(said: str) -> bool:

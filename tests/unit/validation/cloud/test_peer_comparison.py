@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.cloud import model, peer_comparison
+from nova_perf_tuning.validation.judge import verdict
 from tests.support import samples
 
-GOOD, SLOW = peer_comparison.State.GOOD, peer_comparison.State.SLOW
-UNCERTAIN = peer_comparison.State.UNCERTAIN
+GOOD, SLOW, UNCERTAIN = verdict.Verdict.PASS, verdict.Verdict.FAIL, verdict.Verdict.INCONCLUSIVE
 
 
 def states(figures, limit=0.1, count=1):
