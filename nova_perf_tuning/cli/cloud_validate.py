@@ -356,7 +356,7 @@ class Run:
         print()
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
-        command.say(*map(text.of, verdict.left_out(results, self._budgets)), prefix="note: ")
+        command.say(*map(text.of, budget_file.left_out(results, self._budgets)), prefix="note: ")
         print(f"\n{judged.whole.value}" if judged.whole else "")
         result_tables.print_paths(self._results_file, self._report_file)
 

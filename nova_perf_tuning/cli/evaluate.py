@@ -37,7 +37,7 @@ class Evaluate(command.PerfCommand):
         judge_options.begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
         results = judge_options.with_places(store.load(args.results), args.host_group, args.flavor)
-        left_out = verdict.left_out(results, budgets)
+        left_out = budget_file.left_out(results, budgets)
         many: fleet.FleetVerdict | None = None
         why, knobs = "", []
         if results.environment.fleet is not None:

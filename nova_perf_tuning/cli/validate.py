@@ -153,7 +153,7 @@ class _Run:
             result_tables.print_headline(results, summaries)
             command.say(*map(text.of, summary.warnings(results.environment)), prefix="warning: ")
             result_tables.print_findings(results)
-            command.say(*map(text.of, verdict.left_out(results, self.budgets)), prefix="note: ")
+            command.say(*map(text.of, budget_file.left_out(results, self.budgets)), prefix="note: ")
             if self.args.budget:
                 print()
                 result_tables.print_verdicts(judged)

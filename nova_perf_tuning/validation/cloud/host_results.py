@@ -56,7 +56,7 @@ def read(
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = placed(results) if budgets and placed is not None else results
-    left_out = [text.of(why) for why in verdict.left_out(results, budgets)] if budgets else []
+    left_out = [text.of(why) for why in budget_file.left_out(results, budgets)] if budgets else []
     of_bare: Mapping[str, float | None]
     if many:
         _, judged = fleet.judge(results, budgets or [])

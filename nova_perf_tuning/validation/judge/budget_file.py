@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
 
@@ -160,7 +160,7 @@ def why_none(results: model.Results) -> Reason:
 
 
 def for_measured(
-    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Sequence[str], accelerator: str | None
+    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Collection[str], accelerator: str | None
 ) -> list[Budget]:
     """Return the budgets without the optional ones that nothing was measured for.
 
@@ -179,15 +179,32 @@ def for_measured(
     return found
 
 
-def left_out(
-    budgets: Sequence[Budget], environment: Environment, kinds: Mapping[str, str], arms: Sequence[str]
-) -> list[Reason]:
+def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
+    """Return the budgets that apply to results."""
+    environment = results.environment
+    chosen = for_measured(budgets, *_measured(results), accelerator(environment))
+    primary = {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}
+    return applicable(chosen, environment.places, primary)
+
+
+def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
+    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
+
+    An arm whose guests never booted was not left out.
+    """
+    environment = results.environment
+    planned = {label: job.kind for label, job in environment.benchmarks.items()}
+    kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
+    failed = {incident.arm for incident in environment.errors} - {""}
+    return kinds | planned, {trial.arm for trial in results.trials} | {*environment.arms} | failed
+
+
+def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
     """Return which budgets for what was measured do not apply, a reason for each cause.
 
-    Not those for another host group or flavor than is told.
-
-    :param kinds, arms: as for :func:`for_measured`.
+    Not those for another host group or flavor than that of the results.
     """
+    environment, (kinds, arms) = results.environment, _measured(results)
     # What is unknown of their place, nothing where they were not measured -> names of the budgets.
     causes = collections.defaultdict[tuple[str, ...], dict[str, None]](dict)
     for budget in (budget for budget in budgets if budget.benchmark in {*kinds, *kinds.values()}):
@@ -211,7 +228,7 @@ def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> bool:
+def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> bool:
     """Return whether nothing was measured for an optional budget."""
     compared = {budget.arm} if budget.max_loss is None else {budget.arm, budget.baseline}
     other = accelerator is not None and budget.accelerator not in (None, accelerator)

@@ -160,7 +160,6 @@ def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) ->
 
 
 def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
-    fewest = None if found.high is None else fits(cpus, found.high * rate)
-    most = None if found.low is None else fits(cpus, found.low * rate)
-    per_guest = found.value * rate
-    return Limit(name, found.value, per_guest, fits(cpus, per_guest), fewest, most)
+    costs = (found.value, found.high, found.low)
+    guests, fewest, most = (None if cost is None else fits(cpus, cost * rate) for cost in costs)
+    return Limit(name, found.value, found.value * rate, guests, fewest, most)

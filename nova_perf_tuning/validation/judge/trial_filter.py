@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.validation import environment as environments
+from nova_perf_tuning.validation.environment import TIME_LIMIT, Environment
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
 
@@ -106,7 +106,7 @@ class Selection:
         return (*failed, reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
 
 
-def of_many_hosts(environment: environments.Environment) -> bool:
+def of_many_hosts(environment: Environment) -> bool:
     """Return whether results are of a run over many hosts, or of one of its hosts, as it runs and afterwards."""
     return environment.fleet is not None or environment.launcher == "heat"
 
@@ -116,7 +116,7 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def lost(trials: Collection[model.Trial], environment: environments.Environment, arm: str) -> Lost:
+def lost(trials: Collection[model.Trial], environment: Environment, arm: str) -> Lost:
     """Return of which trials of ``arm`` no ratio can be made.
 
     :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
@@ -126,19 +126,17 @@ def lost(trials: Collection[model.Trial], environment: environments.Environment,
     without = sum(trial.value is None for trial in mine)
     zeros = sum(trial.value == 0 for trial in mine)
     # A 0 may be the best, so that its block has not failed.
-    blocks = _blocks(trial for trial in mine if trial.value is None or (failed(trial) and trial.better != "lower"))
-    blocks -= _blocks(trial for trial in mine if not failed(trial))
+    worst = blocks(trial for trial in mine if trial.value is None or (failed(trial) and trial.better != "lower"))
+    worst -= blocks(trial for trial in mine if not failed(trial))
     missing = len(absent) + unbooted
-    return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
+    return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(worst | absent))
 
 
-def _blocks(trials: Iterable[model.Trial]) -> set[Block]:
+def blocks(trials: Iterable[model.Trial]) -> set[Block]:
     return {(trial.boot, trial.block) for trial in trials}
 
 
-def _missing(
-    trials: Collection[model.Trial], environment: environments.Environment, arm: str
-) -> tuple[set[Block], int]:
+def _missing(trials: Collection[model.Trial], environment: Environment, arm: str) -> tuple[set[Block], int]:
     """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
 
     The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
@@ -146,21 +144,17 @@ def _missing(
     many = of_many_hosts(environment)
     if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
         return set(), 0
-    blocks = _blocks(trials)
-    absent = blocks - _blocks(trial for trial in trials if trial.arm == arm)
-    last = dict(sorted(blocks))
+    every = blocks(trials)
+    absent = every - blocks(trial for trial in trials if trial.arm == arm)
+    last = dict(sorted(every))
     errors = environment.errors
-    cut = {incident.boot for incident in errors if incident.code == environments.TIME_LIMIT} | {
-        max(last, default=0)
-    }
+    cut = {max(last, default=0), *(incident.boot for incident in errors if incident.code == TIME_LIMIT)}
     lacking = collections.Counter(boot for boot, _ in absent)
-    absent = {
-        (boot, block) for boot, block in absent if not (boot in cut and lacking[boot] == 1 and block == last[boot])
-    }
+    absent -= {(boot, block) for boot, block in last.items() if boot in cut and lacking[boot] == 1}
     if many:  # there a pair that failed was tried again, or has no results
         return absent, 0
     unbooted = {incident.boot for incident in errors if incident.arm == arm and not incident.benchmark} - {None}
-    sizes = collections.Counter(boot for boot, _ in blocks)
+    sizes = collections.Counter(boot for boot, _ in every)
     usual = round(statistics.median(sizes.values())) if sizes else 0
     return absent, len(unbooted - sizes.keys()) * usual
 
@@ -257,4 +251,4 @@ def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reason
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:
     good = [trial for trial in trials if not failed(trial)]
-    return len(set.intersection(*(_blocks(trial for trial in good if trial.arm == arm) for arm in arms)))
+    return len(set.intersection(*(blocks(trial for trial in good if trial.arm == arm) for arm in arms)))

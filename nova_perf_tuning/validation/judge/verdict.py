@@ -6,16 +6,19 @@ there are too few boots for an interval; INVALID: what was measured cannot answe
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.judge import budget_data, budget_file, statistics
+from nova_perf_tuning.guest import probe
+from nova_perf_tuning.validation import environment as environments
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.judge.budget_file import Budget as Budget
-from nova_perf_tuning.validation.judge.budget_file import load as load
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import model, overhead
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
 
@@ -89,39 +92,11 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     Holm's test, and what does not pass it is INCONCLUSIVE. Several limits on one figure are one chance. PASS as a
     whole needs every figure to pass, so that it needs no correction (intersection-union test, Berger 1982).
     """
-    data = budget_data.Measured(results)
-    cases = [_Case(data, budget) for budget in _applicable(results, budgets)]
-    _correct([gate for case in cases for gate in case.gates])
-    return [case.judgement() for case in cases]
-
-
-def _applicable(results: model.Results, budgets: Sequence[Budget]) -> dict[Budget, None]:
-    environment = results.environment
-    chosen = budget_file.for_measured(budgets, *_asked(results), budget_file.accelerator(environment))
-    return dict.fromkeys(budget_file.applicable(chosen, environment.places, _primary(results)))
-
-
-def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
-    """Return which budgets were left out although their benchmark was measured, a reason for each cause."""
-    return budget_file.left_out(budgets, results.environment, *_asked(results))
-
-
-def _primary(results: model.Results) -> dict[str, str]:
-    """Return benchmark -> the metric that it is judged by."""
-    return {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}
-
-
-def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
-    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
-
-    An arm whose guests never booted was not left out.
-    """
-    environment = results.environment
-    planned = {label: job.kind for label, job in environment.benchmarks.items()}
-    kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
-    kinds |= planned
-    failed = [incident.arm for incident in environment.errors if incident.arm]
-    return kinds, list({trial.arm for trial in results.trials} | set(environment.arms) | set(failed))
+    measured = _Measured(results)
+    chosen = dict.fromkeys(budget_file.for_results(budgets, results))
+    cases = [(case, case.gates(results.environment.looks, measured.boots)) for case in map(measured.case, chosen)]
+    _correct([gate for _, gates in cases for gate in gates])
+    return [case.judgement(gates) for case, gates in cases]
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
@@ -132,7 +107,7 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
 class _Gate:
     """One figure with one limit.
 
-    :ivar figure: what is limited; several limits may be on the same.
+    :ivar figure: what is limited, its name last; several limits may be on the same.
     """
 
     def __init__(
@@ -141,51 +116,34 @@ class _Gate:
         estimate: Callable[[float], statistics.Estimate | None],
         level: float,
         limit: float,
-        unit: str,
+        unit: str = "",
     ) -> None:
-        """Place the figure; its last part is its name.
+        """Compare the interval with the limit.
 
         :param estimate: confidence -> the figure with its interval at it.
         """
-        self.figure = figure
-        self._estimate = estimate
-        self.level = level
-        self._limit = limit
-        self.found = estimate(level)
-        self.verdict, self.reason = self._place(unit)
-
-    def _place(self, unit: str) -> tuple[Verdict, Reason]:
-        """Compare the interval with the limit."""
-        found, limit, name = self.found, self._limit, self.figure[-1]
-        if found is None:
-            return Verdict.INCONCLUSIVE, reason(_C.NO_PAIRS, figure=name)
-        params = {
-            "figure": name,
-            "value": found.value,
-            "low": found.low,
-            "high": found.high,
-            "confidence": found.confidence,
-            "limit": limit,
-            "unit": unit,
-            "boots": found.boots,
-        }
-        if found.low is None or found.high is None:
-            return Verdict.INCONCLUSIVE, reason(_C.TOO_FEW_BOOTS, **params, needed=statistics.MIN_BOOTS)
-        if not _beyond(found.high, limit):
-            return Verdict.PASS, reason(_C.WITHIN, **params)
-        if _beyond(found.low, limit):
-            return Verdict.FAIL, reason(_C.BEYOND, **params)
-        return Verdict.INCONCLUSIVE, reason(_C.UNDECIDED, **params)
+        self.figure, self.level, self._estimate, self._limit = figure, level, estimate, limit
+        self.estimate = estimate(level)
+        if (known := self.estimate) is None:
+            self.verdict, self.reason = Verdict.INCONCLUSIVE, reason(_C.NO_PAIRS, figure=figure[-1])
+            return
+        params = {"figure": figure[-1], "value": known.value, "low": known.low, "high": known.high}
+        params |= {"confidence": known.confidence, "limit": limit, "unit": unit, "boots": known.boots}
+        if known.low is None or known.high is None:
+            self.verdict, code = Verdict.INCONCLUSIVE, _C.TOO_FEW_BOOTS
+            params |= {"needed": statistics.MIN_BOOTS}
+        elif not _beyond(known.high, limit):
+            self.verdict, code = Verdict.PASS, _C.WITHIN
+        elif _beyond(known.low, limit):
+            self.verdict, code = Verdict.FAIL, _C.BEYOND
+        else:
+            self.verdict, code = Verdict.INCONCLUSIVE, _C.UNDECIDED
+        self.reason = Reason(code, params)
 
     def fails_at(self, level: float) -> bool:
         """Return whether the whole interval is beyond the limit at another confidence too."""
-        found = self._estimate(level)
-        return found is not None and found.low is not None and _beyond(found.low, self._limit)
-
-    def withdraw(self, figures: int) -> None:
-        """Take FAIL back after the correction for several figures."""
-        self.verdict = Verdict.INCONCLUSIVE
-        self.reason = self.reason.noting(reason(_C.HOLM, figures=figures))
+        other = self._estimate(level)
+        return other is not None and other.low is not None and _beyond(other.low, self._limit)
 
 
 def _beyond(value: float, limit: float) -> bool:
@@ -204,49 +162,192 @@ def _correct(gates: Sequence[_Gate]) -> None:
     failing = [gate for gate in gates if gate.verdict is Verdict.FAIL]
     broken: set[_Gate] = set()
     while True:
-        left = sum(not some <= broken for some in limits.values())
-        held = {gate for gate in failing if gate not in broken and gate.fails_at(1 - (1 - gate.level) / left)}
+        count = sum(not some <= broken for some in limits.values())
+        held = {gate for gate in failing if gate not in broken and gate.fails_at(1 - (1 - gate.level) / count)}
         if not held:
             break
         broken |= held
     for gate in failing:
         if gate not in broken:
-            gate.withdraw(len(limits))
+            gate.verdict = Verdict.INCONCLUSIVE
+            gate.reason = gate.reason.noting(reason(_C.HOLM, figures=len(limits)))
 
 
+@dataclasses.dataclass(slots=True)
 class _Case:
-    """One budget with what was measured for it."""
+    """One budget with what was measured for it.
 
-    def __init__(self, measured: budget_data.Measured, budget: Budget) -> None:
-        self._budget = budget
-        self._figures = figures = measured.figures(budget)
-        self._loss: _Gate | None = None
-        self._cpu: _Gate | None = None
-        if figures.fault is not None:
-            return
-        level = statistics.interim_confidence(budget.confidence, measured.environment.looks, measured.boots)
-        figure = (budget.benchmark, figures.metric, budget.arm, budget.baseline)
-        if budget.max_loss is not None:
-            self._loss = _Gate((*figure, "loss"), figures.loss, level, budget.max_loss, "")
-        if budget.max_host_cpu_per_unit is not None and figures.cpu_fault is None:
-            limit = budget.max_host_cpu_per_unit
-            self._cpu = _Gate((*figure, "cpu"), figures.cpu_per_unit, level, limit, figures.unit)
-        if level != budget.confidence:
-            note = reason(_C.INTERIM, confidence=level, promised=budget.confidence)
-            for gate in self.gates:
-                gate.reason = gate.reason.noting(note)
-        for gate in self.gates[:1]:
-            gate.reason = gate.reason.noting(*figures.notes)
+    :ivar logs: boot -> log-ratios of its blocks; :ivar cpu: boot -> service CPU per unit of work.
+    :ivar unit: of work; :ivar notes: what failed and what was excluded.
+    :ivar fault: why nothing can be judged; :ivar cpu_fault: why service CPU cannot.
+    """
 
-    @property
-    def gates(self) -> list[_Gate]:
-        return [gate for gate in (self._loss, self._cpu) if gate is not None]
+    budget: Budget
+    fault: Reason | None = None
+    metric: str = ""
+    logs: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    notes: tuple[Reason, ...] = ()
+    pairs_excluded: int = 0
+    unit: str = ""
+    cpu: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    cpu_fault: Reason | None = None
 
-    def judgement(self) -> Judgement:
-        judged = [(gate.verdict, gate.reason) for gate in self.gates]
-        if (fault := self._figures.fault or self._figures.cpu_fault) is not None:
+    def gates(self, looks: Sequence[int], boots: int) -> list[_Gate]:
+        """Hold what can be judged against its limits.
+
+        :param looks, boots: as for :func:`.statistics.interim_confidence`.
+        """
+        budget = self.budget
+        level = statistics.interim_confidence(budget.confidence, looks, boots)
+        figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)
+        gates = []
+        if budget.max_loss is not None and self.fault is None:
+            gates.append(_Gate((*figure, "loss"), self._loss, level, budget.max_loss))
+        if (limit := budget.max_host_cpu_per_unit) is not None and not (self.fault or self.cpu_fault):
+            gates.append(_Gate((*figure, "cpu"), self._cpu_per_unit, level, limit, self.unit))
+        for gate in gates if level != budget.confidence else ():
+            gate.reason = gate.reason.noting(reason(_C.INTERIM, confidence=level, promised=budget.confidence))
+        for gate in gates[:1]:
+            gate.reason = gate.reason.noting(*self.notes)
+        return gates
+
+    def judgement(self, gates: Sequence[_Gate]) -> Judgement:
+        judged = [(gate.verdict, gate.reason) for gate in gates]
+        if (fault := self.fault or self.cpu_fault) is not None:
             judged.append((Verdict.INVALID, fault))
         verdicts, why = zip(*judged, strict=True)
-        loss, cpu = (None if gate is None else gate.found for gate in (self._loss, self._cpu))
-        unit, excluded = self._figures.unit, self._figures.pairs_excluded
-        return Judgement(self._budget, worst(verdicts), loss, cpu, unit, why, verdicts, excluded)
+        known = {gate.figure[-1]: gate.estimate for gate in gates}
+        loss, cpu = known.get("loss"), known.get("cpu")
+        return Judgement(self.budget, worst(verdicts), loss, cpu, self.unit, why, verdicts, self.pairs_excluded)
+
+    def _loss(self, confidence: float) -> statistics.Estimate | None:
+        """Return ``1 - ratio`` with its interval; None without a pair."""
+        ratio = statistics.ratio_of(self.logs, confidence)
+        if ratio is None:
+            return None
+        low, high = (None if end is None else 1 - end for end in (ratio.high, ratio.low))
+        return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
+
+    def _cpu_per_unit(self, confidence: float) -> statistics.Estimate | None:
+        return statistics.estimate(self.cpu, confidence, positive=True)
+
+
+class _Measured:
+    """Results, looked up by many budgets; :ivar boots: how many boots they are of."""
+
+    def __init__(self, results: model.Results) -> None:
+        self._results, self._environment = results, results.environment
+        self.boots = len({trial.boot for trial in results.trials})
+        self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
+        for trial in results.trials:
+            self._trials[trial.benchmark].append(trial)
+
+    def case(self, budget: Budget) -> _Case:
+        """Return a budget with what it limits, or why it cannot be judged."""
+        metric = budget.metric or self._judged_by(budget.benchmark)
+        # What an arm costs needs no other to compare with.
+        baseline = budget.arm if budget.max_loss is None else budget.baseline
+        # A run that failed has none of its figures, and stands there under the judged one alone.
+        mine = self._trials.get(budget.benchmark, [])
+        trials = [trial for trial in mine if trial.metric == metric or trial.value is None]
+        if (fault := self._other_guests(budget) or self._absent(budget, metric, baseline, trials)) is not None:
+            return _Case(budget, fault)
+        # All arms tell which blocks there ought to be.
+        picked = trial_filter.select(self._results, trials, budget.arm, baseline, budget.guards)
+        floor = self._environment.noise_floor
+        fault = picked.invalid or noise.refusal(floor, budget.benchmark, metric, budget.max_loss)
+        if fault is not None:
+            return _Case(budget, fault)
+        logs = statistics.log_ratios(picked.trials, budget.arm, baseline)
+        worst = _failed_blocks(picked, budget.arm, baseline)
+        notes = picked.notes
+        if worst and logs:
+            notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
+        case = _Case(budget, None, metric, _with_worst(logs, min, worst), notes, picked.pairs_excluded)
+        if budget.max_host_cpu_per_unit is not None:
+            mine = [trial for trial in picked.trials if trial.arm == budget.arm]
+            cpu = statistics.by_boot(mine, lambda trial: overhead.per_unit(overhead.cost(trial).service_s, trial))
+            case.unit = min((trial.work_unit for trial in mine if trial.work is not None), default="")
+            case.cpu = _with_worst(cpu, max, worst)
+            case.cpu_fault = _uncounted(mine, budget.arm, sum(map(len, cpu.values())))
+        return case
+
+    def _absent(self, budget: Budget, metric: str, baseline: str, trials: Sequence[model.Trial]) -> Reason | None:
+        """Return what of a budget was not measured.
+
+        :param trials: those of its figure, failed ones included.
+        """
+        benchmark = budget.benchmark
+        if benchmark not in self._trials:
+            return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
+        mine = self._trials[benchmark]
+        metrics = sorted({trial.metric for trial in mine})
+        if metric not in metrics:
+            named = budget.metric is not None
+            return reason(_C.NO_METRIC, benchmark=benchmark, metric=metric, known=metrics, named=named)
+        for arm in (budget.arm, baseline):
+            if all(trial.arm != arm for trial in trials):
+                return reason(_C.NO_ARM, arm=arm, known=sorted({trial.arm for trial in mine}))
+        return None
+
+    def _judged_by(self, benchmark: str) -> str:
+        """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
+        if known := plugins.of_label(benchmark, self._environment.benchmarks):
+            return known.primary[0]
+        return next((trial.metric for trial in self._trials.get(benchmark, ()) if trial.primary), "")
+
+    def _other_guests(self, budget: Budget) -> Reason | None:
+        """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""
+        accelerator, wanted = self._environment.accelerator or "unknown", budget.accelerator
+        if wanted is not None and accelerator != wanted:
+            return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
+        for arm in (budget.arm, budget.baseline):
+            measured_arm = self._environment.arms.get(arm, environments.Arm())
+            mode = measured_arm.virtualization
+            if probe.contradiction(mode, accelerator):
+                return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=mode)
+            if mode == "unknown" and wanted is not None:
+                return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
+            if others := [finding for finding in measured_arm.findings if finding.code not in probe.HARMLESS]:
+                return reason(_C.OTHER_GUESTS, arm=arm, finding=others[0].text, more=len(others) - 1)
+        return None
+
+
+def _failed_blocks(picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:
+    """Return the boot of each block in which ``arm`` alone has no figure.
+
+    A slow trial is likelier to fail: what is left may be the better part. What a guard excluded is not here.
+    """
+    failed = next(lost.blocks for lost in picked.lost if lost.arm == arm)
+    if arm == baseline:
+        return [boot for boot, _ in failed]
+    good = (trial for trial in picked.trials if trial.arm == baseline and not trial_filter.failed(trial))
+    return [boot for boot, _ in sorted(failed & trial_filter.blocks(good))]
+
+
+def _with_worst(
+    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], boots: Iterable[int]
+) -> Mapping[int, Sequence[float]]:
+    """Return samples with the worst of all once more for each of ``boots``: blocks that ended worse than any."""
+    if not samples:
+        return samples
+    worst = worst_of(value for values in samples.values() for value in values)
+    whole = {boot: list(values) for boot, values in samples.items()}
+    for boot in boots:
+        whole.setdefault(boot, []).append(worst)
+    return whole
+
+
+def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> Reason | None:
+    """Return why service CPU cannot be judged by the trials that have it; None if it can.
+
+    :param known: how many of the arm have it.
+    """
+    if fault := next(filter(None, (overhead.cost(trial).contradiction for trial in trials)), None):
+        return fault
+    if not known:
+        return reason(_C.NO_SERVICE_CPU, arm=arm)
+    measured, limit = sum(not trial_filter.failed(trial) for trial in trials), trial_filter.MAX_LOST
+    if (count := measured - known) <= limit * measured:
+        return None
+    return reason(_C.LITTLE_SERVICE_CPU, arm=arm, count=count, of=measured, limit=limit)

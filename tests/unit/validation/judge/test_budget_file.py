@@ -78,7 +78,7 @@ class ApplicableTest(testtools.TestCase):
             ([group], {"host_group": "gen3"}, []),
         ):
             data = samples.results({"host": 1000.0, "tuned": 900.0}, **output)
-            found = verdict.left_out(data, known)
+            found = budget_file.left_out(data, known)
             unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
             wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
             self.assertEqual(wanted, unknown, (known, output))
@@ -149,17 +149,17 @@ class ShippedTest(testtools.TestCase):
             found = samples.of(data.trials, **environments.to_dict(data.environment))
             samples.tell(found, **output)
             self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), output)
-            self.assertEqual([], verdict.left_out(found, budgets))
+            self.assertEqual([], budget_file.left_out(found, budgets))
 
     def test_what_is_left_out_is_told(self):
         data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
         for environment in ({"accelerator": "tcg"}, {"launcher": "heat"}):
             data = samples.of(data.trials, **environment)
-            [why] = verdict.left_out(data, budgets)
+            [why] = budget_file.left_out(data, budgets)
             self.assertEqual((C.NOT_MEASURED, {"budgets": ["iperf3, tuned against host"]}), (why.code, why.params))
             self.assertEqual(
                 ["untuned"], [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)]
             )
         data.trials = [trial for trial in data.trials if trial.arm != "host"]
-        self.assertEqual([C.NOT_MEASURED], [why.code for why in verdict.left_out(data, budgets)])
+        self.assertEqual([C.NOT_MEASURED], [why.code for why in budget_file.left_out(data, budgets)])
