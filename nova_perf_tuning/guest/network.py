@@ -47,9 +47,9 @@ def write(
     rings = request.vif_rx_queue_size, request.vif_tx_queue_size
     if not any((request.vif_queues, *rings, *sides.values())):
         return []
-    label = f"interface {vocabulary.shown(interface.xpath('string(mac/@address)') or 'without MAC')}"
+    label = f"interface {vocabulary.shown(parsing.attribute(interface, 'mac', 'address') or 'without MAC')}"
     kind, driver = interface.get("type", ""), interface.find("driver")
-    objection = _objection(label, kind, interface.xpath("string(model/@type)"))
+    objection = _objection(label, kind, parsing.attribute(interface, "model", "type"))
     if objection is not None:
         return [objection]
     present = {} if driver is None else dict(driver.attrib)
@@ -110,7 +110,7 @@ def _attributes(
     if queues is not None and kind not in _QUEUE_KINDS:
         left_out.append(LeftOut(Omission.NO_MULTIQUEUE, label, vocabulary.shown(kind)))
     elif queues is not None:
-        made_before = kind == "ethernet" and bool(interface.xpath("target[@managed='no']"))
+        made_before = kind == "ethernet" and parsing.attribute(interface, "target", "managed") == "no"
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
             left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, label))

@@ -33,14 +33,17 @@ def write(domain: etree._Element, request: request_module.Request, vcpus: int, m
         return []
     left_out = []
     able = []
-    # A disk of bus scsi has the queues and the I/O thread of its controller.
-    for device in domain.xpath("devices/disk[not(target/@bus='scsi')] | devices/controller[@type='scsi']"):
-        objection = _objection(device)
-        if objection is None:
-            able.append(device)
-            _set_queues(device, request, vcpus)
-        else:
-            left_out.append(objection)
+    for device in domain.iterfind("devices/*"):
+        # A disk of bus scsi has the queues and the I/O thread of its controller.
+        if (device.tag == "disk" and parsing.attribute(device, "target", "bus") != "scsi") or (
+            device.tag == "controller" and device.get("type") == "scsi"
+        ):
+            objection = _objection(device)
+            if objection is None:
+                able.append(device)
+                _set_queues(device, request, vcpus)
+            else:
+                left_out.append(objection)
     if request.iothreads is None:
         return left_out
     if domain.find("iothreadids") is not None:
@@ -58,7 +61,7 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
     """
-    if _bus(disk) == "scsi":
+    if parsing.attribute(disk, "target", "bus") == "scsi":
         return []
     objection = _objection(disk)
     if objection is not None:
@@ -80,8 +83,9 @@ def _objection(device: etree._Element) -> LeftOut | None:
         if model in _SCSI_MODELS:
             return None
         return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
-    label = f"disk {vocabulary.shown(device.xpath('string(target/@dev)') or '?')}"
-    kind, bus, source = device.get("device", "disk"), _bus(device), device.get("type")
+    label = f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
+    kind, source = device.get("device", "disk"), device.get("type")
+    bus = parsing.attribute(device, "target", "bus")
     if kind not in ("disk", "lun"):
         return LeftOut(Omission.NO_DISK, label, vocabulary.shown(kind))
     if bus != "virtio":
@@ -116,15 +120,10 @@ def _served_by(device: etree._Element) -> set[int]:
     driver = device.find("driver")
     if driver is None:
         return set()
-    # No XPath, which lxml compiles anew for each device: it took a third of what the driver costs Nova.
     texts = (driver.get("iothread"), *(thread.get("id") for thread in driver.iterfind("iothreads/iothread")))
     return {
         parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts if text is not None
     }
-
-
-def _bus(disk: etree._Element) -> str:
-    return str(disk.xpath("string(target/@bus)"))
 
 
 def _make(domain: etree._Element, count: int) -> None:
