@@ -44,13 +44,13 @@ def default_directory(programs: Collection[str] = ()) -> str:
 
     :raises LaunchError: there are images, but none has them all.
     """
-    directories = map(cache_directory.path, ("image", "full-image", "own-image"))
-    built = [directory for directory in directories if _has(directory, "complete")]
-    for directory in built:
-        if set(programs) <= {*_read(directory, "programs").split(), *_added(directory)}:
-            return directory
+    folders = [pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")]
+    built = [folder for folder in folders if (folder / "complete").exists()]
+    for folder in built:
+        if set(programs) <= {*(folder / "programs").read_text("utf-8").split(), *_added(folder)}:
+            return str(folder)
     if not built:
-        return cache_directory.path("image")
+        return str(folders[0])
     raise base.LaunchError(
         f"no guest image has all of {', '.join(sorted(programs))}; build one with tools/image/build --full, and"
         " --add PATH for what is in no package of it, or measure with --launcher host"
@@ -59,29 +59,26 @@ def default_directory(programs: Collection[str] = ()) -> str:
 
 def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
     """Return the image in ``directory`` (default: :func:`default_directory`); LaunchError: there is none."""
-    directory = os.path.realpath(directory or default_directory(programs))
-    if not _has(directory, "complete"):
-        raise base.LaunchError(f"no guest image, or an unfinished one, is in {directory}; run tools/image/build")
-    versions = (line.split(" ", 1) for line in _read(directory, "packages").splitlines())
-    sums = (line.split("  ", 1) for line in _read(directory, "sums").splitlines())
+    folder = pathlib.Path(directory or default_directory(programs)).resolve()
+    if not (folder / "complete").exists():
+        raise base.LaunchError(f"no guest image, or an unfinished one, is in {folder}; run tools/image/build")
+    versions = (line.split(" ", 1) for line in (folder / "packages").read_text("utf-8").splitlines())
+    sums = (line.split("  ", 1) for line in (folder / "sums").read_text("utf-8").splitlines())
     return Image(
-        os.path.basename(directory),
-        kernel=os.path.join(directory, "vmlinuz"),
-        initrd=os.path.join(directory, "initrd"),
-        root=os.path.join(directory, "root.img"),
+        folder.name,
+        kernel=str(folder / "vmlinuz"),
+        initrd=str(folder / "initrd"),
+        root=str(folder / "root.img"),
         packages=dict(versions),
-        release=_read(directory, "release").strip(),
+        release=(folder / "release").read_text("utf-8").strip(),
         sums={os.path.basename(path): digest for digest, path in sums},
-        added=_added(directory),
+        added=_added(folder),
     )
 
 
-def _has(directory: str, name: str) -> bool:
-    return os.path.exists(os.path.join(directory, name))
-
-
-def _added(directory: str) -> dict[str, str]:
-    lines = _read(directory, "added").splitlines() if _has(directory, "added") else []
+def _added(folder: pathlib.Path) -> dict[str, str]:
+    listing = folder / "added"
+    lines = listing.read_text("utf-8").splitlines() if listing.exists() else []
     entries = (line.split(" ", 3) for line in lines)
     return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
 
@@ -114,10 +111,6 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
 def _sum(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read(directory: str, name: str) -> str:
-    return pathlib.Path(directory, name).read_text(encoding="utf-8")
 
 
 def copy(image: Image, run: RunDirectory) -> Image:
