@@ -109,20 +109,17 @@ class Campaign:
         self._settings = run.plan.settings
         self._tell = progress
         self._threads = threads or Workers()
-        self._tasks = {task.number: task for task in run.tasks}
         self._pending = collections.deque(task for task in run.tasks if task.state == "planned")
-        #: Number of the pair -> when it began.
-        self._running: dict[int, float] = {}
+        self._running: dict[int, float] = {}  # number of the pair -> when it began
         self._busy: set[str] = set()
         self._limit = self._settings.max_parallel
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
         self.unclean = False
         self.stopped_by = 0
         self._stopped_at = 0.0
-        self._tried = {task.number: task.attempts for task in run.tasks}
+        self._tried = [task.attempts for task in run.tasks]
         self._broken: errors.PerfTuningError | None = None
-        #: Attempts that failed on end for no host's sake.
-        self._streak: list[model.Task] = []
+        self._streak: list[model.Task] = []  # attempts that failed on end for no host's sake
         self._begun = self._seen = self._threads.now()
         self._said = ""
 
@@ -217,7 +214,7 @@ class Campaign:
         if ended is None:
             return False
         number, outcome = ended
-        task = self._tasks[number]
+        task = self._run.tasks[number]
         taken_s = now - self._running.pop(number)
         if isinstance(outcome, errors.PerfTuningError):
             self._put_back(task)

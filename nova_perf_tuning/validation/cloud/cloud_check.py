@@ -94,13 +94,13 @@ def identity(api: api_module.Api) -> str:
 
 
 def _identity(session: Any, wanted: str | None) -> str:
-    access = session.auth.get_access(session) if hasattr(session.auth, "get_access") else None
-    if access is None or not access.project_id:
-        raise model.CloudError("log in to a project by Keystone; stacks are told from those of other clouds by it")
+    access = session.auth.get_access(session)
+    if not access.project_id:
+        raise model.CloudError("log in to a project; stacks are told from those of other clouds by it")
     heat = access.service_catalog.get_endpoint_data_list(
         service_type="orchestration", interface=_INTERFACES, region_name=wanted
     )
-    region = getattr(heat[0], "region_name", None) if heat else None
+    region = heat[0].region_name if heat else None
     return f"region {region or wanted or ''} project {access.project_id}"
 
 

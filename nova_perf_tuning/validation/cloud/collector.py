@@ -1,4 +1,4 @@
-"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against what was wanted.
+"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against the plan.
 
 Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal whose data is
 base64 of gzip of JSON (``document.schema.json``). The figures in it are worked out here, by the same plug-ins as
@@ -40,7 +40,7 @@ class DocumentError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
-    """What was wanted of one arm's client.
+    """What one arm's client has to hand over.
 
     :ivar name: of the arm in the results; ``arm``: its number in the grid.
     :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
@@ -59,6 +59,7 @@ class Run:
     """One run of one benchmark, checked.
 
     :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
+    :ivar block: the N-th slot of each arm is block N, also where one came up a round later.
     :ivar begin, end: seconds since the epoch by the guest's clock.
     :ivar cpu_s: busy seconds by role; None where they could not be had.
     :ivar readings: empty when :attr:`error` says why.
@@ -67,6 +68,7 @@ class Run:
     job: plugins.Job
     role: str
     slot: int
+    block: int
     begin: float
     end: float
     cpu_s: Mapping[str, float | None]
@@ -82,18 +84,13 @@ class Run:
 def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, object]], list[Run]]:
     """Return what guests say of themselves, and the runs in the order of time, from a wait condition's ``data``.
 
-    :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as wanted.
+    :raises DocumentError: missing, too long, truncated, no JSON, of another form, twice there, not as planned.
     """
     content = _decode(_signal(data))
     if fault := json_schema.find(content, _schema()):
         raise DocumentError(f"the client's document: {one_line(fault, 240)}")
-    grid = expected.grid
-    wanted = {
-        "run_id": expected.plan.run_id,
-        "arm": expected.arm,
-        "arms": grid.arms,
-        "slot_seconds": grid.length_s,
-    }
+    run, grid = expected.plan.run_id, expected.grid
+    wanted = {"run_id": run, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
     for key, value in wanted.items():
         if content[key] != value:
             raise DocumentError(f"the client's document has {key} {one_line(content[key], 40)}, not {value}")
@@ -111,7 +108,7 @@ def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
         *run.job.benchmark.primary,
         expected.name,
         boot=int(run.role == "server"),
-        block=expected.grid.block(run.slot),
+        block=run.block,
         value=None,
         host_cpu_s={},
         guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
@@ -182,7 +179,7 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         number, label, role = min(missing)
         lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
-    if len(keys) != len(wanted):  # one twice, or what was not wanted for
+    if len(keys) != len(wanted):  # one twice, or one too many
         raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
     slots = {(trial["trial"], trial["slot"]) for trial in trials}
     if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):
@@ -206,7 +203,7 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         readings = _readings(job.benchmark, trial)
     except bench.OutputError as error:
         problem = one_line(error, 600)
-    return Run(job, trial["role"], slot, begin, end, trial["cpu"], readings, problem)
+    return Run(job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem)
 
 
 def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[bench.Reading]:

@@ -66,11 +66,14 @@ class Places:
     pairs, since it is of another boot, that of the server's guest.
 
     :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began there.
+    :ivar fleet: that of the environment, which must have one.
     """
 
     def __init__(self, environment: environments.Environment) -> None:
         """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
-        pairs = {pair.number: model.HostPair(pair.client, pair.server) for pair in fleet_of(environment).pairs}
+        assert environment.fleet is not None
+        self.fleet = environment.fleet
+        pairs = {pair.number: model.HostPair(pair.client, pair.server) for pair in self.fleet.pairs}
         self.boots = {number + len(pairs): (pair, pair.server) for number, pair in pairs.items()}
         self.boots |= {number: (pair, pair.client) for number, pair in pairs.items()}
         kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
@@ -89,8 +92,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
 
     :param measured: whose environment has ``fleet``.
     """
-    environment, fleet = measured.environment, fleet_of(measured.environment)
-    places = Places(environment)
+    environment, places = measured.environment, Places(measured.environment)
     known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
     guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
     wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
@@ -111,7 +113,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         findings[host].append((_V.INVALID, reason(_C.NO_RESULT)))
     for host, why in lost:
         findings[host].append((_V.INVALID, why))
-    comparisons = peer_comparison.compare(kept, fleet.max_loss)
+    comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
     for (benchmark, arm), comparison in comparisons.items():
         if len(comparison.states) >= peer_comparison.MIN_HOSTS:
             for host, logs in comparison.logs.items():
@@ -132,15 +134,9 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     peers, with_figures = (collections.Counter(host for host, _ in meetings) for meetings in (planned, met))
     hosts = [_verdict(host, mine, peers[host], with_figures[host]) for host, mine in findings.items()]
     whole = min((_V(host.verdict) for host in hosts if host.verdict), key=_ORDER.index, default=None)
-    fleet = dataclasses.replace(fleet, verdict=whole and whole.value, hosts=hosts)
+    fleet = dataclasses.replace(places.fleet, verdict=whole and whole.value, hosts=hosts)
     changed = dataclasses.replace(measured, environment=dataclasses.replace(environment, fleet=fleet))
     return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
-
-
-def fleet_of(environment: environments.Environment) -> environments.Fleet:
-    """Return the run over many hosts that an environment has."""
-    assert environment.fleet is not None  # a caller looks first
-    return environment.fleet
 
 
 def _screen(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import datetime
 import itertools
 import math
 import statistics
@@ -45,10 +44,7 @@ def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> en
             for arm in plan.measure.arms
         },
         benchmarks={job.label: session.describe(job) for job in plan.measure.jobs},
-        shown={
-            "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "settings": dataclasses.asdict(plan.settings),
-        },
+        shown={"settings": dataclasses.asdict(plan.settings)},
     )
 
 
@@ -193,7 +189,7 @@ def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}
-    pairs = {pair.number: pair for pair in fleet.fleet_of(measured.environment).pairs}
+    pairs = {pair.number: pair for pair in places.fleet.pairs}
     for trial in measured.trials:
         if trial.value is not None and trial.primary and trial.arm != results.HOST:
             number, better[trial.benchmark] = trial.boot % len(pairs), trial.better

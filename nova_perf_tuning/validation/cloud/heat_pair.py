@@ -167,7 +167,6 @@ class _Pair:
             if not running.done:
                 reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"
                 self.note(model.ErrorClass.TIME_LIMIT, reason, running.arm.name)
-        _number_blocks(self.outcome)
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
         """Note an error of the pair, or of one of its arms."""
@@ -311,15 +310,6 @@ def _benchmark(job: plugins.Job) -> dict[str, object]:
         "paired": job.benchmark.paired,
         **{step.role: list(step.argv) for step in steps},
     }
-
-
-def _number_blocks(outcome: model.PairOutcome) -> None:
-    """Let block N hold the N-th slot of every arm: one that came up a round later still has its counterpart."""
-    for arm in {trial.arm for trial in outcome.trials}:
-        own = [trial for trial in outcome.trials if trial.arm == arm]
-        rank = {block: number for number, block in enumerate(sorted({trial.block for trial in own}))}
-        for trial in own:
-            trial.block = rank[trial.block]
 
 
 def _stack_name(run: str, pair: model.HostPair, arm: str) -> str:

@@ -192,17 +192,16 @@ class Sampler:
 
 
 def _sample(url: str, guests: Sequence[_Guest]) -> None:
-    begun = time.time()
+    begun, fault = time.time(), ""
+    classes: Mapping[str, Mapping[str, float]] = {}
     try:
         classes = ask(url, [guest.name for guest in guests], LIMIT_S)
     except AgentError as error:
-        for guest in guests:
-            guest.fault = str(error)
-        return
+        fault = str(error)
     moment = (begun + time.time()) / 2
     for guest in guests:
-        if guest.name not in classes:
-            guest.fault = f"it does not know the guest {one_line(guest.name, 60)}, or not all classes"
-            continue
-        guest.samples.append((moment, classes[guest.name]))
-        guest.fault = ""
+        if guest.name in classes:
+            guest.samples.append((moment, classes[guest.name]))
+            guest.fault = ""
+        else:
+            guest.fault = fault or f"it does not know the guest {guest.name}, or not all classes"

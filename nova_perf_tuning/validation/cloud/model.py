@@ -32,23 +32,19 @@ class ErrorClass(enum.StrEnum):
 
     #: Nova found no place for a guest: host full, disabled, or the traits and CPUs asked for are not there.
     NO_HOST = "no valid host"
-    #: A project's quota is used up.
     QUOTA = "quota"
     #: A stack ended in CREATE_FAILED for another reason; the reason is the resource's own.
     STACK_FAILED = "stack failed"
-    #: A guest runs but never told anything; the reason ends with the tail of its console.
+    #: A guest runs and is silent; the reason ends with the tail of its console.
     NO_SIGNAL = "no signal"
-    #: What a guest told is rubbish, truncated, too long or told twice.
+    #: A guest's document is rubbish, truncated, too long or there twice.
     BAD_RESULTS = "bad results"
-    #: The guest told that a benchmark failed in it.
     BENCHMARK_FAILED = "benchmark failed"
     #: The API failed for longer than retries could bridge (500, 503, timeouts), or refused what every pair needs.
     API = "API failure"
     #: Something that was made for the pair is still there; it says nothing of the pair's results.
     NOT_REMOVED = "not removed"
-    #: The pair's time limit passed.
     TIME_LIMIT = "time limit"
-    #: The run was stopped.
     INTERRUPTED = "interrupted"
 
 
@@ -276,6 +272,6 @@ class StoredRun:
     plan: FleetPlan
     environment: Environment
     hosts: list[str]
-    tasks: list[Task]
+    tasks: list[Task]  # by number
     created_at: datetime.datetime
     leftovers: bool = False
