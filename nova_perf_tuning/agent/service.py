@@ -11,7 +11,6 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any, Final
 
 from nova_perf_tuning import errors
@@ -98,15 +97,9 @@ class Service:
 
     def catch_signals(self) -> None:
         """Stop on SIGTERM and SIGINT, make a pass on SIGHUP."""
-
-        def on_signal(number: int, _frame: FrameType | None) -> None:
-            if number == signal.SIGHUP:
-                self.waker.wake("signal")
-            else:
-                self.stop()
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, on_signal)
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self.waker.wake("signal"))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: self.stop())
 
     def run(self) -> None:
         """Make the first pass, tell systemd that all is placed, and go on until stopped."""

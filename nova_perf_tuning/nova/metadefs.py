@@ -16,6 +16,7 @@ from nova_perf_tuning.specs import vocabulary
 
 #: A namespace, or an object in it, as Glance's schema has it.
 Namespace: TypeAlias = dict[str, Any]
+_PUBLIC: Final = {"visibility": "public", "protected": False}
 #: Where the JSON files are.
 DIRECTORY: Final = pathlib.Path(__file__).with_suffix("")
 _TITLE_WORDS: Final = {
@@ -29,57 +30,40 @@ _TITLE_WORDS: Final = {
 
 def namespaces() -> Mapping[str, Namespace]:
     """Return file name -> namespace with its properties, in the form of Glance's schema."""
+    flavor, image = vocabulary.PREFIX, vocabulary.IMAGE_PREFIX
     return {
-        "compute-perf-tuning.json": _namespace(
-            "OS::Compute::PerfTuning",
-            "Performance tuning",
-            "What a flavor asks of its guests' queues, I/O threads and host threads, and of the host's overhead.",
-            [{"name": "OS::Nova::Flavor", "prefix": vocabulary.PREFIX}],
-            {
-                key.removeprefix(vocabulary.PREFIX): _property(spec, feature)
-                for spec in vocabulary.VOCABULARY
-                for key, _, feature in spec.keys()
+        "compute-perf-tuning.json": {
+            "namespace": "OS::Compute::PerfTuning",
+            "display_name": "Performance tuning",
+            "description": "What a flavor asks of its guests' queues, I/O threads and host threads, and of the "
+            "host's overhead.",
+            **_PUBLIC,
+            "resource_type_associations": [{"name": "OS::Nova::Flavor", "prefix": flavor}],
+            "properties": {
+                key.removeprefix(flavor): _property(*entry) for key, entry in vocabulary.BY_KEY.items()
             },
-        ),
-        "compute-perf-tuning-image.json": _namespace(
-            "OS::Compute::PerfTuningImage",
-            "Performance tuning for images",
-            "What an image may ask of its guests' queues, rings, offloads and I/O threads. The flavor wins.",
-            [
-                {"name": "OS::Glance::Image", "prefix": vocabulary.IMAGE_PREFIX},
-                {"name": "OS::Cinder::Volume", "prefix": vocabulary.IMAGE_PREFIX, "properties_target": "image"},
+        },
+        "compute-perf-tuning-image.json": {
+            "namespace": "OS::Compute::PerfTuningImage",
+            "display_name": "Performance tuning for images",
+            "description": "What an image may ask of its guests' queues, rings, offloads and I/O threads. The "
+            "flavor wins.",
+            **_PUBLIC,
+            "resource_type_associations": [
+                {"name": "OS::Glance::Image", "prefix": image},
+                {"name": "OS::Cinder::Volume", "prefix": image, "properties_target": "image"},
             ],
-            {
-                key.removeprefix(vocabulary.IMAGE_PREFIX): _property(spec, feature)
-                for spec in vocabulary.VOCABULARY
-                for _, key, feature in spec.keys()
-                if key is not None
+            "properties": {
+                key.removeprefix(image): _property(*vocabulary.BY_KEY[own])
+                for key, own in vocabulary.BY_IMAGE_PROPERTY.items()
             },
-        ),
+        },
     }
 
 
 def text(namespace: Namespace) -> str:
     """Return the contents of a namespace's file."""
     return json.dumps(namespace, indent=4, ensure_ascii=False) + "\n"
-
-
-def _namespace(
-    name: str,
-    display_name: str,
-    description: str,
-    resource_types: list[dict[str, str]],
-    properties: dict[str, Namespace],
-) -> Namespace:
-    return {
-        "namespace": name,
-        "display_name": display_name,
-        "description": description,
-        "visibility": "public",
-        "protected": False,
-        "resource_type_associations": resource_types,
-        "properties": properties,
-    }
 
 
 def _property(spec: vocabulary.Spec, feature: str | None) -> Namespace:

@@ -22,7 +22,6 @@ LOG = logging.getLogger(__name__)
 #: Every trait of a compute node that begins so tells the outcome of a validation.
 PREFIX: Final = "CUSTOM_PERF_"
 VALIDATED: Final = f"{PREFIX}VALIDATED"
-BUDGET_PREFIX: Final = f"{PREFIX}BUDGET_"
 
 #: A node that carries this one gets all its CUSTOM_PERF_* traits from nova-compute, which has a result file to
 #: read. Without it they are left to whoever sets them through Placement's API (``openstack perf publish``).
@@ -32,9 +31,9 @@ MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
 SCORE: Final = "perf_score"
 
 
-def trait_name(prefix: str, name: str) -> str:
-    """Return ``name`` as a custom trait, with Placement's characters A-Z, 0-9 and _ only."""
-    return prefix + re.sub(r"[^A-Z0-9]", "_", name.upper())
+def trait_name(budget: str) -> str:
+    """Return a budget's custom trait, with Placement's characters A-Z, 0-9 and _ only."""
+    return f"{PREFIX}BUDGET_{re.sub(r'[^A-Z0-9]', '_', budget.upper())}"
 
 
 def wanted(result: host_result.HostResult) -> frozenset[str]:
@@ -46,11 +45,9 @@ def wanted(result: host_result.HostResult) -> frozenset[str]:
     """
     if result.verdict == "INVALID":
         return frozenset()
-    traits = {VALIDATED} if result.verdict == "PASS" else set()
-    judged = [(trait_name(BUDGET_PREFIX, name), outcome == "PASS") for name, outcome in result.budgets.items()]
-    traits |= {trait for trait, passed in judged if passed}
-    traits -= {trait for trait, passed in judged if not passed}
-    return frozenset(traits)
+    judged = [(trait_name(name), outcome == "PASS") for name, outcome in result.budgets.items()]
+    passed = {trait for trait, good in judged if good} - {trait for trait, good in judged if not good}
+    return frozenset(passed | ({VALIDATED} if result.verdict == "PASS" else set()))
 
 
 class HostTraits:
@@ -64,7 +61,7 @@ class HostTraits:
 
     def __init__(self, conf: Options) -> None:
         self._conf = conf
-        self._said: dict[str, str] = {}
+        self._said = ""
 
     def update_provider_tree(self, provider_tree: ProviderTree, nodename: str) -> None:
         """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned.
@@ -96,24 +93,18 @@ class HostTraits:
 
     def result(self, nodename: str) -> host_result.HostResult | None:
         """Return the result that counts for ``nodename`` now, or None."""
+        options = self._conf.nova_perf_tuning
+        max_age, path = datetime.timedelta(seconds=options.result_max_age), options.result_file
+        level, result, reason = logging.WARNING, None, f"{path}: no validation result yet"
         try:
-            max_age = datetime.timedelta(seconds=self._conf.nova_perf_tuning.result_max_age)
-            path = self._conf.nova_perf_tuning.result_file
             result = host_result.read(path)
             if result is None:
-                self._say(nodename, logging.INFO, f"{path}: no validation result yet")
-                return None
+                level = logging.INFO
+            else:
+                reason = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age) or ""
         except host_result.ResultError as error:
-            self._say(nodename, logging.WARNING, str(error))
-            return None
-        objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)
-        if objection is not None:
-            self._say(nodename, logging.WARNING, f"{path}: {objection}")
-            return None
-        self._said.pop(nodename, None)
-        return result
-
-    def _say(self, nodename: str, level: int, reason: str) -> None:
-        if self._said.get(nodename) != reason:
-            self._said[nodename] = reason
-            LOG.log(level, "Host %s gets no %s* traits: %s", nodename, PREFIX, printing.printable(reason))
+            reason = str(error)
+        if reason not in ("", self._said):
+            LOG.log(level, "Host %s gets no %s* traits: %s", nodename, PREFIX, printing.one_line(reason))
+        self._said = reason
+        return None if reason else result

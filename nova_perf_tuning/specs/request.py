@@ -46,13 +46,10 @@ class Request:
         specs: dict[str, str] = {}
         for name in _SPECS:
             value = getattr(self, name)
-            if value is None:
-                continue
             if isinstance(value, str | int):
                 specs[f"perf:{name}"] = str(value)
-            else:
-                for feature, on in sorted(value.items()):
-                    specs[f"perf:{name}.{feature}"] = "true" if on else "false"
+            for feature, on in sorted(value.items()) if isinstance(value, Mapping) else ():
+                specs[f"perf:{name}.{feature}"] = "true" if on else "false"
         return specs
 
 
