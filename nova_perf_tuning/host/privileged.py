@@ -79,15 +79,6 @@ def require(root: str = "/") -> None:
         raise PrivilegeError(f"{root}: this sysroot may not be written by you: run this as its owner, or copy it")
 
 
-def check_sysctl(name: str) -> str:
-    """Return ``name`` if it may be written."""
-    if name not in SYSCTLS:
-        raise TargetError(
-            f"sysctl {name[:80]!r} is not one that may be tuned; allowed: {', '.join(sorted(SYSCTLS))}"
-        )
-    return name
-
-
 def write(root: str, path: str, value: str) -> None:
     """Write ``value`` to a kernel file, ``path`` being its place below ``root``.
 

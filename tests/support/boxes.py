@@ -47,7 +47,7 @@ class Box(base.SettingKind):
     def describe(self, target, value):
         return f"put {value} into {target}"
 
-    def effective(self, target):
+    def meanwhile(self, target, value):
         return self.in_use.get(target)
 
     def identity(self, target):

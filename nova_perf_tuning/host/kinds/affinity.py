@@ -33,18 +33,14 @@ class IrqAffinity(base.Attribute):
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
 
-    def effective(self, target: str) -> str | None:
-        """Return ``effective_affinity_list``; None where there is none or the interrupt is not started."""
+    def meanwhile(self, target: str, value: str) -> str | None:
+        """Return ``effective_affinity_list`` where it is set (the interrupt is started) and names other CPUs."""
         path = f"{os.path.dirname(self.path(target))}/effective_affinity_list"
         try:
-            return bounded_read.kernel_text(self.prefix, path) or None
+            effective = bounded_read.kernel_text(self.prefix, path)
         except FileNotFoundError:
             return None
-
-    def reaches(self, target: str, value: str, effective: str) -> bool:
-        """An interrupt fires on some of the CPUs it may fire on; x86 picks one."""
-        some, every = cpulist.find(effective), cpulist.find(value)
-        return bool(some and every and some <= every)
+        return None if not effective or _fires_on(effective, value) else effective
 
     def identity(self, target: str) -> str:
         return self._now(target).identity
@@ -83,9 +79,15 @@ class IrqAffinity(base.Attribute):
         effective = bounded_read.kernel_pages(top, [f"{irq.number}/effective_affinity_list" for irq in vectors])
         return [
             content == f"{setting.value}\n".encode("ascii", "replace")
-            and (not cpus or self.reaches("", setting.value, cpus.decode("ascii", "replace")))
+            and (not cpus or _fires_on(cpus.decode("ascii", "replace"), setting.value))
             for content, cpus, setting in zip(affinities, effective, settings, strict=True)
         ]
+
+
+def _fires_on(effective: str, value: str) -> bool:
+    """Whether an interrupt fires on some of the CPUs of ``value``; x86 picks one."""
+    some, every = cpulist.find(effective), cpulist.find(value)
+    return bool(some and every and some <= every)
 
 
 class ThreadAffinity(base.SettingKind):

@@ -22,9 +22,12 @@ class Sysctl(base.Attribute):
 
     kind = "sysctl"
     order = 40
+    form = f"({'|'.join(map(re.escape, privileged.SYSCTLS))})"
+    example = "net.core.rmem_max"
+    place = "/proc/sys/{0}"
 
     def path(self, target: str) -> str:
-        return f"/proc/sys/{privileged.check_sysctl(target).replace('.', '/')}"
+        return super().path(target).replace(".", "/")
 
     def describe(self, target: str, value: str) -> str:
         if self.live:

@@ -147,13 +147,9 @@ class SettingKind(abc.ABC):
         """Whether ``current`` means the same as ``value``; texts may differ (leading zeros, order)."""
         return current == value
 
-    def effective(self, target: str) -> str | None:
-        """Return what the kernel really uses where that can differ from what was written, else None."""
+    def meanwhile(self, target: str, value: str) -> str | None:
+        """Return what the kernel uses until it gets to a ``value`` that it has accepted; None where it has."""
         return None
-
-    def reaches(self, target: str, value: str, effective: str) -> bool:
-        """Whether ``effective`` (see :meth:`effective`) is what ``value`` asks for."""
-        return self.holds(target, value, effective)
 
     def identity(self, target: str) -> str:
         """Return what tells this object from a later one under the same number; empty if nothing can.
@@ -177,13 +173,13 @@ class SettingKind(abc.ABC):
             current = self.read(setting.target)
             if not self.holds(setting.target, setting.value, current):
                 return Observation(State.DRIFTED, current)
-            effective = self.effective(setting.target)
+            meanwhile = self.meanwhile(setting.target, setting.value)
         except (OSError, errors.PerfTuningError) as error:
             if is_gone(error):
                 return Observation(State.GONE, None, "it does not exist any more")
             return Observation(State.UNREADABLE, None, clause(error))
-        if effective is not None and not self.reaches(setting.target, setting.value, effective):
-            return Observation(State.PENDING, current, f"in effect on {effective} until it fires next")
+        if meanwhile is not None:
+            return Observation(State.PENDING, current, f"in effect on {meanwhile} until it fires next")
         return HELD
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:

@@ -12,7 +12,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import TargetError
 from tests.support import sysroots
 
@@ -38,7 +38,7 @@ class NamesTest(testtools.TestCase):
             "net.core.rmem_max/../../kernel.core_pattern",
             *HOSTILE,
         ):
-            self.assertRaises(TargetError, privileged.check_sysctl, name)
+            self.assertRaises(TargetError, registry.kinds("/")["sysctl"].read, name)
         for name in privileged.SYSCTLS:
             self.assertIsNotNone(re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+){1,2}", name), name)
 
