@@ -60,6 +60,11 @@ def parse_spec(text: str) -> frozenset[int]:
     return frozenset(sets[False] - sets[True])
 
 
+def union(texts: Iterable[str]) -> frozenset[int]:
+    """Return the CPUs of all these lists, as :func:`parse` does."""
+    return frozenset[int]().union(*map(parse, texts))
+
+
 def find(text: str | None) -> frozenset[int] | None:
     """Return the CPUs of a list as :func:`parse` does, None when there is none or it is no list."""
     try:

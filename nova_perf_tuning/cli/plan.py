@@ -188,8 +188,6 @@ def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
         by_rule.setdefault(setting.rule, []).append(setting)
     rows: list[tuple[object, ...]] = []
     for rule, settings in by_rule.items():
-        cpus: frozenset[int] = frozenset()
-        for text in {setting.value for setting in settings if setting.kind.endswith("_affinity")}:
-            cpus |= cpulist.parse(text)
+        cpus = cpulist.union({setting.value for setting in settings if setting.kind.endswith("_affinity")})
         rows.append((rule, len(settings), cpulist.format(cpus) or None, settings[0].reason))
     return rows

@@ -157,7 +157,4 @@ def _guest_rows(guests: Sequence[model.GuestProcess]) -> list[tuple[object, ...]
 
 
 def _union(texts: Iterable[str | None]) -> str:
-    cpus: frozenset[int] = frozenset()
-    for text in {text for text in texts if text}:
-        cpus |= cpulist.parse(text)
-    return cpulist.format(cpus) or "none"
+    return cpulist.format(cpulist.union({text for text in texts if text})) or "none"

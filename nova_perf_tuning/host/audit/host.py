@@ -230,7 +230,7 @@ class Host:
             texts = list(guest.domain.vcpu_pins.values())
         if not texts:
             return self.sets.online
-        return frozenset[int]().union(*map(cpulist.parse, texts)) & self.sets.online
+        return cpulist.union(texts) & self.sets.online
 
     def nodes_of(self, cpus: frozenset[int]) -> frozenset[int]:
         """Return the nodes of ``cpus``, without those that are unknown."""

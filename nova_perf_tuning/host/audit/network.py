@@ -13,7 +13,7 @@ from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NotApplicableError, known, named, need
+from nova_perf_tuning.rules import Finding, Level, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -272,8 +272,7 @@ class _Netfilter(Rule):
 
     def which(self, host: Host, value: str) -> list[str]:
         """Return the kernel parameters that are ``value``."""
-        if not host.facts.sysctls.keys() & set(_NF):
-            raise NotApplicableError("br_netfilter is not loaded")
+        need(host.facts.sysctls.keys() & set(_NF), "br_netfilter is not loaded")
         return [key for key in _NF if host.facts.sysctls.get(key) == value]
 
     @staticmethod
@@ -374,14 +373,6 @@ def _numbers(host: Host, key: str) -> list[int]:
     return numbers if len(numbers) == len(parts) else []
 
 
-def _triples(host: Host) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
-    """Yield name, the kernel's own maximum, and minimum, initial and maximum of the buffers of TCP."""
-    for key, default in DEFAULT_MAX.items():
-        match _numbers(host, key):
-            case [least, initial, most]:
-                yield key, default, (least, initial, most)
-
-
 class BuffersTooSmall(Rule):
     """TCP buffers may grow to the bandwidth-delay product of the path."""
 
@@ -394,15 +385,16 @@ class BuffersTooSmall(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         bdp, formula = _path(host)
-        for key, default, (least, initial, most) in _triples(host):
-            if most < bdp:
-                yield self.sysctl(
-                    host,
-                    key,
-                    f"{least} {initial} {proposal(bdp, default)}",
-                    f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
-                    "  # next power of two from 2 x BDP on",
-                )
+        for key, default in DEFAULT_MAX.items():
+            match _numbers(host, key):
+                case [least, initial, most] if most < bdp:
+                    yield self.sysctl(
+                        host,
+                        key,
+                        f"{least} {initial} {proposal(bdp, default)}",
+                        f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
+                        "  # next power of two from 2 x BDP on",
+                    )
 
 
 class FeaturesOff(Rule):

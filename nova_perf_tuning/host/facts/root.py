@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NewType
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import cpulist, errors, rules
 
 #: A directory below the root, without leading slash: what the methods of a :class:`Root` return, or one of these
 #: and a name that :meth:`Root.directories` gave for it. In a recorded host every part of it is a real directory.
@@ -41,8 +41,6 @@ class FactsError(errors.PerfTuningError):
 class Notes:
     """Collects what could not be read; one line for each kind of fault, whatever the number of places."""
 
-    _NAMED = 3
-
     def __init__(self) -> None:
         self._places: dict[str, list[str]] = {}
 
@@ -52,12 +50,8 @@ class Notes:
 
     def lines(self) -> tuple[str, ...]:
         """Return one line for each fault, in the order of their first places."""
-        lines = []
-        for what, places in self._places.items():
-            named = ", ".join(place for place in places[: self._NAMED] if place)
-            more = f" and {len(places) - self._NAMED} more" if len(places) > self._NAMED else ""
-            lines.append(f"{what}: {named}{more}" if named else what)
-        return tuple(lines)
+        named = {what: rules.named(filter(None, places)) for what, places in self._places.items()}
+        return tuple(f"{what}: {places}" if places else what for what, places in named.items())
 
 
 class Root:

@@ -111,7 +111,7 @@ def _nodes(domain: domain_module.Domain, layout: CpuLayout, every: frozenset[int
     """Return the nodes of a guest's memory, else of its vCPUs' pins; None when it may lie anywhere."""
     if domain.memory_nodes:
         return cpulist.parse(domain.memory_nodes) or None
-    pinned = {cpu for text in set(domain.vcpu_pins.values()) for cpu in cpulist.parse(text)}
+    pinned = cpulist.union(set(domain.vcpu_pins.values()))
     nodes = {layout.node_of.get(cpu) for cpu in pinned} & every
     if not nodes or (nodes == every and len(every) > 1 and not domain.dedicated):
         return None

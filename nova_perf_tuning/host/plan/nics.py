@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
+from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
@@ -39,11 +39,6 @@ class NicPlacement:
     control: Sequence[model.Irq]
     data: spread.Group
     rest: spread.Group
-
-    @property
-    def pool(self) -> CpuPool:
-        """The CPUs that may serve it."""
-        return self.data.pool
 
     @property
     def irqs(self) -> set[int]:
@@ -128,7 +123,7 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tup
 
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
     """Yield the affinities of a NIC's interrupts, with their reasons."""
-    nic, pool, cpus = placement.nic, placement.pool, placed[placement.data]
+    nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
     rule = "nic-irq-nearest" if pool.warning else "nic-irq-local"
     speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
     node = "node unknown" if nic.node is None else f"node {nic.node}"

@@ -96,9 +96,8 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     ]
     irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
-    nic_warnings = [
-        f"{placement.nic.name}: {placement.pool.warning}" for placement in nics if placement.pool.warning
-    ]
+    pools = [(placement.nic.name, placement.data.pool) for placement in nics]
+    nic_warnings = [f"{name}: {pool.warning}" for name, pool in pools if pool.warning]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
     return Plan(settings, shown, warnings)
 
@@ -114,7 +113,9 @@ def _show(
     :param work: class -> who uses which CPUs once the plan holds, and what would move them.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
     """
-    cpus = {name: _union(text for users, _ in of_class for text in users) for name, of_class in work.items()}
+    cpus = {
+        name: cpulist.union(text for users, _ in of_class for text in users) for name, of_class in work.items()
+    }
     cpus["irq"] |= irq
     shown = {
         "housekeeping": cpulist.format(layout.housekeeping),
@@ -160,10 +161,6 @@ def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _
             if text is not None and kind in users:
                 users[kind].setdefault(text, []).append(guest.name)
     return users
-
-
-def _union(texts: Iterable[str]) -> frozenset[int]:
-    return frozenset[int]().union(*map(cpulist.parse, texts))
 
 
 def _who(users: _Users, cpus: frozenset[int], moved_by: str) -> str:

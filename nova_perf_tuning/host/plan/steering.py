@@ -100,7 +100,7 @@ def _helpers(placement: NicPlacement, cpus: Sequence[int]) -> Iterator[tuple[int
     Only with fewer receive queues than CPUs: else every CPU has a queue of its own and RPS only adds
     an interrupt from CPU to CPU (Documentation/networking/scaling.rst, "Suggested Configuration").
     """
-    nic, pool = placement.nic, placement.pool
+    nic, pool = placement.nic, placement.data.pool
     queues = len(nic.rps)
     if queues >= len(pool.cpus):
         return
