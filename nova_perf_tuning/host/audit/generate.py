@@ -56,17 +56,19 @@ def _faults(host: Host) -> list[str]:
 def nova_conf(host: Host) -> str:
     """Return the parts of nova.conf that must fit the host."""
     housekeeping, dedicated, reasons = split(host)
-    lines = ["# CPU sets. Pinned guests need both; restart nova-compute, and move guests away first.", "[compute]"]
-    lines += [f"# {reason}" for reason in reasons]
-    lines += ["# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:"]
-    lines += [f"cpu_shared_set = {cpulist.format(housekeeping)}"]
+    lines = [
+        "# CPU sets. Pinned guests need both; restart nova-compute, and move guests away first.",
+        "[compute]",
+        *(f"# {reason}" for reason in reasons),
+        "# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:",
+        f"cpu_shared_set = {cpulist.format(housekeeping)}",
+        "# CPUs that guests own (hw:cpu_policy=dedicated, mixed):"
+        if dedicated
+        else "# No CPU is left to dedicate.",
+    ]
     if dedicated:
-        lines += ["# CPUs that guests own (hw:cpu_policy=dedicated, mixed):"]
-        lines += [f"cpu_dedicated_set = {cpulist.format(dedicated)}"]
-    else:
-        lines += ["# No CPU is left to dedicate."]
-    lines += _physnets(host)
-    return "\n".join(lines) + "\n"
+        lines.append(f"cpu_dedicated_set = {cpulist.format(dedicated)}")
+    return "\n".join([*lines, *_physnets(host)]) + "\n"
 
 
 def _physnets(host: Host) -> list[str]:
@@ -75,7 +77,7 @@ def _physnets(host: Host) -> list[str]:
         near = {nic.node for nic in host.carriers(target) if nic.node is not None}
         if near:
             lines += ["", f"[{novaconf.PHYSNET}{name}]", f"# {target} is there."]
-            lines += [f"numa_nodes = {cpulist.format(frozenset(near))}"]
+            lines += [f"numa_nodes = {cpulist.format(near)}"]
     placed = [nic for nic in host.links if nic.node is not None]
     if not lines and placed:
         lines += ["", "# No physical network is known (--physnet NAME=NIC). NICs of this host:"]
@@ -90,11 +92,12 @@ def grub_args(host: Host) -> str:
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
     if not dedicated:
         return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
-    owned, keep = cpulist.format(dedicated), cpulist.format(housekeeping)
-    lines += [f"# {reason}" for reason in reasons]
-    lines += ["# Isolated CPUs are for pinned guests alone: a floating guest there piles up on one of them."]
-    words = [f"isolcpus=managed_irq,domain,{owned}", f"irqaffinity={keep}"]
-    lines += [" ".join(words)]
-    lines += ["# For guests that need latency more than throughput, besides (costs every entry into the kernel):"]
-    lines += [f"#   nohz_full={owned} rcu_nocbs={owned}"]
+    owned = cpulist.format(dedicated)
+    lines += [
+        *(f"# {reason}" for reason in reasons),
+        "# Isolated CPUs are for pinned guests alone: a floating guest there piles up on one of them.",
+        f"isolcpus=managed_irq,domain,{owned} irqaffinity={cpulist.format(housekeeping)}",
+        "# For guests that need latency more than throughput, besides (costs every entry into the kernel):",
+        f"#   nohz_full={owned} rcu_nocbs={owned}",
+    ]
     return "\n".join(lines) + "\n"

@@ -32,14 +32,14 @@ _NAME: Final = b"Name:\t"
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
     directory = root.directory(_RUNNING)
-    domains = _read_domains(root, directory, root.names(directory), {})
+    domains = _read_domains(root, directory, {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
     if not root.live:  # recordings of earlier versions have no <domstatus>, but QEMU's pid files
         files = [name for name in root.names(directory) if name.endswith(".pid") and name.isprintable()]
         beside = {file[:-4]: root.number(directory, file) for file in files if file[:-4] not in pids}
         pids |= {name: pid for name, pid in beside.items() if pid is not None and 0 < pid <= domain.MAX_PID}
     defined = root.directory(_DEFINED)
-    domains |= _read_domains(root, defined, root.names(defined), domains)
+    domains |= _read_domains(root, defined, domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
         root.notes.add("process is another guest's too (restart libvirtd, which forgets the one that ended)", name)
@@ -57,11 +57,10 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
 
 
-def _read_domains(
-    root: Root, directory: Directory | None, names: Iterable[str], known: Container[str]
-) -> dict[str, domain.Domain]:
-    """Return the domains in ``*.xml`` of ``names`` but those ``known``; what cannot be used is noted."""
-    files = [name for name in names if name.endswith(".xml") and name[:-4] not in known and name.isprintable()]
+def _read_domains(root: Root, directory: Directory | None, known: Container[str]) -> dict[str, domain.Domain]:
+    """Return the domains in ``*.xml`` of a directory but those ``known``; what cannot be used is noted."""
+    names = (name for name in root.names(directory) if name.endswith(".xml") and name.isprintable())
+    files = [name for name in names if name[:-4] not in known]
     domains = {}
     for file, data in zip(files, root.each(directory, files, parsing.MAX_BYTES), strict=True):
         if data is not None:

@@ -217,15 +217,14 @@ def thread_placements(
         others = [
             (thread, _limit(thread, domain, pool))
             for thread in threads
-            if thread.kind in _THREADS and thread.affinity is not None
+            if moves_others and thread.kind in _THREADS and thread.affinity is not None
         ]
-        if moves_others:
-            faults += [
-                f"guest {guest.title}: libvirt keeps I/O thread {thread.index} on CPUs "
-                f"{domain.iothread_pins[thread.index or 0]}, outside of {pool.text}: it is left alone"
-                for thread, text in others
-                if not text
-            ]
+        faults += [
+            f"guest {guest.title}: libvirt keeps I/O thread {thread.index} on CPUs "
+            f"{domain.iothread_pins[thread.index or 0]}, outside of {pool.text}: it is left alone"
+            for thread, text in others
+            if not text
+        ]
         group = spread.Group(pool, 1, [nics.single(thread.affinity) for thread in workers])
         placements.append(
             ThreadPlacement(
@@ -233,7 +232,7 @@ def thread_placements(
                 pool,
                 workers if moves_vhost else (),
                 group if request.vhost_placement == "spread" else None,
-                [(thread, text) for thread, text in others if moves_others and text],
+                [(thread, text) for thread, text in others if text],
             )
         )
     return placements, [*warnings, *faults]

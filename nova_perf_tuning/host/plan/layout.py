@@ -98,8 +98,6 @@ class CpuLayout:
         """
         present = frozenset(cpu.id for cpu in facts.cpus)
         online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
-        if facts.online:
-            online &= cpulist.parse(facts.online)
         given = {name: _given(text, getattr(sets, name), present) for name, text in _NAMES.items()}
         _check_disjoint(given)
         owned, warnings = _owned(facts, given, present)

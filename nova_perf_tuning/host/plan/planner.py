@@ -117,12 +117,8 @@ def _show(
         name: cpulist.union(text for users, _ in of_class for text in users) for name, of_class in work.items()
     }
     cpus["irq"] |= irq
-    shown = {
-        "housekeeping": cpulist.format(layout.housekeeping),
-        "shared": cpulist.format(layout.shared),
-        "dedicated": cpulist.format(layout.dedicated),
-        "isolated": cpulist.format(layout.isolated),
-    }
+    sets = ("housekeeping", "shared", "dedicated", "isolated")
+    shown = {name: cpulist.format(getattr(layout, name)) for name in sets}
     shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
     if irq_vcpu:
         shown["irq_vcpu"] = cpulist.format(irq_vcpu)

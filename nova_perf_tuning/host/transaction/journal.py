@@ -155,13 +155,12 @@ class Journal:
                 self._prepare(patience)
             if self._is_there():
                 self._connection = self._open()
-        except OSError as error:
+        except BaseException as error:
             self.close()
+            if not isinstance(error, OSError):
+                raise
             path = error.filename or self.state_dir
             raise JournalError(f"{path}: {error.strerror}: name another directory with --state-dir") from None
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> Journal:
         return self
