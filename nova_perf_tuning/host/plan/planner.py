@@ -14,7 +14,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import nics as nics_module
-from nova_perf_tuning.host.plan import spread, steering
+from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
 from nova_perf_tuning.rules import named
 
@@ -83,7 +83,7 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
         *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
         *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
         *moved_threads.values(),
-        *steering.nic_settings(nics, placed, facts, layout, rps),
+        *nics_module.steering(nics, placed, facts, layout, rps),
     ]
     moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
     users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})

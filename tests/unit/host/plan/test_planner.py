@@ -5,7 +5,7 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.plan import guests, nics, planner, steering
+from nova_perf_tuning.host.plan import guests, nics, planner
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
 from tests.support import gen_host, hosts
 
@@ -130,10 +130,10 @@ class SteeringTest(testtools.TestCase):
     def test_masks_as_the_kernel_prints_them(self):
         for width in (4, 8, 28, 32, 36, 96, 1024):
             cpus = hosts.cpus_of([(0, width)])
-            digits = steering.mask_digits(hosts.facts(cpus))
+            digits = nics.mask_digits(hosts.facts(cpus))
             for chosen in ((), (0,), range(width), (width - 1,)):
                 bits = sum(1 << cpu for cpu in chosen)
-                self.assertEqual(gen_host.cpumask(chosen, width), steering.write_mask(bits, digits))
+                self.assertEqual(gen_host.cpumask(chosen, width), nics.write_mask(bits, digits))
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))
