@@ -20,7 +20,7 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.facts import ethtool, guests, irqs, reader
+from nova_perf_tuning.host.facts import devices, ethtool, guests, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -198,7 +198,7 @@ def collect(root: Root) -> Tree:
         for name in names.split():
             tree.note(f"{directory}/{name}")
     for directory, action in list(tree.find("proc/irq/[0-9]*/*")):
-        if action not in irqs.FILES:
+        if action not in devices.FILES:
             tree.entries[f"{directory}/{action}"] = None
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, guests, irqs, nics, topology
+from nova_perf_tuning.host.facts import archive, devices, guests, topology
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -97,13 +97,13 @@ def read_root(root: Root) -> model.HostFacts:
     system = root.directory(topology.CPUS)
     isolated, nohz_full = (root.cpus(system, name) or "" for name in ("isolated", "nohz_full"))
     running, domains = guests.read_guests(root)
-    devices = irqs.read_devices(root)
+    owners = devices.read_devices(root)
     kernel = root.directory("proc/sys/kernel")
     return model.HostFacts(
         cpus=cpus,
         nodes=nodes,
-        nics=nics.read_nics(root, devices),
-        irqs=irqs.read_irqs(root, devices),
+        nics=devices.read_nics(root, owners),
+        irqs=devices.read_irqs(root, owners),
         guests=running,
         domains=domains,
         online=online,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nova_perf_tuning import bounded_read, cpulist
 from nova_perf_tuning.host import guest_cpu, model, privileged
-from nova_perf_tuning.host.facts import irqs, reader
+from nova_perf_tuning.host.facts import devices, reader
 from nova_perf_tuning.host.kinds import base
 
 _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
@@ -61,8 +61,8 @@ class IrqAffinity(base.Attribute):
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
         """Interrupt number -> PCI address, read once: only while one plan is applied or checked."""
-        devices = irqs.read_devices(reader.open_root(self.root))
-        return {number: device.address for device in devices.values() for number in device.irqs}
+        owners = devices.read_devices(reader.open_root(self.root)).values()
+        return {number: device.address for device in owners for number in device.irqs}
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Of the identity only the handler's directory is looked for: it changes with the driver's vectors.

@@ -30,7 +30,6 @@ _CONTROL = re.compile(
     r"config|event|async|misc|mgmn?t|ctrl|control|admin|mbox|mailbox|pages|cmd|health|ceq|aeq|error"
 )
 
-
 #: Node -> its cores that may send, each as the bits of its CPUs.
 _Cores = Mapping[int | None, Sequence[int]]
 

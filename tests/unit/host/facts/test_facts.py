@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import testtools
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import guests, irqs, nics, reader
+from nova_perf_tuning.host.facts import devices, guests, reader
 from nova_perf_tuning.host.facts.root import Root
 from tests.support import trees
 from tests.support.trees import DIRECTORY, Tree, link
@@ -44,7 +44,7 @@ def _links(names: Iterable[str]) -> dict[str, str | None]:
 class TestNics(testtools.TestCase):
     def read(self, tree: Tree) -> dict[str, object]:
         root = Root(trees.grow(self, tree))
-        return {nic.name: nic for nic in nics.read_nics(root, irqs.read_devices(root))}
+        return {nic.name: nic for nic in devices.read_nics(root, devices.read_devices(root))}
 
     def test_hardware(self) -> None:
         tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
@@ -148,7 +148,7 @@ class TestIrqs(testtools.TestCase):
     def read(self, tree: Tree) -> dict[int, object]:
         root = Root(trees.grow(self, tree))
         self.root = root
-        return dict(irqs.read_irqs(root, irqs.read_devices(root)))
+        return dict(devices.read_irqs(root, devices.read_devices(root)))
 
     def test_owner_name_and_node(self) -> None:
         tree = _device(_NIC, 1, "30 31 32 33") | {"proc/irq/default_smp_affinity": "f"}

@@ -1,17 +1,31 @@
-"""Network devices out of /sys/class/net (Documentation/ABI/testing/sysfs-class-net*).
+"""Interrupts out of /proc/irq/N (Documentation/core-api/irq/irq-affinity.rst), who owns them, and network devices.
 
-One listing of a device's directory tells its kind and memberships; only what is there is then read.
+/proc/interrupts is never read: on a large host the kernel must format millions of counters for it and takes every
+interrupt's lock while it does. One listing of a network device's directory (Documentation/ABI/testing/
+sysfs-class-net*) tells its kind and memberships; only what is there is then read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import irqs as irqs_module
-from nova_perf_tuning.host.facts.root import Directory, Root, decimal
+from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
+
+#: Domain (16 or 32 bits), bus, device, function.
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BUS: Final = "sys/bus/pci/devices"
+_MAX_IRQ: Final = 1 << 24  # far above any nr_irqs; a bound for hostile names
+
+_DIRECTORY: Final = "proc/irq"
+#: What the kernel itself puts into an interrupt's directory; anything else is the name of a handler.
+FILES: Final = frozenset(
+    "smp_affinity smp_affinity_list effective_affinity effective_affinity_list affinity_hint node spurious".split()
+)
+_AFFINITIES: Final = ("smp_affinity_list", "effective_affinity_list")
 
 _CLASS: Final = "sys/class/net"
 _VIRTUAL: Final = "sys/devices/virtual/net"
@@ -27,7 +41,78 @@ _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
 _SPEED_UNKNOWN: Final = 0xFFFFFFFF
 
 
-def read_nics(root: Root, devices: Mapping[str, irqs_module.PciDevice]) -> tuple[model.Nic, ...]:
+@dataclasses.dataclass(slots=True)
+class PciDevice:
+    """A PCI device with interrupts.
+
+    :ivar node: its NUMA node, None when the firmware gives none.
+    :ivar irqs: MSI and MSI-X vectors that the kernel has allocated, ascending; else the legacy line.
+    """
+
+    address: str
+    node: int | None
+    irqs: tuple[int, ...]
+
+
+def _node_of(root: Root, directory: Directory | None, file: str = "numa_node") -> int | None:
+    """Return the node that ``file`` of a device's or interrupt's directory names; the kernel's -1 is None."""
+    node = root.number(directory, file)
+    return node if node is not None and node >= 0 else None
+
+
+def read_devices(root: Root) -> dict[str, PciDevice]:
+    """Return every PCI device that owns message-signalled interrupts, by address.
+
+    These are the ones whose affinity can be set one by one; a legacy line may be shared by several devices.
+    """
+    devices: dict[str, PciDevice] = {}
+    bus = root.directory(_BUS)
+    for address in sorted(root.names(bus)):
+        if _ADDRESS.fullmatch(address):
+            directory = root.child(bus, address)
+            irqs = tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ))
+            if irqs:
+                devices[address] = PciDevice(address, _node_of(root, directory), irqs)
+    return devices
+
+
+def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.Irq]:
+    """Return every interrupt by its number; ``devices`` tells the owners.
+
+    The node of a device's interrupt is the device's own: the kernel allocates its descriptor there.
+    """
+    owners = {irq: device for device in devices.values() for irq in device.irqs}
+    base = root.directory(_DIRECTORY)
+    there = numbers(root.directories(base), 0, _MAX_IRQ)
+    if not there:
+        root.notes.add(f"no interrupts in {_DIRECTORY}: they are unknown")
+    values = root.each(base, [f"{irq}/{file}" for irq in there for file in _AFFINITIES])
+    irqs: dict[int, model.Irq] = {}
+    for irq, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
+        directory = Directory(f"{base}/{irq}")
+        owner = owners.get(irq)
+        if affinity is None:
+            root.notes.add("affinity unreadable", directory)
+        irqs[irq] = model.Irq(
+            irq,
+            _action(root, directory),
+            None if owner is None else owner.address,
+            root.cpu_list(affinity, directory),
+            root.cpu_list(effective, directory),
+            owner.node if owner is not None and owner.node is not None else _node_of(root, directory, "node"),
+        )
+    return irqs
+
+
+def _action(root: Root, directory: Directory) -> str | None:
+    """Return the handlers' names: whatever is in the directory and is none of the kernel's files."""
+    names = [name for name in root.names(directory) if name not in FILES and name.isprintable()]
+    if len(names) > 1:
+        names.sort()
+    return ",".join(names) or None
+
+
+def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
     RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of guests' taps, of
@@ -84,7 +169,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _read_nic(
-    root: Root, name: str, directory: Directory, devices: Mapping[str, irqs_module.PciDevice]
+    root: Root, name: str, directory: Directory, devices: Mapping[str, PciDevice]
 ) -> tuple[model.Nic, str | None]:
     """Return the device and the name of its master, if any."""
     there = frozenset(root.names(directory))
@@ -96,9 +181,9 @@ def _read_nic(
     if known is not None:
         node, irqs = known.node, known.irqs
     else:
-        node = irqs_module.node_of(root, pci_directory or device)
+        node = _node_of(root, pci_directory or device)
         line = root.number(pci_directory, "irq")  # of a device without MSI
-        irqs = (line,) if line and 0 < line <= irqs_module.MAX_IRQ else ()
+        irqs = (line,) if line and 0 < line <= _MAX_IRQ else ()
     driver, mtu = root.link(device, "driver"), root.number(directory, "mtu")
     speed = root.number(directory, "speed") if kind in _HARDWARE or kind == "bond" else None
     if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
@@ -112,7 +197,7 @@ def _pci_function(root: Root, device: Directory | None) -> tuple[str | None, Dir
     """Return address and directory of the PCI function behind a device, virtio and auxiliary ones included."""
     parts = device.split("/") if device is not None else []
     for length in range(len(parts), 0, -1):
-        if irqs_module.ADDRESS.fullmatch(parts[length - 1]):
+        if _ADDRESS.fullmatch(parts[length - 1]):
             return parts[length - 1], root.directory("/".join(parts[:length]))
     return None, None
 
