@@ -169,10 +169,7 @@ DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"
 
 
 def check_device(name: str) -> str:
-    """Return ``name`` if it can be a network device's.
-
-    :raises TargetError: it cannot.
-    """
+    """Return ``name`` if it can be a network device's; raises TargetError where it cannot."""
     if not re.fullmatch(DEVICE, name, re.ASCII):
         raise TargetError(f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)")
     return name

@@ -130,10 +130,7 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
 
 
 def status_fields(tid: int, *names: bytes) -> list[bytes]:
-    """Return these fields of a thread's status (proc(5)).
-
-    :raises OSError: it has ended.
-    """
+    """Return these fields of a thread's status (proc(5)); raises OSError where it has ended."""
     # Guests have hundreds of threads: bytes are searched, lines are not split.
     status = b"\n" + bounded_read.kernel_bytes(f"/proc/{tid}/status")
     return [status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0] for name in names]

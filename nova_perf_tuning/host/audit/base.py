@@ -58,10 +58,7 @@ class GuestRule(Rule):
 
 
 def hosted_by_qemu(host: Host) -> list[Guest]:
-    """Return the guests of QEMU.
-
-    :raises NotApplicableError: there are no guests.
-    """
+    """Return the guests of QEMU; raises NotApplicableError where there are none at all."""
     need(host.guests, "no guests")
     return [guest for guest in host.guests if guest.domain.type in ("kvm", "qemu")]
 

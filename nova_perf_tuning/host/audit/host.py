@@ -46,10 +46,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
-    """One domain: how it is placed, what it is made of, and its process where it runs.
-
-    :ivar path: the file of its XML.
-    """
+    """One domain: how it is placed, what it is made of, its process where it runs, and the file of its XML."""
 
     domain: domain_module.Domain
     inventory: domain_module.Inventory
@@ -68,8 +65,6 @@ class Host:
         self.root = root
         self.facts = facts
         self.options = options or Options()
-
-    # Files
 
     def text(self, path: str) -> str | None:
         """Return a one-line file's text, None when it is not there or no text. ``path`` is below the root."""
@@ -98,8 +93,6 @@ class Host:
         """Whether there is anything at ``path``."""
         directory, _, name = path.rpartition("/")
         return self.root.has(self.root.directory(directory), name)
-
-    # The host as a whole
 
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
@@ -133,8 +126,6 @@ class Host:
     def has_device(self, name: str) -> bool:
         """Whether the kernel has /dev/NAME, or loads the module of it when somebody opens it."""
         return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
-
-    # CPU sets
 
     @functools.cached_property
     def nova(self) -> novaconf.Options:
@@ -195,8 +186,6 @@ class Host:
         except errors.PerfTuningError:
             return {}
         return {(setting.kind, setting.target): setting for setting in plan.changes()}
-
-    # Guests
 
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:
@@ -260,8 +249,6 @@ class Host:
         kinds = _LINK if kind == "bond" else (*_LINK, "bond", "vlan")
         ports = [port.name for port in self.facts.nics if name in (port.bridge, port.bond) and port.kind in kinds]
         return [carrier for port in ports for carrier in self.carriers(port)]
-
-    # Network devices
 
     @functools.cached_property
     def nics(self) -> Mapping[str, model.Nic]:

@@ -81,17 +81,15 @@ def open_root(sysroot: str = "/") -> Root:
 
 
 def read_host(sysroot: str = "/") -> model.HostFacts:
-    """Read all facts of the host at ``sysroot``: ``/``, a recorded host's directory, or a recording.
+    """Read all facts of the host at ``sysroot``, as :func:`open_root` takes it.
 
     What is missing or wrong is None in the facts and named in their ``warnings``.
-
-    :raises FactsError: see :func:`open_root`.
     """
     return read_root(open_root(sysroot))
 
 
 def read_root(root: Root) -> model.HostFacts:
-    """Read all facts below an open root; see :func:`read_host`."""
+    """Read all facts below an open root."""
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
     system = root.directory(topology.CPUS)

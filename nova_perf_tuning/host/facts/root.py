@@ -74,8 +74,6 @@ class Root:
         self._lists: dict[bytes, str | None] = {}
         self._masks: dict[bytes, str | None] = {}
 
-    # Where things are: what a recording in another form has for itself
-
     def _kind(self, path: str) -> int:
         """Return the type of what is at ``path``, as ``stat.S_IFMT``; 0 when nothing is."""
         try:
@@ -196,8 +194,6 @@ class Root:
                 return None
             here = real
         return here
-
-    # What is read through them
 
     def directory(self, path: str) -> Directory | None:
         """Return the directory at ``path`` (``"sys/class/net"``); on a recorded host None when it is not there."""

@@ -34,10 +34,7 @@ _MASKS: Final = frozenset(("thread_siblings", "cpumap"))
 
 
 def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
-    """Return CPUs, nodes and the cpulist of the CPUs that are online.
-
-    :param cpuinfo: the beginning of /proc/cpuinfo.
-    """
+    """Return CPUs, nodes and the cpulist of the CPUs that are online; ``cpuinfo`` is how /proc/cpuinfo begins."""
     base = root.directory(CPUS)
     directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
     if not directories:

@@ -116,10 +116,7 @@ class SettingKind(abc.ABC):
         return not self.prefix
 
     def require_live(self) -> None:
-        """Refuse a sysroot for a kind whose values are not in files.
-
-        :raises UnsupportedError: it is one.
-        """
+        """Raise UnsupportedError for a sysroot: values of this kind are not in files."""
         if not self.live:
             raise UnsupportedError(f"{self.kind} is not a file: a sysroot does not have it")
 
@@ -240,10 +237,7 @@ class Attribute(SettingKind):
 
 
 def whole_number(kind: str, value: str) -> int:
-    """Return ``value`` as a number.
-
-    :raises TargetError: it is not one of ASCII digits.
-    """
+    """Return ``value`` as a number; raises TargetError where it is none."""
     if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise TargetError(f"{kind} value {value[:20]!r} is not a whole number")
     return int(value)

@@ -26,10 +26,7 @@ def encode(content: str) -> str:
 
 
 def decode(value: str) -> str | None:
-    """Return the content that :func:`encode` was given; None for :data:`ABSENT`.
-
-    :raises TargetError: it is nothing of the kind.
-    """
+    """Return the content that :func:`encode` was given; None for :data:`ABSENT`."""
     if value == ABSENT:
         return None
     try:

@@ -35,11 +35,7 @@ class DevicePlacement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestPlacement:
-    """A running guest with a request.
-
-    :ivar nodes: its nodes, None when it has none of its own.
-    :ivar devices: those that ``perf:irq_placement`` is about.
-    """
+    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about."""
 
     process: model.GuestProcess
     domain: domain_module.Domain
@@ -49,7 +45,6 @@ class GuestPlacement:
 
     @property
     def title(self) -> str:
-        """What people call it."""
         return self.domain.title or self.process.name
 
 
@@ -291,10 +286,7 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
 
 
 def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
-    """Yield device and interrupt of all passed-through ones that the plan does not place.
-
-    :param planned: numbers of the interrupts that it places.
-    """
+    """Yield device and interrupt of all passed-through ones that are not among the numbers ``planned``."""
     owners = passed_through(facts)
     for address, irqs in _by_device(facts).items() if owners else ():
         if address in owners:

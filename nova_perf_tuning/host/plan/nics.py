@@ -120,10 +120,7 @@ def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) ->
 
 
 def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
-    """Yield NIC and interrupt of all that the plan does not place.
-
-    :param planned: numbers of the interrupts that it places.
-    """
+    """Yield NIC and interrupt of all that are not among the numbers ``planned``."""
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
         if nic.irqs and (nic.pci or "").lower() not in passed and placed.isdisjoint(nic.irqs):

@@ -56,10 +56,7 @@ def balance(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group,
 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
-    """Keep the items that lie well already: in the pool, and no more on a CPU than its share.
-
-    :return: the CPU of each item, :data:`_NOWHERE` for those that are yet to be placed.
-    """
+    """Keep items that lie well already: in the pool, no more on a CPU than its share; others are nowhere yet."""
     keep = collections.Counter(cpu for cpu in group.current if cpu is not None and cpu in group.pool.members)
     floor, extra = divmod(len(group.current), len(group.pool.cpus))
     crowded = sorted(
