@@ -44,10 +44,10 @@ class NovaConfigError(errors.PerfTuningError):
 
 
 class Value(NamedTuple):
-    """An option's text and where it is from: ``/etc/nova/nova.conf [compute] cpu_shared_set``."""
+    """Where an option is from, ``/etc/nova/nova.conf [compute] cpu_shared_set``, and its text."""
 
-    text: str
     source: str
+    text: str
 
 
 Options = Mapping[tuple[str, str], Value]
@@ -90,7 +90,7 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
             if value.isprintable():
-                options[section, key] = Value(value[:4096], f"{path} [{section}] {key}")
+                options[section, key] = Value(f"{path} [{section}] {key}", value[:4096])
     return options
 
 
@@ -145,17 +145,17 @@ def read(paths: Sequence[str]) -> CpuSets:
         )
 
     def value(section: str, key: str) -> Value:
-        text, source = options.get((section, key), Value("", ""))
+        source, text = options.get((section, key), Value("", ""))
         if text.startswith("$"):
             raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
-        return Value(text.strip(), f"nova.conf {source}")
+        return Value(f"nova.conf {source}", text.strip())
 
     def cpus(key: str) -> str | None:
-        text, source = value("compute", key)
+        source, text = value("compute", key)
         return parse_cpu_spec(text, source) if text else None
 
     def checked(kind: types.ConfigType, key: str) -> object:
-        text, source = value("libvirt", key)
+        source, text = value("libvirt", key)
         try:
             return kind(text) if text else None
         except ValueError as error:

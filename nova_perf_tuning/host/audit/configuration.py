@@ -66,7 +66,7 @@ class PhysnetNodes(Rule):
                 )
 
     def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
-        evidence = [(value.source, value.text)]
+        evidence: list[tuple[str, str]] = [value]
         nodes = cpulist.find(value.text)
         if nodes is None:
             yield self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
@@ -137,7 +137,7 @@ class CpuSets(Rule):
             yield self._about(host, why + "whatever runs beside takes half of the core", level=Level.WARNING)
 
     def _about(self, host: Host, why: str, key: str = "cpu_dedicated_set", level: Level | None = None) -> Finding:
-        return self.finding([host.option("compute", key)], why, subject=key, level=level)
+        return self.finding([host.nova["compute", key]], why, subject=key, level=level)
 
 
 class PowerOverlap(Rule):
@@ -150,7 +150,7 @@ class PowerOverlap(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.powers_cpus, "no CPU power management in nova.conf")
-        managed = host.option("libvirt", "cpu_power_management")
+        managed = host.nova["libvirt", "cpu_power_management"]
         strategy = host.nova.get(("libvirt", "cpu_power_management_strategy"))
         if strategy is not None and strategy.text == "governor":
             return
@@ -170,7 +170,7 @@ class PowerOverlap(Rule):
             yield self.finding([managed], why)
         if 0 in cpus:
             yield self.finding(
-                [managed, (host.option("compute", "cpu_dedicated_set")[0], cpulist.format(cpus))],
+                [managed, (host.nova["compute", "cpu_dedicated_set"][0], cpulist.format(cpus))],
                 "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
@@ -189,12 +189,12 @@ class LegacyPinSet(Rule):
         need(host.nova, "no nova.conf")
         if ("DEFAULT", "vcpu_pin_set") not in host.nova:
             return
-        evidence = [host.option("DEFAULT", "vcpu_pin_set")]
+        evidence = [host.nova["DEFAULT", "vcpu_pin_set"]]
         if host.dedicated is None:
             yield self.finding(evidence)
         else:
             yield self.finding(
-                [*evidence, host.option("compute", "cpu_dedicated_set")],
+                [*evidence, host.nova["compute", "cpu_dedicated_set"]],
                 "vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start",
                 "remove vcpu_pin_set",
                 level=Level.ERROR,
@@ -212,7 +212,7 @@ class SharedSetMissing(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         known(host.dedicated, "no [compute] cpu_dedicated_set")
         if host.shared is None:
-            source, text = host.option("compute", "cpu_dedicated_set")
+            source, text = host.nova["compute", "cpu_dedicated_set"]
             yield self.finding([(source, f"{text}; no cpu_shared_set")])
 
 
@@ -283,7 +283,7 @@ class SharedIsolated(Rule):
         both = shared & cpulist.parse(host.facts.isolated)
         if both:
             yield self.finding(
-                [(_ISOLATED, host.facts.isolated), host.option("compute", "cpu_shared_set")],
+                [(_ISOLATED, host.facts.isolated), host.nova["compute", "cpu_shared_set"]],
                 f"CPUs {cpulist.format(both)} are shared and isolated: every thread put there stays on CPU "
                 f"{min(both)}",
             )
@@ -303,7 +303,7 @@ class IsolatedUnused(Rule):
         need(host.sets.isolated, lacking)
         idle = (host.sets.isolated & host.sets.online) - dedicated - (host.shared or frozenset())
         disturbed = (dedicated & host.sets.online) - host.sets.isolated
-        evidence = [(_ISOLATED, cpulist.format(host.sets.isolated)), host.option("compute", "cpu_dedicated_set")]
+        evidence = [(_ISOLATED, cpulist.format(host.sets.isolated)), host.nova["compute", "cpu_dedicated_set"]]
         if idle:
             yield self.finding(
                 evidence,

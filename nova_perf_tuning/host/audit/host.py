@@ -133,11 +133,6 @@ class Host:
         paths = (*novaconf.NEUTRON_FILES, *(() if self.options.nova else novaconf.NOVA_FILES))
         return novaconf.merge([*((f"/{path}", self.content(path) or "") for path in paths), *self.options.nova])
 
-    def option(self, section: str, key: str) -> tuple[str, str]:
-        """Return where an option that is set is from, and its text."""
-        value = self.nova[section, key]
-        return value.source, value.text
-
     @property
     def powers_cpus(self) -> bool:
         """Whether Nova switches dedicated CPUs off, or slows them down, while no guest has them."""
@@ -172,7 +167,7 @@ class Host:
         """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the guests' pins."""
         value = self.nova.get(("compute", "cpu_dedicated_set"))
         if value is not None:
-            return value.source, value.text
+            return value
         owner = next((guest.path for guest in self.guests if guest.domain.dedicated), None)
         if owner is not None:
             return owner, f"<vcpupin>; all guests: {cpulist.format(self.sets.dedicated)}"

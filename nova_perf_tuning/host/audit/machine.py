@@ -89,7 +89,7 @@ class Tcg(Rule):
             return
         evidence = [(guest.path, "<domain type='qemu'>") for guest in slow[:3]]
         if ("libvirt", "virt_type") in host.nova:
-            evidence.append(host.option("libvirt", "virt_type"))
+            evidence.append(host.nova["libvirt", "virt_type"])
         why = f"{counted(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
         yield self.finding(evidence, why, subject=slow[0].name)
 

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.kinds import attributes, config_file
+from nova_perf_tuning.host.model import Setting
 
 NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
@@ -26,8 +26,6 @@ _BEFORE_VALUE: Final = {SYSCTL: " = ", TMPFILES: " - - - - ", UDEV: " "}
 _ETHTOOL: Final = {"offload": "-K", "ring": "-G", "channels": "-L"}
 #: Kinds that are a file of /sys with a lasting name.
 _SYSFS: Final = {kind.kind: kind() for kind in (attributes.Memory, attributes.Governor)}
-
-Setting = model.Setting
 
 
 def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[str]]:

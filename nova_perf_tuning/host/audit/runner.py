@@ -42,10 +42,10 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
     :raises AuditError: one is not installed.
     """
     by_name = {rule.id: rule for rule in load()}
-    for name in names:
-        if name not in by_name:
-            raise AuditError(f"there is no rule {name!r}; nova-perf audit --list names them")
-    return [by_name[name] for name in dict.fromkeys(names)]
+    try:
+        return [by_name[name] for name in dict.fromkeys(names)]
+    except KeyError as error:
+        raise AuditError(f"there is no rule {error}; nova-perf audit --list names them") from None
 
 
 def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:

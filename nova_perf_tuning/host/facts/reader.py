@@ -93,7 +93,9 @@ def read_root(root: Root) -> model.HostFacts:
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
     system = root.directory(topology.CPUS)
-    isolated, nohz_full = (root.cpus(system, name) or "" for name in ("isolated", "nohz_full"))
+    isolated, nohz_full = (
+        root.cpu_list(root.read(system, name), topology.CPUS, name) or "" for name in ("isolated", "nohz_full")
+    )
     running, domains = guests.read_guests(root)
     owners = devices.read_devices(root)
     kernel = root.directory("proc/sys/kernel")

@@ -243,10 +243,6 @@ class Root:
         """Return a decimal value, None when it is unreadable or no number of up to 18 digits."""
         return decimal(self.text(directory, name))
 
-    def cpus(self, directory: Directory | None, name: str) -> str | None:
-        """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
-        return self.cpu_list(self.read(directory, name), directory or "", name)
-
     def line(self, data: bytes, *place: str) -> str | None:
         """Return ``data`` as :meth:`text` does; ``place`` says in the notes where it was."""
         text = data.decode("utf-8", "replace").strip(_BLANKS)
@@ -256,7 +252,7 @@ class Root:
         return None
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
-        """Return ``data`` as :meth:`cpus` does; ``place`` says in the notes where it was."""
+        """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
         if data is not None and data not in self._lists:
             self._lists[data] = self._valid(data, cpulist.is_list, "not a CPU list", place)
         return None if data is None else self._lists[data]

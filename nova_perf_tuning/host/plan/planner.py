@@ -146,7 +146,7 @@ def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
 
 
 def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _Users]:
-    """Return kind of thread -> cpulist (``planned`` by thread id, or current) -> names of guests with such threads."""
+    """Return kind of thread -> cpulist -> names of guests, given the lists that are planned by thread id."""
     users: dict[str, dict[str, list[str]]] = {name: {} for name in ("vcpu", *WORK)}
     for guest in facts.guests:
         used = dict.fromkeys((thread.kind, planned.get(thread.tid, thread.affinity)) for thread in guest.threads)

@@ -10,15 +10,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import bounded_read, errors
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
 
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
-
-Setting = model.Setting
 
 
 class Result(enum.Enum):

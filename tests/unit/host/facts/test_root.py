@@ -44,14 +44,17 @@ class TestDirectory(testtools.TestCase):
         self.root = Root(self.path)
         self.sys = self.root.directory("sys")
 
+    def cpus(self, name: str) -> str | None:
+        return self.root.cpu_list(self.root.read(self.sys, name), f"sys/{name}")
+
     def test_values(self) -> None:
         self.assertEqual(7, self.root.number(self.sys, "value"))
         self.assertEqual("a b", self.root.text(self.sys, "text"))
         self.assertIsNone(self.root.number(self.sys, "text"))
-        self.assertEqual("0-3,8", self.root.cpus(self.sys, "cpus"))
-        self.assertEqual("", self.root.cpus(self.sys, "null"))
+        self.assertEqual("0-3,8", self.cpus("cpus"))
+        self.assertEqual("", self.cpus("null"))
         self.assertEqual("ff,00000001", self.root.cpu_mask(self.root.read(self.sys, "mask")))
-        self.assertIsNone(self.root.cpus(self.sys, "bad"))
+        self.assertIsNone(self.cpus("bad"))
         self.assertEqual(("not a CPU list: sys/bad",), self.root.notes.lines())
 
     def test_links_stay_inside(self) -> None:
@@ -98,7 +101,7 @@ class TestDirectory(testtools.TestCase):
     def test_trailing_nul_of_linux_5_15(self) -> None:
         with open(f"{self.path}/sys/list", "wb") as file:
             file.write(b"0-31\n\0")
-        self.assertEqual("0-31", self.root.cpus(self.sys, "list"))
+        self.assertEqual("0-31", self.cpus("list"))
 
 
 class TestArchive(testtools.TestCase):
