@@ -29,10 +29,10 @@ from tests.support import audit_hosts
 LIMIT = 2000
 
 
-def other_file(one: Setting) -> str:
+def other_file(setting: Setting) -> str:
     """Return another content of a configuration file; the value of any other setting as it is."""
-    if one.kind != "config_file":
-        return one.value
+    if setting.kind != "config_file":
+        return setting.value
     return config_file.encode("# another content\n")
 
 
@@ -54,10 +54,10 @@ class Cut:
         others = {"0": "2", "4": "6", "0f": "3c", "03": "0c", "1-2": "3", "512": "256", "16": "8"}
         others |= {"madvise": "always", "performance": "schedutil"}
         self.later = [
-            one
-            if one.kind in ("irq_affinity", "thread_affinity") and root == "/"
-            else dataclasses.replace(one, value=others.get(one.value) or other_file(one))
-            for one in settings
+            setting
+            if setting.kind in ("irq_affinity", "thread_affinity") and root == "/"
+            else dataclasses.replace(setting, value=others.get(setting.value) or other_file(setting))
+            for setting in settings
         ]
         self.content = content
         self.before = content()
@@ -107,8 +107,12 @@ class Cut:
     def check(self, where: str) -> None:
         """Restore, twice, and compare every byte of the host."""
         with journal.Journal(self.state_dir, self.root) as book:  # readable as the kill left it
-            verify.verify([one.setting() for one in book.entries()], registry.kinds(self.root))
-        bad = [f"{one.entry.target} {one.result.value}" for one in self.restore() if one.result in restore.KEPT]
+            verify.verify([entry.setting() for entry in book.entries()], registry.kinds(self.root))
+        bad = [
+            f"{restoration.entry.target} {restoration.result.value}"
+            for restoration in self.restore()
+            if restoration.result in restore.KEPT
+        ]
         if bad:
             self.wrong.append(f"{where}: not restored: {bad}")
         if self.restore():
@@ -146,8 +150,8 @@ def run(cut: Cut) -> dict[str, object]:
         "apply again with other values": (first, lambda: cut.apply(cut.later)),
         "restore": (first, cut.restore),
     }
-    results = {one.setting.target: one.result.value for one in cut.apply(cut.settings)}
-    second = {one.setting.target: one.result.value for one in cut.apply(cut.settings)}
+    results = {outcome.setting.target: outcome.result.value for outcome in cut.apply(cut.settings)}
+    second = {outcome.setting.target: outcome.result.value for outcome in cut.apply(cut.settings)}
     cut.check("uncut")
     letters: dict[str, str] = {}
     boundaries: dict[str, int] = {}
@@ -169,7 +173,7 @@ def proposed(path: str) -> list[Setting]:
     """Return the settings that rules proposed, files of the configuration among them."""
     names = [field.name for field in dataclasses.fields(Setting)]
     data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    return [Setting(**{name: one[name] for name in names if name in one}) for one in data["settings"]]
+    return [Setting(**{name: item[name] for name in names if name in item}) for item in data["settings"]]
 
 
 def main() -> None:

@@ -170,26 +170,26 @@ class Stage:
         else:
             place.write_text(text)
 
-    def make(self, one: Live) -> None:
+    def make(self, live_rule: Live) -> None:
         """Make a rule fire: its kernel values, its device, its interrupts on CPU 0."""
-        for path, text in one.bad.items():
-            if path not in read_only(one):
+        for path, text in live_rule.bad.items():
+            if path not in read_only(live_rule):
                 pathlib.Path(path).write_text(text + "\n")
-        for command in one.commands:
+        for command in live_rule.commands:
             _shell(command)
         for path in self._affinities.values():
             path.write_text("0\n")
-        for name, text in {f"{_DEVICE}/numa_node": "1\n", **one.stage}.items():
+        for name, text in {f"{_DEVICE}/numa_node": "1\n", **live_rule.stage}.items():
             self._put(name, text)
 
-    def guest(self, one: Live) -> None:
+    def guest(self, live_rule: Live) -> None:
         """Start a process that passes for the guest's QEMU, with its domain XML where libvirt has it."""
         self.no_guest()
         self._guest = subprocess.Popen([sys.executable, "-c", _GUEST], stdout=subprocess.PIPE)
         assert self._guest.stdout is not None
         self._guest.stdout.read(1)
-        policy = {"policy": "dedicated" if one.guest.get("pins") else "shared", "pins": ()}
-        xml = hosts.domain(**{**policy, **one.guest})
+        policy = {"policy": "dedicated" if live_rule.guest.get("pins") else "shared", "pins": ()}
+        xml = hosts.domain(**{**policy, **live_rule.guest})
         status = f"<domstatus state='running' pid='{self._guest.pid}'>{xml}</domstatus>"
         self._put("run/libvirt/qemu/instance-1.xml", status)
 
@@ -199,18 +199,18 @@ class Stage:
             self._guest.communicate()
             self._guest = None
 
-    def content(self, one: Live) -> dict[str, str]:
+    def content(self, live_rule: Live) -> dict[str, str]:
         """Return everything that the rule's settings may touch, read without the code under test."""
-        paths = [*one.bad, *map(str, self._affinities.values())]
+        paths = [*live_rule.bad, *map(str, self._affinities.values())]
         paths += [f"/proc/irq/{irq}/smp_affinity" for irq in self.irqs]
         for place in _PRIVATE[:-1]:
             paths += [str(path) for path in sorted(pathlib.Path(place).rglob("*")) if path.is_file()]
-        found = {path: pathlib.Path(path).read_bytes().hex() for path in paths}
+        contents = {path: pathlib.Path(path).read_bytes().hex() for path in paths}
         for switch in ("-k", "-l") if self.own_devices else ():
-            found[f"ethtool {switch}"] = subprocess.run(
+            contents[f"ethtool {switch}"] = subprocess.run(
                 ["ethtool", switch, NIC], check=True, capture_output=True, text=True
             ).stdout
-        return found
+        return contents
 
 
 def boot(nic: str | None) -> None:
@@ -250,66 +250,66 @@ def _command(*words: str) -> tuple[int, Any]:
     return code, json.loads(out.getvalue())
 
 
-def read_only(one: Live) -> list[str]:
+def read_only(live_rule: Live) -> list[str]:
     """Return the files that this kernel shows and lets nobody write; they are judged as they are."""
-    return [path for path in one.bad if not os.stat(path).st_mode & 0o200]
+    return [path for path in live_rule.bad if not os.stat(path).st_mode & 0o200]
 
 
-def absent(one: Live) -> list[str]:
+def absent(live_rule: Live) -> list[str]:
     """Return the files that this kernel does not have, such as kvm's where it is not loaded."""
-    return [path for path in one.bad if not os.path.exists(path)]
+    return [path for path in live_rule.bad if not os.path.exists(path)]
 
 
-def _steps(stage: Stage, rule: str, one: Live) -> Iterator[tuple[str, Any]]:
+def _steps(stage: Stage, rule: str, live_rule: Live) -> Iterator[tuple[str, Any]]:
     state = ["--state-dir", os.path.join(stage.folder, "state")]
     nova = os.path.join(stage.folder, "nova.conf")
-    pathlib.Path(nova).write_text(one.nova)
-    judged = ["--rule", rule, "--nova-config", nova, *one.options]
+    pathlib.Path(nova).write_text(live_rule.nova)
+    judged = ["--rule", rule, "--nova-config", nova, *live_rule.options]
 
-    def found() -> list[Any]:
+    def findings() -> list[Any]:
         return [each for each in _command("audit", *judged)[1]["findings"] if each["settings"]]
 
-    yield "absent", absent(one)
-    if absent(one):
+    yield "absent", absent(live_rule)
+    if absent(live_rule):
         yield "unknown", [each["rule"] for each in _command("audit", *judged)[1]["unknown"]]
         return
-    stage.make(one)
-    stage.guest(one)
-    before = stage.content(one)
-    first = found()
+    stage.make(live_rule)
+    stage.guest(live_rule)
+    before = stage.content(live_rule)
+    first = findings()
     yield "found", len(first)
-    yield "read-only", read_only(one)
-    code, result = _command("apply", *judged, *state, *(["--persist"] if one.lasts else []))
+    yield "read-only", read_only(live_rule)
+    code, result = _command("apply", *judged, *state, *(["--persist"] if live_rule.lasts else []))
     yield "apply", [code, sorted(result["counts"])]
     yield "files", [each["target"] for each in result["settings"] if each["kind"] == "config_file"]
     yield "warnings", result["warnings"]
-    yield "changed", stage.content(one) != before
-    yield "applied", len(found())
+    yield "changed", stage.content(live_rule) != before
+    yield "applied", len(findings())
     yield "verify", _command("verify", *state)[0]
-    if one.lasts and not read_only(one):
-        stage.make(one)  # what the kernel holds is gone with a boot, the files stay
-        yield "forgotten", len(found())
+    if live_rule.lasts and not read_only(live_rule):
+        stage.make(live_rule)  # what the kernel holds is gone with a boot, the files stay
+        yield "forgotten", len(findings())
         boot(NIC if stage.own_devices else None)
-        yield "booted", len(found())
+        yield "booted", len(findings())
     yield "restore", _command("restore", *state)[0]
-    after = stage.content(one)
+    after = stage.content(live_rule)
     yield "differ", sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    if read_only(one):
+    if read_only(live_rule):
         return
     lines = [line for each in first for line in each["remedy"].splitlines() if not line.startswith("nova-perf ")]
     for line in lines:
         _shell(line)
-    yield "pasted", len(found()) if lines else None
+    yield "pasted", len(findings()) if lines else None
 
 
 def run(folder: str, rules: list[str]) -> dict[str, dict[str, Any]]:
     """Return the steps of ``rules``; whatever happens, the kernel holds afterwards what it held before."""
     table = {rule: EVERY[rule] for rule in rules}
-    there = [path for one in table.values() for path in one.bad if path not in absent(one)]
+    there = [path for live_rule in table.values() for path in live_rule.bad if path not in absent(live_rule)]
     originals = {path: pathlib.Path(path).read_bytes() for path in there if os.stat(path).st_mode & 0o200}
     try:
         with Stage(folder, rules[0] in OF_A_NAMESPACE) as stage:
-            return {rule: dict(_steps(stage, rule, one)) for rule, one in table.items()}
+            return {rule: dict(_steps(stage, rule, live_rule)) for rule, live_rule in table.items()}
     finally:
         for path, data in originals.items():
             chosen = data.decode().partition("[")[2].partition("]")[0]  # a file that shows all its choices

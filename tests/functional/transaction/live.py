@@ -27,17 +27,17 @@ def idle_interrupts(count: int) -> list[str]:
     """Return the numbers of so many interrupts like :func:`idle_interrupt`'s."""
     lines = pathlib.Path("/proc/interrupts").read_text().splitlines()
     cpus = len(lines[0].split())
-    found = []
+    numbers = []
     for line in lines[1:]:
         number, _, rest = line.partition(":")
         number, fields = number.strip(), rest.split()
         if number.isdigit() and len(fields) > cpus and not any(map(int, fields[:cpus])):
             folder = pathlib.Path(f"/proc/irq/{number}")
             if any(entry.is_dir() for entry in folder.iterdir()) and "," not in line:
-                found.append(number)
-    if len(found) < count:
-        raise AssertionError(f"{len(found)} idle interrupts with a handler on this machine, {count} are needed")
-    return found[:count]
+                numbers.append(number)
+    if len(numbers) < count:
+        raise AssertionError(f"{len(numbers)} idle interrupts with a handler on this machine, {count} are needed")
+    return numbers[:count]
 
 
 class LiveObjects:
@@ -113,10 +113,10 @@ class LiveObjects:
         paths += ["/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/tcp_rmem"]
         for device in ("npv0", "npv1", "nptap0"):
             paths += map(str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus")))
-        found = {path: pathlib.Path(path).read_bytes() for path in paths}
-        found["thread"] = cpulist.format(os.sched_getaffinity(self.pid)).encode()
+        contents = {path: pathlib.Path(path).read_bytes() for path in paths}
+        contents["thread"] = cpulist.format(os.sched_getaffinity(self.pid)).encode()
         for switch, device in (("-k", "npv0"), ("-l", "npv0"), ("-c", "nptap0")):
-            found[f"ethtool {switch}"] = subprocess.run(
+            contents[f"ethtool {switch}"] = subprocess.run(
                 ["ethtool", switch, device], check=True, capture_output=True
             ).stdout
-        return found
+        return contents

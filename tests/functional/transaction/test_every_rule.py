@@ -55,9 +55,9 @@ class EveryRuleTest(testtools.TestCase):
             [*NAMESPACE, *options, sys.executable, "-m", every_rule.__name__, self.folder, *rules], cwd=TOP
         )
         self.assertEqual(0, done.returncode, done.stderr)
-        found: dict[str, dict[str, Any]] = json.loads(done.stdout)
-        self.assertEqual(list(rules), list(found))
-        return found
+        steps_of: dict[str, dict[str, Any]] = json.loads(done.stdout)
+        self.assertEqual(list(rules), list(steps_of))
+        return steps_of
 
     def check(self, rule: str, steps: dict[str, Any]) -> None:
         if steps["absent"]:
@@ -91,7 +91,7 @@ class EveryRuleTest(testtools.TestCase):
             self.check(rule, steps)
 
     def test_those_of_the_machine(self) -> None:
-        files = [path for one in every_rule.OF_THE_MACHINE.values() for path in one.bad]
+        files = [path for live in every_rule.OF_THE_MACHINE.values() for path in live.bad]
         files += map(str, pathlib.Path("/proc/irq").glob("*/smp_affinity"))
         before = self.keep(files)
         for rule, steps in self.steps(every_rule.OF_THE_MACHINE).items():

@@ -63,10 +63,10 @@ class KillTest(testtools.TestCase):
         guest = audit_hosts.domain(vcpus=32, pins=(), policy="shared", backing="", numa=cells)
         tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
         view = audit_hosts.view(tree)
-        found = runner.run(view, runner.chosen(rules)).findings
-        settings, _lost = persist.plan(view, [one for finding in found for one in finding.settings])
+        findings = runner.run(view, runner.chosen(rules)).findings
+        settings, _lost = persist.plan(view, [setting for finding in findings for setting in finding.settings])
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity"}
-        self.assertEqual(kinds, {one.kind for one in settings})
+        self.assertEqual(kinds, {setting.kind for setting in settings})
         plan = os.path.join(self.folder, "plan.json")
         pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, settings))}))
         result = self._drive(audit_hosts.grow(self, tree), plan)

@@ -37,7 +37,7 @@ class RoughCase(testtools.TestCase):
 
     def settings(self):
         """Return six settings that a plan file may hold, none of which holds."""
-        return [vars_of(one) for one in sysroots.settings(self.root) if one.kind in planfile.FORMS]
+        return [vars_of(setting) for setting in sysroots.settings(self.root) if setting.kind in planfile.FORMS]
 
     def write_plan(self, settings):
         pathlib.Path(self.plan).write_text(json.dumps({"settings": settings}))
@@ -62,9 +62,9 @@ class RoughCase(testtools.TestCase):
         self.assertEqual(self.before, after)
 
 
-def vars_of(one):
+def vars_of(setting):
     """Return a setting as the plan file has it."""
-    return {name: getattr(one, name) for name in ("kind", "target", "value", "reason", "rule", "identity")}
+    return {name: getattr(setting, name) for name in ("kind", "target", "value", "reason", "rule", "identity")}
 
 
 class PermissionTest(RoughCase):
@@ -152,12 +152,12 @@ class KernelTest(RoughCase):
             "apply", "--from", self.plan, "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False
         )
         self.assertEqual((1, ""), (run.returncode, run.stderr))
-        found = {one["target"]: one for one in json.loads(run.stdout)["settings"]}
-        refused = found[f"irq:{number}"]
+        by_target = {setting["target"]: setting for setting in json.loads(run.stdout)["settings"]}
+        refused = by_target[f"irq:{number}"]
         self.assertEqual(("failed", "transient"), (refused["result"], refused["class"]))
         self.assertRegex(refused["detail"], re.compile("range|too large|Invalid", re.IGNORECASE))
-        self.assertEqual("stale", found["irq:9999998"]["result"])
-        self.assertEqual("stale", found[f"tid:{os.getpid()}"]["result"])
+        self.assertEqual("stale", by_target["irq:9999998"]["result"])
+        self.assertEqual("stale", by_target[f"tid:{os.getpid()}"]["result"])
         self.assertEqual(before, path.read_text())
         run = self.run_command("verify", "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False)
         self.assertEqual([], json.loads(run.stdout)["settings"])

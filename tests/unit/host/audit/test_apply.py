@@ -22,8 +22,8 @@ class ApplyCase(testtools.TestCase):
         self.before = hosts.content(self.root)
 
     def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
-        found, out, err = run(*arguments, "--sysroot", self.root, "-f", "json")
-        self.assertEqual((code, ""), (found, err), out)
+        status, out, err = run(*arguments, "--sysroot", self.root, "-f", "json")
+        self.assertEqual((code, ""), (status, err), out)
         result: dict[str, object] = json.loads(out)
         return result
 
@@ -120,8 +120,8 @@ class PersistTest(ApplyCase):
 
     def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
         view = hosts.view(tree, **audit_cases.PATH)
-        found = runner.run(view, runner.chosen([rule]), strict=True).findings
-        return persist.plan(view, [setting for finding in found for setting in finding.settings])
+        findings = runner.run(view, runner.chosen([rule]), strict=True).findings
+        return persist.plan(view, [setting for finding in findings for setting in finding.settings])
 
     def test_a_nic_gets_a_rule_of_udev(self) -> None:
         (file, offload) = self.files_for(audit_cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]

@@ -72,8 +72,8 @@ class TableTest(testtools.TestCase):
 
 class OracleTest(testtools.TestCase):
     def test_all_steps_of_the_paper_are_found(self) -> None:
-        found = ids(hosts.oracle(tuned=False), **hosts.ORACLE_PATH)
-        self.assertEqual({}, {step: names for step, names in ORACLE_STEPS.items() if not names <= found})
+        findings = ids(hosts.oracle(tuned=False), **hosts.ORACLE_PATH)
+        self.assertEqual({}, {step: names for step, names in ORACLE_STEPS.items() if not names <= findings})
         self.assertEqual(set(), ids(hosts.oracle(tuned=True), **hosts.ORACLE_PATH))
 
 
@@ -135,8 +135,8 @@ class CautionTest(testtools.TestCase):
 
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
         empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}
-        (found,) = judge("irqbalance-unaware", empty).findings
-        self.assertEqual(rules.Level.ERROR, found.level)
+        (finding,) = judge("irqbalance-unaware", empty).findings
+        self.assertEqual(rules.Level.ERROR, finding.level)
 
     def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
         tree = {
@@ -154,14 +154,14 @@ class CautionTest(testtools.TestCase):
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
-            (found,) = judge(name, audit_cases.CASES[name].changes).findings
-            self.assertEqual((True, False), (found.appliable, found.safe), name)
+            (finding,) = judge(name, audit_cases.CASES[name].changes).findings
+            self.assertEqual((True, False), (finding.appliable, finding.safe), name)
 
     def test_a_guest_keeps_the_mtu_of_its_start(self) -> None:
         for size, expected in (("9000", []), ("1450", ["<mtu size='1450'>"]), ("x", [])):
             xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
-            found = judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
-            self.assertEqual(expected, [finding.evidence[0].value for finding in found])
+            findings = judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
+            self.assertEqual(expected, [finding.evidence[0].value for finding in findings])
 
     def test_names_in_commands_are_one_word_for_a_shell(self) -> None:
         # libvirt lets a guest have nearly any name; NICs of such names are left out of the facts.
@@ -173,8 +173,8 @@ class CautionTest(testtools.TestCase):
         named = {
             key.replace("eth0", "$(id)"): text and text.replace("eth0", "$(id)") for key, text in tree.items()
         }
-        found = runner.run(hosts.view(named), strict=True).findings
-        lines = [line for finding in found for line in finding.remedy.splitlines()]
+        findings = runner.run(hosts.view(named), strict=True).findings
+        lines = [line for finding in findings for line in finding.remedy.splitlines()]
         commands = [line for line in lines if line.startswith(("ethtool", "nova-manage"))]
         self.assertEqual(1, len(commands), commands)
         self.assertIn("`id`", shlex.split(commands[0], comments=True))
@@ -208,13 +208,11 @@ class KernelLogTest(testtools.TestCase):
             ("control domain", boot + pv + "VFS: running as Dom0: privileged\n", False),
         ):
             with self.subTest(name):
-                view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", log))
-                report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
+                report = judge("xen-pv-guest", {}, kernel_log=("dmesg", log))
                 self.assertEqual((fires, []), (bool(report.findings), report.unknown))
 
     def test_a_log_without_the_boot_is_unknown(self) -> None:
-        view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", "usb 1-1: new device\n"))
-        report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
+        report = judge("xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n"))
         self.assertEqual("xen-pv-guest", report.unknown[0][0])
 
 

@@ -96,28 +96,14 @@ class TestNics(testtools.TestCase):
         tree["sys/class/net/bonding_masters"] = "bond0"
         by_name = self.read(tree)
         kinds = {name: nic.kind for name, nic in by_name.items()}
-        self.assertEqual(
-            {
-                "br0": "bridge",
-                "bond0": "bond",
-                "ovs-system": "other",
-                "lo": "loopback",
-                "dummy0": "other",
-                "eth2": "other",
-                "tun9": "tap",
-                "tap0123abcd-ef": "tap",
-                "bond0.7": "vlan",
-                "qvo1": "veth",
-                "macvlan0": "other",
-            },
-            kinds,
-        )
+        names = "bond0 bond0.7 br0 dummy0 eth2 lo macvlan0 ovs-system qvo1 tap0123abcd-ef tun9".split()
+        expected = "bond vlan bridge other other loopback other other veth tap tap".split()
+        self.assertEqual(dict(zip(names, expected, strict=True)), kinds)
         self.assertEqual("br0", by_name["tun9"].bridge)
         self.assertEqual("ovs-system", by_name["tap0123abcd-ef"].bridge)
         self.assertEqual(("bond0", None), (by_name["eth2"].bond, by_name["eth2"].bridge))
-        self.assertEqual(
-            (4, 4, None, None), (*_queues(by_name["tap0123abcd-ef"]), by_name["lo"].node, by_name["lo"].pci)
-        )
+        tap, lo = by_name["tap0123abcd-ef"], by_name["lo"]
+        self.assertEqual((4, 4, None, None), (tap.rx_queues, tap.tx_queues, lo.node, lo.pci))
 
     def test_names_that_a_shell_would_read_otherwise_are_left_out(self) -> None:
         """Names end in command lines that people copy."""
@@ -129,10 +115,6 @@ class TestNics(testtools.TestCase):
         for name in ("eth10", "eth2", "eth1", "br0"):
             tree |= _netdev(f"{_VIRTUAL}/{name}")
         self.assertEqual(["br0", "eth1", "eth2", "eth10"], list(self.read(tree)))
-
-
-def _queues(nic: object) -> tuple[int, int]:
-    return nic.rx_queues, nic.tx_queues  # type: ignore[attr-defined]
 
 
 def _irq(
@@ -151,27 +133,21 @@ class TestIrqs(testtools.TestCase):
         return dict(devices.read_irqs(root, devices.read_devices(root)))
 
     def test_owner_name_and_node(self) -> None:
-        tree = _device(_NIC, 1, "30 31 32 33") | {"proc/irq/default_smp_affinity": "f"}
-        tree |= (
-            _irq(30, "0-3", "2", 1, "eth0")
-            | _irq(31, "1", "1", 1, "eth0-TxRx-0")
-            | _irq(32, "2", "2", 1, "eth0-TxRx-1")
-        )
-        tree |= (
-            _irq(33, "3", "3", 1, "eth0-fdir")
-            | _irq(9, "0-3", "0", -1, "acpi")
-            | _irq(16, "0-3", "0", 0, "b", "a")
-        )
+        tree = _device(_NIC, 1, "30 31 33") | {"proc/irq/default_smp_affinity": "f"}
+        for number, affinity, effective, node, *names in (
+            (30, "0-3", "2", 1, "eth0"),
+            (31, "1", "1", 1, "eth0-TxRx-0"),
+            (33, "3", "3", 1, "eth0-fdir"),
+            (9, "0-3", "0", -1, "acpi"),
+            (16, "0-3", "0", 0, "b", "a"),
+        ):
+            tree |= _irq(number, affinity, effective, node, *names)
         by_number = self.read(tree)
-        self.assertEqual([9, 16, 30, 31, 32, 33], list(by_number))
-        self.assertEqual(
-            ["acpi", "a,b", "eth0", "eth0-TxRx-0", "eth0-TxRx-1", "eth0-fdir"],
-            [irq.name for irq in by_number.values()],
-        )
-        self.assertEqual(
-            ("0000:81:00.0", "2", "2", 1),
-            (by_number[32].device, by_number[32].affinity, by_number[32].effective, by_number[32].node),
-        )
+        names_of = {number: irq.name for number, irq in by_number.items()}
+        expected = {9: "acpi", 16: "a,b", 30: "eth0", 31: "eth0-TxRx-0", 33: "eth0-fdir"}
+        self.assertEqual(list(expected.items()), list(names_of.items()))
+        irq = by_number[31]
+        self.assertEqual(("0000:81:00.0", "1", "1", 1), (irq.device, irq.affinity, irq.effective, irq.node))
         self.assertEqual((None, None, 0), (by_number[9].device, by_number[9].node, by_number[16].node))
 
     def test_garbage_is_unknown(self) -> None:
@@ -221,33 +197,22 @@ class TestGuests(testtools.TestCase):
         return list(running), list(domains)
 
     def test_threads_by_class(self) -> None:
-        threads = (
-            ("qemu-system-x86", "0-1"),
-            ("call_rcu", "0-1"),
-            ("IO iothread12", "1"),
-            ("IO mon_iothread", "0"),
-            ("CPU 1/KVM", "5"),
-            ("CPU 0/KVM", "4"),
-            ("vhost-100", "0-1"),
-            ("vhost-100", "2"),
-            ("worker", "0-1"),
-            ("kvm-nx-lpage-re", "0-7"),
+        table = (
+            ("qemu-system-x86", "0-1", "emulator", None),
+            ("call_rcu", "0-1", "emulator", None),
+            ("IO iothread12", "1", "iothread", 12),
+            ("IO mon_iothread", "0", "emulator", None),
+            ("CPU 1/KVM", "5", "vcpu", 1),
+            ("CPU 0/KVM", "4", "vcpu", 0),
+            ("vhost-100", "0-1", "vhost", 0),
+            ("vhost-100", "2", "vhost", 1),
+            ("worker", "0-1", "worker", None),
         )
-        ((guest,), (domain,)) = self.read(_guest("a", 100, *threads))
-        self.assertEqual(
-            [
-                (100, "emulator", None, "0-1"),
-                (101, "emulator", None, "0-1"),
-                (102, "iothread", 12, "1"),
-                (103, "emulator", None, "0"),
-                (104, "vcpu", 1, "5"),
-                (105, "vcpu", 0, "4"),
-                (106, "vhost", 0, "0-1"),
-                (107, "vhost", 1, "2"),
-                (108, "worker", None, "0-1"),
-            ],
-            [(thread.tid, thread.kind, thread.index, thread.affinity) for thread in guest.threads],
-        )
+        names = [(name, cpus) for name, cpus, _kind, _index in table]
+        ((guest,), (domain,)) = self.read(_guest("a", 100, *names, ("kvm-nx-lpage-re", "0-7")))
+        expected = [(100 + number, kind, index, cpus) for number, (_, cpus, kind, index) in enumerate(table)]
+        threads = [(thread.tid, thread.kind, thread.index, thread.affinity) for thread in guest.threads]
+        self.assertEqual(expected, threads)
         self.assertEqual(({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads}))
         self.assertEqual(("a", 7, {0: "4"}), (domain.name, domain.domain_id, domain.vcpu_pins))
         self.assertIs(domain, guest.domain)
@@ -278,15 +243,10 @@ class TestGuests(testtools.TestCase):
         """QEMU may write its pid file: only libvirt's own <domstatus> says whose a process is."""
         threads = (("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
         tree = _guest("a", 100, *threads) | _guest("b", 200, *threads) | {"run/libvirt/qemu/b.pid": "100"}
-        status = {f"run/libvirt/qemu/{name}.xml": _XML.format(name=name, driver="") for name in "ab"}
-        wrapped = {
-            path: f"<domstatus state='running' pid='{pid}'>{xml}</domstatus>"
-            for (path, xml), pid in zip(sorted(status.items()), (100, 200), strict=True)
-        }
-        running, _ = self.read(tree | wrapped)
+        running, _ = self.read(tree)
         self.assertEqual([("a", 100), ("b", 200)], [(guest.name, guest.pid) for guest in running])
-        twice = {path: text.replace("pid='200'", "pid='100'") for path, text in wrapped.items()}
-        running, _ = self.read(tree | twice)
+        path = "run/libvirt/qemu/b.xml"
+        running, _ = self.read(tree | {path: (tree[path] or "").replace("pid='200'", "pid='100'")})
         self.assertEqual([], running)
         self.assertIn("another guest's too", self.root.notes.lines()[0])
 
@@ -364,8 +324,6 @@ class TestReadHost(testtools.TestCase):
     def test_live_host(self) -> None:
         """The machine that runs the test has what every Linux host has, and nothing about it is garbage."""
         facts = reader.read_host()
-        self.assertEqual("Linux", "Linux" if facts.kernel else None)
-        self.assertGreaterEqual(len(facts.cpus), 1)
+        self.assertTrue(facts.kernel and facts.cpus and facts.boot_id)
         self.assertIn("lo", {nic.name for nic in facts.nics})
-        self.assertTrue(facts.boot_id)
-        self.assertEqual((), tuple(line for line in facts.warnings if line.startswith("not ")))
+        self.assertEqual([], [line for line in facts.warnings if line.startswith("not ")])

@@ -28,8 +28,8 @@ _ATTEMPTS = 20
 
 
 def facts(sysroot: str = "/") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(topology.as_json(reader.read_host(sysroot))))
-    return found
+    recorded: dict[str, Any] = json.loads(json.dumps(topology.as_json(reader.read_host(sysroot))))
+    return recorded
 
 
 def members(path: str) -> dict[str, bytes]:
@@ -128,9 +128,9 @@ class TestCommittedRecordings(testtools.TestCase):
         paths = sorted(RECORDED.glob("*.tar.xz"))
         self.assertGreaterEqual(len(paths), 1)
         for path in paths:
-            found = facts(str(path))
-            self.assertEqual([], [line for line in found["warnings"] if line.startswith("not ")], path.name)
-            self.assertTrue(found["cpus"] and found["nodes"] and found["irqs"], path.name)
+            recorded = facts(str(path))
+            self.assertEqual([], [line for line in recorded["warnings"] if line.startswith("not ")], path.name)
+            self.assertTrue(recorded["cpus"] and recorded["nodes"] and recorded["irqs"], path.name)
             for name, data in members(str(path)).items():
                 self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
                 self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")

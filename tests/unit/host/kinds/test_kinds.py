@@ -173,11 +173,6 @@ class LiveThreadsTest(testtools.TestCase):
             for tid in self.tids
         ]
 
-    def test_identity(self):
-        for setting, tid in zip(self.settings, self.tids, strict=True):
-            thread = ThreadTarget.parse(setting.target, setting.identity)
-            self.assertEqual((tid, os.getpid(), True), (thread.tid, thread.pid, thread.start > 0))
-
     def test_a_guest_that_was_started_again_under_the_same_numbers(self):
         settings = [dataclasses.replace(setting, identity=f"{os.getpid()}:1") for setting in self.settings]
         self.assertEqual({base.State.GONE}, {seen.state for seen in self.kind.survey(settings)})
@@ -222,8 +217,7 @@ class SurveyTest(testtools.TestCase):
 
     def test_all_hold(self):
         for name, settings in self.settings.items():
-            found = self.kinds[name].survey(settings)
-            self.assertEqual({base.State.HOLDS}, {seen.state for seen in found}, name)
+            self.assertEqual({base.HELD}, set(self.kinds[name].survey(settings)), name)
 
     @hypothesis.settings(deadline=None, max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(st.data())
@@ -265,11 +259,11 @@ class SurveyTest(testtools.TestCase):
         number = IrqTarget.parse(self.settings["irq_affinity"][0].target).number
         pathlib.Path(self.root, f"proc/irq/{number}/effective_affinity_list").write_text("3\n")
         pathlib.Path(self.root, f"proc/irq/{number}/smp_affinity_list").write_text("1\n")
-        asked = dataclasses.replace(self.settings["irq_affinity"][0], value="1")
-        found = self.kinds["irq_affinity"].survey([asked])[0]
-        self.assertEqual((base.State.PENDING, "1"), (found.state, found.current))
-        self.assertIn("3", found.detail)
-        other = dataclasses.replace(asked, identity="0000:00:00.0|other")
+        wanted = dataclasses.replace(self.settings["irq_affinity"][0], value="1")
+        seen = self.kinds["irq_affinity"].survey([wanted])[0]
+        self.assertEqual((base.State.PENDING, "1"), (seen.state, seen.current))
+        self.assertIn("3", seen.detail)
+        other = dataclasses.replace(wanted, identity="0000:00:00.0|other")
         self.assertIs(base.State.GONE, self.kinds["irq_affinity"].survey([other])[0].state)
 
     def test_an_interrupt_whose_handler_is_gone_is_the_same(self):

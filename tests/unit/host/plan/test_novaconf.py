@@ -45,11 +45,6 @@ class NovaConfTest(testtools.TestCase):
         self.assertIsNone(novaconf.cpu_set(options, "cpu_dedicated_set"))
         self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
 
-    def test_a_recording_keeps_no_secret(self):
-        text = "[database]\nconnection = geheim\n[compute]\ncpu_shared_set = 1\nx = geheim\n"
-        numa = "[neutron_physnet_a]\nnuma_nodes = 0\n[neutron_tunnel]\nnuma_nodes = 1\n"
-        self.assertEqual(f"[compute]\ncpu_shared_set = 1\n{numa}", novaconf.recorded(text + numa))
-
     def test_faults_name_the_file_and_the_option(self):
         good = "[compute]\ncpu_shared_set = 0\n"
         for texts, words in (

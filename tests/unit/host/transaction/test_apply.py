@@ -96,14 +96,20 @@ class ApplyTest(TransactionCase):
         self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
         with self.open() as book:
             wanted = [boxes.setting(name, "2") for name in "abc"]
-            found = {outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, book, "boot")}
-        self.assertIs(Result.WRITTEN, found["a"].result, "tried again")
+            outcomes = {
+                outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, book, "boot")
+            }
+        self.assertIs(Result.WRITTEN, outcomes["a"].result, "tried again")
         self.assertEqual(
-            (Result.FAILED, base.FailureClass.NO_ROOM), (found["b"].result, found["b"].failure), "not tried again"
+            (Result.FAILED, base.FailureClass.NO_ROOM),
+            (outcomes["b"].result, outcomes["b"].failure),
+            "not tried again",
         )
-        self.assertEqual((Result.FAILED, base.FailureClass.TRANSIENT), (found["c"].result, found["c"].failure))
+        self.assertEqual(
+            (Result.FAILED, base.FailureClass.TRANSIENT), (outcomes["c"].result, outcomes["c"].failure)
+        )
         self.assertEqual(9 - 3, len(self.box.refuse["c"]))
-        self.assertEqual(os.strerror(errno.EINVAL), found["c"].detail)
+        self.assertEqual(os.strerror(errno.EINVAL), outcomes["c"].detail)
 
     def test_a_failure_after_an_earlier_success_keeps_the_earlier_entry(self):
         self.apply(boxes.setting("a", "2"))
@@ -125,8 +131,8 @@ class ApplyTest(TransactionCase):
     def test_pending(self):
         self.box.in_use = {"a": "1"}
         self.assertEqual({"a": Result.PENDING}, self.apply(boxes.setting("a", "2")))
-        found = verify.verify([boxes.setting("a", "2")], self.kinds)
-        self.assertEqual([base.State.PENDING], [observation.state for observation in found])
+        observations = verify.verify([boxes.setting("a", "2")], self.kinds)
+        self.assertEqual([base.State.PENDING], [observation.state for observation in observations])
 
     def test_another_object_under_the_number(self):
         self.box.owners = {"a": "new"}
@@ -285,10 +291,12 @@ class VerifyTest(TransactionCase):
             boxes.setting("z", "1"),
             boxes.setting("b", "1", identity="y"),
         ]
-        found = verify.verify(wanted, self.kinds)
+        observations = verify.verify(wanted, self.kinds)
         states = [base.State.HOLDS, base.State.DRIFTED, base.State.GONE, base.State.GONE]
-        self.assertEqual(states, [observation.state for observation in found])
-        drift = [verify.is_drift(setting, seen, self.kinds) for setting, seen in zip(wanted, found, strict=True)]
+        self.assertEqual(states, [observation.state for observation in observations])
+        drift = [
+            verify.is_drift(setting, seen, self.kinds) for setting, seen in zip(wanted, observations, strict=True)
+        ]
         self.assertEqual([False, True, True, True], drift)
         self.box.ephemeral = True
-        self.assertFalse(verify.is_drift(wanted[2], found[2], self.kinds))
+        self.assertFalse(verify.is_drift(wanted[2], observations[2], self.kinds))

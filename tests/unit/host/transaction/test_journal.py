@@ -5,8 +5,6 @@ import os
 import pathlib
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 
 import testtools
@@ -50,11 +48,11 @@ class JournalTest(testtools.TestCase):
         with self.open() as book, book.transaction():
             book.put([entry(state="applied", written="1", wanted="5")])
         with self.open(writer=False) as book:
-            found = book.entries()
-        self.assertEqual(["irq:1", "irq:2"], [kept.target for kept in found], "an entry keeps its place")
-        self.assertEqual(entry(state="applied", written="1", wanted="5"), found[0])
+            entries = book.entries()
+        self.assertEqual(["irq:1", "irq:2"], [kept.target for kept in entries], "an entry keeps its place")
+        self.assertEqual(entry(state="applied", written="1", wanted="5"), entries[0])
         with self.open() as book, book.transaction():
-            book.drop(found[:1])
+            book.drop(entries[:1])
         with self.open(writer=False) as book:
             self.assertEqual(["irq:2"], [kept.target for kept in book.entries()])
 
@@ -82,12 +80,6 @@ class JournalTest(testtools.TestCase):
             with self.open(writer=False) as other:
                 self.assertEqual(50, len(other.entries()))
             self.refused(str(os.getpid()), "is changing this host")
-        self.open().close()
-
-    def test_the_lock_goes_with_its_process(self):
-        code = "import sys\nfrom nova_perf_tuning.host.transaction import journal\nimport os\n"
-        code += "book = journal.Journal(sys.argv[1], '/', writer=True)\nos.kill(os.getpid(), 9)\n"
-        subprocess.run([sys.executable, "-c", code, self.folder], check=False)
         self.open().close()
 
     def test_one_that_cannot_be_used_is_one_line(self):
