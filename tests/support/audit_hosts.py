@@ -42,6 +42,7 @@ class TreeRoot(archive.ArchiveRoot):
 
     def __init__(self, tree: Tree) -> None:
         self._hold({path: _entry(text) for path, text in tree.items()})
+        self.entries = self._entries
 
 
 def _entry(text: str | None) -> archive.Entry:

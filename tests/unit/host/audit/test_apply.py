@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
 
 import testtools
 
@@ -71,7 +72,9 @@ class EveryRuleTest(ApplyCase):
         self.assertEqual(self.before, hosts.content(self.root))
         other = hosts.grow(self, audit_cases.CASES["tcp-autotuning-off"].tree())
         for line in writes:  # type: ignore[attr-defined]
-            self.assertEqual(0, os.system(line.replace(self.root, other)))
+            program, text, _into, path = shlex.split(line)
+            content = text.replace("\\n", "\n") if program == "printf" else f"{text}\n"
+            pathlib.Path(path.replace(self.root, other)).write_text(content)
         self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
         self.assertEqual(hosts.content(self.root), hosts.content(other))
 

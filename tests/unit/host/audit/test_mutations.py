@@ -51,9 +51,8 @@ GARBAGE = (
 )
 
 
-def damage(root: archive.ArchiveRoot, dice: random.Random) -> None:
+def damage(entries: dict[str, archive.Entry], dice: random.Random) -> None:
     """Take files away or fill them with garbage, the content of others, or a part of their own; bend links."""
-    entries = root._entries
     files = {path: entry for path, entry in sorted(entries.items()) if isinstance(entry, bytes)}
     links = sorted(path for path, entry in entries.items() if isinstance(entry, str))
     for path in dice.sample(list(files), min(len(files), dice.randint(1, 25))):
@@ -95,7 +94,7 @@ class MutationTest(testtools.TestCase):
         findings = 0
         for number in range(COUNT):
             root = hosts.TreeRoot(dice.choices(trees, weights)[0])
-            damage(root, dice)
+            damage(root.entries, dice)
             try:
                 report = judge(root, rtt_ms=dice.choice([None, 0.1, 100.0]))
             except Exception as error:

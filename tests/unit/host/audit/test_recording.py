@@ -27,10 +27,6 @@ SECRETS = {
 }
 
 
-def copied(tree: hosts.Tree) -> recording.Tree:
-    return recording.collect(hosts.TreeRoot(tree))
-
-
 def findings(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, str, str]]:
     view = host.Host(root, reader.read_root(root), host.Options(**{**audit_cases.PATH, **options}))  # type: ignore[arg-type]
     return [
@@ -54,16 +50,20 @@ class RecordingTest(testtools.TestCase):
             tree = case.tree()
             live = findings(hosts.TreeRoot(tree), **case.options)
             self.assertIn(name, {finding[0] for finding in live})
-            self.assertEqual(live, findings(as_root(copied(tree)), **case.options), name)
+            self.assertEqual(
+                live, findings(as_root(recording.collect(hosts.TreeRoot(tree))), **case.options), name
+            )
 
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
         tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
         self.assertEqual(["mtu-mismatch"], [finding[0] for finding in findings(hosts.TreeRoot(tree))])
-        self.assertEqual(findings(hosts.TreeRoot(tree)), findings(as_root(copied(tree))))
+        self.assertEqual(
+            findings(hosts.TreeRoot(tree)), findings(as_root(recording.collect(hosts.TreeRoot(tree))))
+        )
 
     def test_no_secret_is_in_it(self) -> None:
-        tree = copied(hosts.changed(hosts.good(), SECRETS))
+        tree = recording.collect(hosts.TreeRoot(hosts.changed(hosts.good(), SECRETS)))
         files = {path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)}
         self.assertEqual([], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text])
         self.assertIn("CPUAffinity=0-1", files["etc/systemd/system.conf"])

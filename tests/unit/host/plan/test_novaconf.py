@@ -1,6 +1,7 @@
 """nova.conf as nova-compute reads it, and what goes wrong with it."""
 
 import os
+import pathlib
 import tempfile
 
 import testtools
@@ -20,8 +21,7 @@ class NovaConfTest(testtools.TestCase):
         paths = []
         for number, text in enumerate(texts):
             paths.append(os.path.join(self.directory, f"{number}.conf"))
-            with open(paths[-1], "wb") as file:
-                file.write(text if isinstance(text, bytes) else text.encode())
+            pathlib.Path(paths[-1]).write_bytes(text if isinstance(text, bytes) else text.encode())
         return paths
 
     def test_sets_and_power_management(self):
