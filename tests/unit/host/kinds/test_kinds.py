@@ -262,6 +262,8 @@ class SurveyTest(testtools.TestCase):
         seen = self.kinds["irq_affinity"].survey([wanted])[0]
         self.assertEqual((base.State.PENDING, "1"), (seen.state, seen.current))
         self.assertIn("3", seen.detail)
+        foreign = dataclasses.replace(wanted, identity="9:9")
+        self.assertIs(base.State.UNREADABLE, self.kinds["irq_affinity"].survey([foreign])[0].state)
         other = dataclasses.replace(wanted, identity="0000:00:00.0|other")
         self.assertIs(base.State.GONE, self.kinds["irq_affinity"].survey([other])[0].state)
 
