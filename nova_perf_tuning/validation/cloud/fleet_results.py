@@ -63,21 +63,15 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         if any(host_result.same_host(name, other) for other in bare):
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
-        every_arm = read.environment.launcher == "host"
-        mine = [
-            dataclasses.replace(trial, arm=results.HOST)
-            for trial in sorted(read.trials, key=lambda trial: trial.order)
-            if (trial.arm == results.HOST or every_arm)
-            and trial.primary
-            and trial.value is not None
-            and trial.benchmark in labels
-        ]
+        alone = read.environment.launcher == "host"  # then it is every arm
+        mine = [trial for trial in read.trials if alone or trial.arm == results.HOST]
+        mine = [trial for trial in mine if trial.primary and trial.value is not None and trial.benchmark in labels]
         if not mine:
             raise model.CloudError(
                 f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there with "
                 "'nova-perf validate --launcher host' and the same --benchmark options"
             )
-        bare[name] = dataclasses.replace(read, trials=mine)
+        bare[name] = dataclasses.replace(read, trials=sorted(mine, key=lambda trial: trial.order))
     return bare
 
 
@@ -158,8 +152,9 @@ def _dealt_out(
         samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
         for index, (boot, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
-                order = len(measured) + len(dealt)  # behind those of the guests
-                dealt.append(dataclasses.replace(sample, boot=boot, block=block, order=order))
+                order = len(measured) + len(dealt)  # behind the guests' own
+                alone = dataclasses.replace(sample, arm=results.HOST, boot=boot, block=block, order=order)
+                dealt.append(alone)
     return dealt
 
 

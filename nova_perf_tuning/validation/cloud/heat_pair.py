@@ -195,7 +195,10 @@ class _Pair:
             if running.done:
                 continue
             status, reason = self._stacks.status(running.stack)
-            self._find_servers(running)
+            if len(running.servers) < 2:
+                running.servers |= self._stacks.servers(running.stack)
+            if self._sampler is not None:
+                self._sampler.watch(running.servers.values())
             if status in ("CREATE_IN_PROGRESS", "unknown"):
                 continue
             running.done = True
@@ -233,13 +236,6 @@ class _Pair:
         if isinstance(hosts := outputs.get("hosts"), dict):
             outcome.hosts[arm] = model.HostPair(*(str(hosts.get(role, "")) for role in ("client", "server")))
         outcome.guests[arm] = guests
-
-    def _find_servers(self, running: _Running) -> None:
-        """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
-        if len(running.servers) < 2:
-            running.servers |= self._stacks.servers(running.stack)
-        if self._sampler is not None:
-            self._sampler.watch(running.servers.values())
 
     def _consoles(self, running: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""
@@ -282,8 +278,7 @@ class _Pair:
     def _wait_condition_s(self, left_s: float) -> int:
         """Return how long Heat waits for the guests' signals, which it does from when both are active.
 
-        It ends before the pair does, since it says who was silent: what guests take until they are ready, which
-        holds what they take until they are active, is left out. It lasts as long as guests need that work.
+        It ends before the pair does, since it says who was silent, but lasts as long as guests need that work.
         """
         boot_s = self._settings.boot_s
         need_s = boot_s + _measuring_s(self._grid, self._plan)

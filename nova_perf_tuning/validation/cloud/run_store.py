@@ -121,20 +121,16 @@ class RunStore:
             pairs = connection.execute(
                 sa.select(*columns).where(_pairs.c.run_id == run_id).order_by(_pairs.c.number)
             ).all()
-        tasks = [
-            model.Task(
-                pair.number,
-                model.HostPair(pair.client, pair.server),
-                pair.state,
-                pair.attempts,
-                pair.seconds,
-                [model.PairError(**{**fault, "kind": model.ErrorClass(fault["kind"])}) for fault in pair.faults],
-            )
-            for pair in pairs
-        ]
-        environment, hosts = environments.from_dict(run.environment), sorted(run.hosts)
-        plan = _plan(run.plan, run.id)
-        return model.StoredRun(run.id, run.state, plan, environment, hosts, tasks, run.created_at, run.leftovers)
+        tasks = []
+        for pair in pairs:
+            hosts = model.HostPair(pair.client, pair.server)
+            task = model.Task(pair.number, hosts, pair.state, pair.attempts, pair.seconds)
+            for fault in pair.faults:
+                task.faults.append(model.PairError(**{**fault, "kind": model.ErrorClass(fault["kind"])}))
+            tasks.append(task)
+        plan, environment = _plan(run.plan, run.id), environments.from_dict(run.environment)
+        names, begun = sorted(run.hosts), run.created_at
+        return model.StoredRun(run.id, run.state, plan, environment, names, tasks, begun, run.leftovers)
 
     def lines(self) -> list[Line]:
         """Return all runs of fleets, the newest first."""
@@ -147,25 +143,16 @@ class RunStore:
             .where(_runs.c.kind == "heat")
             .order_by(_runs.c.created_at.desc(), _runs.c.id)
         )
+        lines = []
         with database.reading(self._engine) as connection:
-            return [
-                Line(
-                    run.id,
-                    run.state,
-                    run.created_at,
-                    _is_alive(run.owner, run.seen_at),
-                    run.leftovers,
-                    len(run.hosts),
-                    run.pairs,
-                    run.done,
-                    run.plan["cloud"],
-                )
-                for run in connection.execute(query)
-            ]
+            for run in connection.execute(query):
+                alive, counts = _is_alive(run.owner, run.seen_at), (len(run.hosts), run.pairs, run.done)
+                begun, cloud = run.created_at, run.plan["cloud"]
+                lines.append(Line(run.id, run.state, begun, alive, run.leftovers, *counts, cloud))
+        return lines
 
     def claim(self, run_id: str) -> model.StoredRun:
         """Make this process the owner of a run that nobody runs, plan what was cut off again, and return it.
-
 
         :raises RunError: no such run, it is complete, or its owner is alive.
         """

@@ -197,8 +197,6 @@ class Stacks:
     def _push(self, stack: Stack, due: float, problems: dict[Stack, str]) -> float:
         """Push one stack towards its end from ``due`` on; return when the next attempt may be made.
 
-        What an API refuses now is asked again by the next attempt.
-
         :raises openstack.exceptions.NotFoundException: it is gone.
         """
         shown = self._api.call(lambda: self._heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
@@ -218,10 +216,7 @@ def _sdk(stack: Stack) -> sdk_stack.Stack:
 
 
 def classify(reason: str) -> model.ErrorClass:
-    """Return the class of the error that a reason of Heat, Nova or Neutron means.
-
-    What a guest said is in some reasons; only what it may decide is taken from it.
-    """
+    """Return the class of a reason of Heat, Nova or Neutron; what a guest wrote into one decides only its own."""
     if said := _WAIT_CONDITION(reason):
         if said[1] == "Timeout" or _SILENT_PEER(said[2]):
             return model.ErrorClass.NO_SIGNAL
