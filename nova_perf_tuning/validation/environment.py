@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 #: Loss against other hosts from which a host is slow, where results do not say it.
 MAX_LOSS: Final = 0.15
 #: Code of the incident that the time limit cut the blocks of a boot.
 TIME_LIMIT: Final = "time_limit"
 
-_T = TypeVar("_T")
+_UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
 
 @dataclasses.dataclass(slots=True)
@@ -215,25 +215,27 @@ class Environment:
 
     def updated(self, other: Environment) -> Environment:
         """Return it with all that the other one knows in place of its own."""
-        known = {name: value for name, value in _values(other).items() if name != "shown"}
+        values = {name: getattr(other, name) for name in _types(Environment)}
+        known = {name: value for name, value in values.items() if value not in _UNKNOWN}
         return dataclasses.replace(self, **known, shown={**self.shown, **other.shown})
 
 
 def to_dict(environment: Environment) -> dict[str, Any]:
     """Return an environment as the JSON contract has it."""
-    found = _plain(environment)
+    whole = _plain(environment)
     if environment.looks:
-        found["looks"] = [{"boots": boots} for boots in environment.looks]
-    found["arms"] = {name: {"request": dict(arm.request), **_plain(arm)} for name, arm in environment.arms.items()}
-    found["benchmarks"] = {label: _plain(run) for label, run in environment.benchmarks.items()}
-    found["errors"] = [_plain(incident) for incident in environment.errors]
-    return found
+        whole["looks"] = [{"boots": boots} for boots in environment.looks]
+    whole["arms"] = {name: {"request": dict(arm.request), **_plain(arm)} for name, arm in environment.arms.items()}
+    whole["benchmarks"] = {label: _plain(run) for label, run in environment.benchmarks.items()}
+    whole["errors"] = [_plain(incident) for incident in environment.errors]
+    return whole
 
 
 def from_dict(data: Mapping[str, Any]) -> Environment:
     """Return an environment from the JSON contract, as its schema has it."""
-    looks = [look["boots"] for look in data.get("looks", ())]
-    return dataclasses.replace(_build(Environment, data), looks=looks)
+    environment: Environment = _build(Environment, data)
+    environment.looks = [look["boots"] for look in data.get("looks", ())]
+    return environment
 
 
 @functools.cache
@@ -242,7 +244,7 @@ def _types(kind: object) -> Mapping[str, Any]:
     return {name: hint for name, hint in typing.get_type_hints(kind).items() if name != "shown"}
 
 
-def _build(kind: Callable[..., _T], data: Mapping[str, Any]) -> _T:
+def _build(kind: Any, data: Mapping[str, Any]) -> Any:
     """Return a dataclass, and all that are in it; what it has no field for is only shown."""
     types = _types(kind)
     values = {name: _value(hint, data[name]) for name, hint in types.items() if name in data}
@@ -253,7 +255,7 @@ def _build(kind: Callable[..., _T], data: Mapping[str, Any]) -> _T:
 
 def _value(hint: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(hint):
-        return _build(typing.cast("Callable[..., Any]", hint), value)
+        return _build(hint, value)
     parts = typing.get_args(hint)
     if isinstance(value, list):
         return [_value(parts[0], item) for item in value]
@@ -262,14 +264,8 @@ def _value(hint: Any, value: Any) -> Any:
     return value if value is None or type(None) not in parts else _value(parts[0], value)
 
 
-def _values(data: Any) -> dict[str, Any]:
-    """Return the fields that somebody knows."""
-    values = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
-    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
-
-
 def _plain(data: Any) -> dict[str, Any]:
     """Return a dataclass as JSON: what somebody knows, and what is only shown as keys beside it."""
-    whole: dict[str, Any] = dataclasses.asdict(data)
-    shown: dict[str, Any] = whole.get("shown", {})
-    return {name: whole[name] for name in _values(data) if name != "shown"} | shown
+    whole = dataclasses.asdict(data)
+    shown: dict[str, Any] = whole.pop("shown", {})
+    return {name: value for name, value in whole.items() if value not in _UNKNOWN} | shown

@@ -1,15 +1,8 @@
 """Which knob of a request paid: the tuned guests beside guests with one knob left out at a time.
 
 A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it: more than 1
-where it pays. That no effect was found does not show that there is none, so that both have a test of their own:
-
-* *pays* and *harms*: the interval excludes 1. These intervals are Bonferroni-corrected for their number (knobs
-  times benchmarks), since a dozen knobs looked at 95 % each would show one that pays by chance in every other run.
-* *removable*: two one-sided tests (Schuirmann 1987) place the effect within a margin around 1 in every benchmark.
-  They are corrected for the knobs only: "in every benchmark" errs no more often than in any one
-  (intersection-union test, Berger 1982).
-
-Both share the error with the interim look of the session, which goes on while a knob is undecided.
+where it pays. That no effect was found does not show that there is none, so that both have a test of their own;
+see doc/source/contributor/statistics.rst.
 """
 
 from __future__ import annotations
@@ -32,6 +25,7 @@ _NO_KNOBS = ("perf:profile", "perf:budget")
 _ARM_LENGTH = 40
 #: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
 MARGIN = 0.02
+_CONFIDENCE = 0.95
 
 
 class Call(enum.StrEnum):
@@ -100,7 +94,7 @@ def _without(wanted: request_module.Request, spec: str) -> launch.Arm:
     return launch.Arm(name, dataclasses.replace(wanted, **others))
 
 
-def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confidence: float = 0.95) -> list[Knob]:
+def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> list[Knob]:
     """Return every knob of an ablation run (its environment has ``ablation``: arm -> spec and value), judged.
 
     :param budgets: of the tuned arm; they are applied to each arm without a knob too.
@@ -113,11 +107,11 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         mine = trials.setdefault(trial.benchmark, [])
         if trial.primary:
             mine.append(trial)
-    levels = _levels(results, confidence, len(without_knob), len(trials))
+    levels = _levels(results, len(without_knob), len(trials))
     limits = budget_file.limits(budgets)
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
     met_with = _met(results, of_tuned, FULL)
-    found = []
+    judged = []
     for arm, left_out in without_knob.items():
         findings = {
             label: _finding(trial_filter.select(results, mine, FULL, arm, limits), arm, levels)
@@ -125,19 +119,21 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         }
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(left_out.spec, left_out.value, arm, findings, call, met))
-    return found
+        judged.append(Knob(left_out.spec, left_out.value, arm, findings, call, met))
+    return judged
 
 
-def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: int) -> tuple[float, float]:
+def _levels(results: model.Results, knobs: int, benchmarks: int) -> tuple[float, float]:
     """Return the confidence of intervals that show an effect, and of those that show that none matters.
 
-    The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
-    Student's t over boots is safe up to an error of 5 % on both sides.
+    The first is corrected for the number of intervals (Bonferroni): a dozen at 95 % each would show an effect by
+    chance in every other run. The second is that of two one-sided tests, each with all of the error (Schuirmann
+    1987), corrected for the knobs only: "in every benchmark" errs no more often than in any one (Berger 1982).
+    It is never below 95 %: Student's t over boots is safe up to an error of 5 % on both sides.
     """
     boots = len({trial.boot for trial in results.trials})
-    error = 1 - statistics.interim_confidence(confidence, results.environment.looks, boots)
-    return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
+    error = 1 - statistics.interim_confidence(_CONFIDENCE, results.environment.looks, boots)
+    return 1 - error / max(1, knobs * benchmarks), max(_CONFIDENCE, 1 - 2 * error / knobs)
 
 
 def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:

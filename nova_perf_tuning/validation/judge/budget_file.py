@@ -62,13 +62,6 @@ class Budget:
         """Return whether it is for the host group and flavor that ``places`` has."""
         return all(fnmatch.fnmatchcase(places.get(name, ""), pattern) for name, pattern in self.patterns.items())
 
-    def figure(self, primary: Mapping[str, str]) -> tuple[str | None, ...]:
-        """Return what it limits.
-
-        :param primary: benchmark -> its primary metric, which a budget may name or not.
-        """
-        return self.benchmark, self.metric or primary.get(self.benchmark), self.arm, self.baseline
-
 
 def load(path: str) -> list[Budget]:
     """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
@@ -107,12 +100,16 @@ def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Ma
     Of several for the same figure the most specific ones count: those that name both, else all that name one, else
     those that name none.
 
-    :param primary: as for :meth:`Budget.figure`.
+    :param primary: benchmark -> its primary metric, which a budget may name or not.
     """
+
+    def figure(budget: Budget) -> tuple[str | None, ...]:
+        return budget.benchmark, budget.metric or primary.get(budget.benchmark), budget.arm, budget.baseline
+
     matching = [budget for budget in budgets if budget.is_for(places)]
     by_specificity = sorted(matching, key=lambda budget: len(budget.patterns))
-    best = {budget.figure(primary): len(budget.patterns) for budget in by_specificity}  # the last one stays
-    return [budget for budget in matching if len(budget.patterns) == best[budget.figure(primary)]]
+    best = {figure(budget): len(budget.patterns) for budget in by_specificity}  # the last one stays
+    return [budget for budget in matching if len(budget.patterns) == best[figure(budget)]]
 
 
 def for_run(

@@ -21,7 +21,6 @@ from nova_perf_tuning.validation.measure.reasons import reason
 MAX_LOST: Final = 0.2
 
 _C = reasons.ReasonCode
-
 #: Boot and block.
 Block = tuple[int, int]
 #: One run: benchmark, arm and number of the run, which its figures share.
@@ -221,7 +220,7 @@ def select(
     gone = tuple(lost(trials, results.environment, arm) for arm in arms)
     counting = [trial for trial in judged if run(trial) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
-    invalid = next((found for each in gone if (found := _too_many(judged, each, excluded)) is not None), None)
+    invalid = next(filter(None, (_too_many(judged, each, excluded) for each in gone)), None)
     return Selection(counting, excluded, before, before - after, invalid, gone)
 
 
@@ -234,8 +233,8 @@ def _too_many(
     count = lost.count + len(why)
     if count <= MAX_LOST * lost.of:
         return None
-    causes = reasons.distinct(why)
-    return lost.reason(_C.TOO_MANY_LOST, count=count, excluded=len(why), limit=MAX_LOST, why=causes)
+    params = {"count": count, "excluded": len(why), "limit": MAX_LOST, "why": reasons.distinct(why)}
+    return lost.reason(_C.TOO_MANY_LOST, **params)
 
 
 def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reasons.Reason]:

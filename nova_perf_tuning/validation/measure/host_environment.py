@@ -126,10 +126,10 @@ def softirq_by_cpu() -> dict[int, float]:
     return {cpu: (times.irq + times.softirq) / hertz for cpu, times in _stat("/").items()}
 
 
-def idle_softirq(seconds: float = 0.5) -> float:
+def idle_softirq() -> float:
     """Watch this host do nothing and return its CPU seconds of interrupts and softirqs per second."""
     before, begun = softirq_by_cpu(), time.monotonic()
-    time.sleep(seconds)
+    time.sleep(0.5)
     after = softirq_by_cpu()
     return sum(after[cpu] - before[cpu] for cpu in before.keys() & after.keys()) / (time.monotonic() - begun)
 

@@ -71,4 +71,3 @@ class Results:
 
     environment: Environment
     trials: list[Trial]
-    schema: int = SCHEMA

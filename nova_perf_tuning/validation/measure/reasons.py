@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_perf_tuning import errors
@@ -164,16 +164,11 @@ class Reason:
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     notes: tuple[Reason, ...] = ()
 
-    def __iter__(self) -> Iterator[Reason]:
-        """Yield this reason, what it rests on (``why``) and its notes."""
-        yield self
-        for why in (*self.params.get("why", ()), *self.notes):
-            yield from why
-
     @property
     def codes(self) -> frozenset[ReasonCode]:
-        """Return its code and those of all that is said with it."""
-        return frozenset(reason.code for reason in self)
+        """Return its code and those of what it rests on (``why``) and of its notes."""
+        beside = (*self.params.get("why", ()), *self.notes)
+        return frozenset({self.code}).union(*(why.codes for why in beside))
 
     def noting(self, *notes: Reason) -> Reason:
         """Return it with further notes."""

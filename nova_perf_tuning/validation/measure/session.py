@@ -200,11 +200,17 @@ class Session:
             expected_s = self._times.expected_s()
             if time.monotonic() + expected_s > self._times.deadline:
                 long = datetime.timedelta(seconds=round(expected_s))
-                text = (
-                    f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
-                )
-                self._tell(text, important=True)
-            self._run_boots(more)
+                text = f"the plan takes about {long}, more than the time limit leaves"
+                self._tell(f"{text}; it will end with fewer trials", important=True)
+            for boot in range(self._plan.boots):
+                if boot and not self._times.fits_boot():
+                    raise TimeUp
+                self._run_boot(boot)
+                if more is not None and not self._cut and look_due(boot + 1, self._plan.boots):
+                    # Whoever judges these results later has to know it.
+                    self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
+                    if not more(self.results):
+                        break
             ended = "time limit" if self._cut else "complete"
         except TimeUp:
             ended = "time limit"
@@ -219,21 +225,6 @@ class Session:
             if self.results.trials:
                 self._save(self.results)
         return self.results
-
-    def _run_boots(self, more: Callable[[model.Results], bool] | None) -> None:
-        """Run boots until the plan or ``more`` says enough.
-
-        :raises TimeUp: there is no time for another boot.
-        """
-        for boot in range(self._plan.boots):
-            if boot and not self._times.fits_boot():
-                raise TimeUp
-            self._run_boot(boot)
-            if more is not None and not self._cut and look_due(boot + 1, self._plan.boots):
-                # Whoever judges these results later has to know it.
-                self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
-                if not more(self.results):
-                    return
 
     # -- one boot
 

@@ -24,7 +24,7 @@ _Kinds = Mapping[str, type[base.Benchmark]]
 def to_dict(results: model.Results) -> dict[str, Any]:
     """Return ``results`` as the JSON contract has it."""
     return {
-        "schema": results.schema,
+        "schema": model.SCHEMA,
         "environment": environments.to_dict(results.environment),
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
     }
@@ -36,11 +36,6 @@ def from_dict(data: Any, where: str) -> model.Results:
     :param where: the file's name, for messages.
     :raises schema.InputError: the document breaks the schema or itself.
     """
-    if isinstance(data, dict) and data.get("schema") == 1:
-        raise schema.InputError(
-            f"{where}: results of schema 1, but this version reads schema {model.SCHEMA};"
-            " measure again, or read them with the version that wrote them"
-        )
     schema.check("results", data, where)
     environment = environments.from_dict(data["environment"])
     trials = [model.Trial(**row) for row in data["trials"]]

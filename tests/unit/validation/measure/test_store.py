@@ -66,10 +66,6 @@ class FileTest(StoreCase):
             ("NaN", "NaN is no number"),
             (with_environment("")[:-1] + "[" * 100_000, "no JSON"),
             ('{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000, "no acceptable JSON"),
-            (
-                '{"schema": 1, "environment": {}, "trials": []}',
-                "measure again, or read them with",
-            ),
             ('{"schema": 3, "environment": {}, "trials": []}', "schema"),
             ('{"environment": {}, "trials": []}', "'schema' is a required property"),
             (with_environment('"seed": 1e999'), "too large"),
