@@ -6,7 +6,7 @@ how often the verdicts were right. Exit code 1 when a promise is broken.
 A recording is an A/A run of live guests: both arms the same, so that every ratio in it is noise; it is used as
 it is and scaled to the spread of a quiet host. A simulated boot is a recorded one, drawn at random, with its
 arms swapped or not (noise has no direction), and its blocks drawn from that boot's blocks. Thousands of
-validations at once are judged by :func:`shares`, in numpy; :func:`decide` puts one through the code of the
+validations at once are judged by :func:`judge`, in numpy; :func:`decide` puts one through the code of the
 product, and a unit test holds the two against each other.
 """
 
@@ -33,6 +33,11 @@ from nova_perf_tuning.validation.measure import model, session, store
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")
 
+#: The budget of all cases, and how certain its verdicts are to be.
+LIMIT, CONFIDENCE = 0.05, 0.95
+#: Spread between blocks of a host where nothing else runs; the recording has its own, printed beside it.
+QUIET_SD = 0.02
+
 #: Changes log-ratios (validations x boots x blocks) as they were drawn.
 Twist = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
@@ -41,7 +46,6 @@ Twist = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 class Noise:
     """Recorded noise of one benchmark: for each boot the log-ratios of its blocks."""
 
-    label: str
     boots: tuple[np.ndarray, ...]
 
     @property
@@ -59,7 +63,7 @@ class Noise:
 
     def scaled(self, block_sd: float) -> Noise:
         """Return noise of the same shape whose spread between blocks is ``block_sd``."""
-        return Noise(self.label, tuple(boot * (block_sd / self.block_sd) for boot in self.boots))
+        return Noise(tuple(boot * (block_sd / self.block_sd) for boot in self.boots))
 
 
 def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, object]]:
@@ -69,17 +73,13 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
     """
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         results = store.from_dict(json.load(file), str(path))
-    recorded = {
-        label: noise(results, label) for label in dict.fromkeys(trial.benchmark for trial in results.trials)
-    }
+    recorded = {}
+    for label in dict.fromkeys(trial.benchmark for trial in results.trials):
+        trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]
+        boots = product.log_ratios(trials, *reversed(model.AA_ARMS))
+        # Boots with fewer than two whole blocks are left out.
+        recorded[label] = Noise(tuple(np.array(logs) for logs in boots.values() if len(logs) > 1))
     return recorded, environments.to_dict(results.environment)
-
-
-def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned", "again")) -> Noise:
-    """Return the noise of one benchmark in an A/A run; boots with fewer than two whole blocks are left out."""
-    trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]
-    boots = product.log_ratios(trials, arms[1], arms[0])
-    return Noise(label, tuple(np.array(logs) for logs in boots.values() if len(logs) > 1))
 
 
 def plain(_random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
@@ -155,44 +155,23 @@ def draw(
     return np.stack(figures, axis=1)
 
 
-def judge(logs: np.ndarray, limit: float, plan: Plan, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+def judge(logs: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Return the verdict of each validation (1 PASS, -1 FAIL, 0 INCONCLUSIVE) and the boots it took."""
     verdicts, taken = np.zeros(len(logs), dtype=int), np.full(len(logs), plan.boots)
     for boots, share in plan.looks:
         medians = np.median(logs[:, :, :boots], axis=-1)
         middle, spread = medians.mean(axis=-1), medians.std(axis=-1, ddof=1) / math.sqrt(boots)
 
-        def ends(
-            error: float, sign: int, boots: int = boots, middle: np.ndarray = middle, spread: np.ndarray = spread
-        ) -> np.ndarray:
-            return 1 - np.exp(middle + sign * product.student_t(1 - error / 2, boots - 1) * spread)
-
-        error = (1 - confidence) * share
-        passed = (ends(error, -1) <= limit).all(axis=1)
-        failed = (ends(error / plan.figures, 1) > limit).any(axis=1)  # the first step of Holm's test
+        error = (1 - CONFIDENCE) * share
+        highest = 1 - np.exp(middle - product.student_t(1 - error / 2, boots - 1) * spread)
+        # The first step of Holm's test.
+        lowest = 1 - np.exp(middle + product.student_t(1 - error / plan.figures / 2, boots - 1) * spread)
+        passed, failed = (highest <= LIMIT).all(axis=1), (lowest > LIMIT).any(axis=1)
         undecided = (verdicts == 0) & (taken == plan.boots)
         now = np.where(failed, -1, np.where(passed, 1, 0))
         verdicts = np.where(undecided, now, verdicts)
         taken = np.where(undecided & (now != 0), boots, taken)
     return verdicts, taken
-
-
-def shares(
-    recorded: Noise,
-    loss: float,
-    *,
-    limit: float = 0.05,
-    plan: Plan | None = None,
-    twist: Twist = plain,
-    repeats: int = 2000,
-    seed: int = 1,
-) -> tuple[dict[str, float], float]:
-    """Return verdict -> share of ``repeats`` simulated validations, and the mean of the boots they took."""
-    plan = plan or Plan()
-    logs = draw(np.random.default_rng(seed), recorded, loss, plan, twist, repeats)
-    verdicts, boots = judge(logs, limit, plan)
-    names = {"PASS": 1, "FAIL": -1, "INCONCLUSIVE": 0}
-    return {name: float((verdicts == value).mean()) for name, value in names.items()}, float(boots.mean())
 
 
 def results(logs: np.ndarray) -> model.Results:
@@ -207,11 +186,11 @@ def results(logs: np.ndarray) -> model.Results:
     return model.Results(environments.Environment(), trials)
 
 
-def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict, int]:
+def decide(logs: np.ndarray, plan: Plan) -> tuple[verdict.Verdict, int]:
     """Return the verdict that ``validate`` ends with, and after how many boots, by the code of the product."""
     whole = results(logs)
     budgets = [
-        budget_file.Budget(f"figure{figure}", "tuned", limit, baseline="untuned") for figure in range(len(logs))
+        budget_file.Budget(f"figure{figure}", "tuned", LIMIT, baseline="untuned") for figure in range(len(logs))
     ]
     for boots in range(1, plan.boots + 1):
         if session.look_due(boots, plan.boots):
@@ -226,11 +205,6 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
 def below(share: float, repeats: int) -> float:
     """Return the largest share of ``repeats`` that is no surprise if ``share`` is true (three standard errors)."""
     return share + 3 * math.sqrt(share * (1 - share) / repeats)
-
-
-LIMIT = 0.05
-#: Spread between blocks of a host where nothing else runs; the recording has its own, printed beside it.
-QUIET_SD = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,7 +268,9 @@ CASES = (
 def run(case: Case, used: Noise, repeats: int) -> tuple[dict[str, float], float]:
     """Return verdict -> its share of ``repeats`` simulated validations, and the mean of the boots they took."""
     plan = Plan(figures=case.figures)
-    return shares(used, case.loss, limit=LIMIT, plan=plan, twist=case.twist, repeats=repeats)
+    verdicts, boots = judge(draw(np.random.default_rng(1), used, case.loss, plan, case.twist, repeats), plan)
+    names = {"PASS": 1, "FAIL": -1, "INCONCLUSIVE": 0}
+    return {name: float((verdicts == value).mean()) for name, value in names.items()}, float(boots.mean())
 
 
 def tell(case: Case, observed: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:

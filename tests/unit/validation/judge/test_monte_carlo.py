@@ -26,6 +26,6 @@ class MonteCarloTest(testtools.TestCase):
             random = np.random.default_rng(figures)
             for loss in (0.0, 0.05, 0.1):
                 logs = monte_carlo.draw(random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12)
-                found, boots = monte_carlo.judge(logs, 0.05, plan)
-                output = [monte_carlo.decide(one, 0.05, plan) for one in logs]
+                found, boots = monte_carlo.judge(logs, plan)
+                output = [monte_carlo.decide(validation, plan) for validation in logs]
                 self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), output)
