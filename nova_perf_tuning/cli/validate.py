@@ -122,7 +122,7 @@ class _Run:
                 )
                 results = running.results
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
-                    running.run(self._undecided if self.budgets else None)
+                    running.run((lambda now: ablation.undecided(now, self.budgets)) if self.budgets else None)
         except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
             stopped = stop
         if results is None or not results.trials:
@@ -131,11 +131,6 @@ class _Run:
             raise errors.PerfTuningError(_why_nothing(results))
         code = self.finish(results)
         return code if stopped is None else _tell_stop(stopped, measured=True)
-
-    def _undecided(self, results: model.Results) -> bool:
-        return any(judgement.open for judgement in verdict.judge_all(results, self.budgets)) or any(
-            knob.call is ablation.Call.UNDECIDED for knob in ablation.judge(results, self.budgets)
-        )
 
     def finish(self, results: model.Results) -> int:
         """Write the report, print the tables and return the exit code."""

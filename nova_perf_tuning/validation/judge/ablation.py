@@ -167,6 +167,13 @@ def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.
     return Call.NEEDED if certain else Call.UNDECIDED
 
 
+def undecided(results: model.Results, budgets: Sequence[verdict.Budget]) -> bool:
+    """Return whether more boots may bring another verdict on a budget, or on a knob of an ablation."""
+    if any(judgement.open for judgement in verdict.judge_all(results, budgets)):
+        return True
+    return any(knob.call is Call.UNDECIDED for knob in judge(results, budgets))
+
+
 def removable(judged: Sequence[Knob]) -> list[str]:
     """Return the extra specs that can be left out, each by itself."""
     return [knob.spec for knob in judged if knob.call is Call.REMOVABLE]

@@ -1,13 +1,11 @@
 """Ablation: which arms there are, and what is said of each knob."""
 
-import argparse
 import collections
 import math
 import random
 
 import testtools
 
-from nova_perf_tuning.cli import validate
 from nova_perf_tuning.specs import parsing, profiles, request
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from tests.support import samples
@@ -117,14 +115,13 @@ class JudgeTest(testtools.TestCase):
 
     def test_a_run_goes_on_until_each_knob_is_decided(self):
         budget = budget_file.Budget("b0", "tuned", 0.15, baseline="no-k1")
-        args = argparse.Namespace(output="")
-        run = validate._Run(args, None, None, [budget], ())
         noisy = simulated([1.1, 1.0], boots=6, blocks=5, trial=0.02, between=0.02)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(verdict.judge_all(noisy, [budget])))
-        self.assertTrue(run._undecided(noisy), "k1 is undecided")
-        self.assertFalse(run._undecided(simulated([1.1, 1.0], boots=12, blocks=7, trial=0.005, between=0.002)))
+        self.assertTrue(ablation.undecided(noisy, [budget]), "k1 is undecided")
+        quiet = simulated([1.1, 1.0], boots=12, blocks=7, trial=0.005, between=0.002)
+        self.assertFalse(ablation.undecided(quiet, [budget]))
         noisy.environment.ablation = {}
-        self.assertFalse(run._undecided(noisy))
+        self.assertFalse(ablation.undecided(noisy, [budget]))
 
     def test_no_ablation(self):
         self.assertEqual([], ablation.judge(samples.results({"host": 1.0, "tuned": 1.0})))

@@ -41,10 +41,6 @@ class EstimateTest(testtools.TestCase):
         ):
             self.assertAlmostEqual(expected, statistics.interim_confidence(0.95, looks, boots))
 
-    def test_quantiles_of_student_t(self):
-        for probability, freedom, expected in ((0.975, 1, 12.706205), (0.975, 11, 2.200985), (0.99, 5, 3.36493)):
-            self.assertAlmostEqual(expected, statistics.student_t(probability, freedom), 5)
-
     @hypothesis.given(
         strategies.dictionaries(
             strategies.integers(0, 5), strategies.lists(strategies.floats(1e-9, 1e9), max_size=5), max_size=5

@@ -1,6 +1,7 @@
 """The window of a trial: found from stamps and outputs, and CPU counted over it alone."""
 
 import dataclasses
+from unittest import mock
 
 import fixtures
 import hypothesis
@@ -68,10 +69,13 @@ class FindTest(testtools.TestCase):
 
 class SeriesTest(testtools.TestCase):
     def series(self, points):
-        one = sampling.Series(dict, 1.0)
-        one._times = [at for at, _ in points]
-        one._values = [values for _, values in points]
-        return one
+        """Return counters that were read at these moments."""
+        readings = iter([values for _, values in points])
+        series = sampling.Series(lambda: next(readings), 1.0)
+        for at, _ in points:
+            with mock.patch("time.monotonic", return_value=at):
+                series.take()
+        return series
 
     @hypothesis.given(
         st.lists(st.floats(0, 100), min_size=2, max_size=20, unique=True), st.floats(0, 1), st.floats(0, 1)
@@ -79,14 +83,14 @@ class SeriesTest(testtools.TestCase):
     def test_even_growth_is_cut_exactly(self, times, low, high):
         times.sort()
         hypothesis.assume(times[-1] - times[0] > 1e-3)
-        one = self.series([(at, {"total": 3 * at}) for at in times])
+        series = self.series([(at, {"total": 3 * at}) for at in times])
         begin, end = sorted(times[0] + share * (times[-1] - times[0]) for share in (low, high))
-        self.assertAlmostEqual(3 * (end - begin), one.spent(begin, end)["total"], 6)
+        self.assertAlmostEqual(3 * (end - begin), series.spent(begin, end)["total"], 6)
 
     def test_what_was_not_known_all_the_time_is_left_out(self):
-        one = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
-        self.assertEqual({"a": 2.0}, one.spent(0.5, 1.5))
-        self.assertEqual({"a": 4.0, "b": 0.0}, one.spent(0.0, 2.0))
+        series = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
+        self.assertEqual({"a": 2.0}, series.spent(0.5, 1.5))
+        self.assertEqual({"a": 4.0, "b": 0.0}, series.spent(0.0, 2.0))
 
 
 class TrialTest(testtools.TestCase):
