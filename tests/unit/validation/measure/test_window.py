@@ -3,19 +3,16 @@
 import dataclasses
 from unittest import mock
 
-import fixtures
 import hypothesis
 import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import reasons, sampling, trial
 from nova_perf_tuning.validation.report import summary
 from tests.support import samples
 
-BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
 EPOCH = 1.7e9
 LIMITS = (100.0, 110.0)
 
@@ -91,27 +88,6 @@ class SeriesTest(testtools.TestCase):
         series = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
         self.assertEqual({"a": 2.0}, series.spent(0.5, 1.5))
         self.assertEqual({"a": 4.0, "b": 0.0}, series.spent(0.0, 2.0))
-
-
-class TrialTest(testtools.TestCase):
-    """Real programs on this host."""
-
-    def run_trial(self, script, message):
-        folder = self.useFixture(fixtures.TempDir()).path
-        job = samples.job(script, kind=Spanned)
-        job.benchmark.message = message
-        with local.LocalLauncher(folder) as launcher:
-            outcome = trial.run(job, launcher.host_pair(), 60.0)
-        self.assertIsNone(outcome.error)
-        return outcome
-
-    def test_start_is_not_counted(self):
-        outcome = self.run_trial(f"{BURN}; sleep 1; echo 40 2", bench.Span(0.8))
-        whole = self.run_trial(f"{BURN}; sleep 1; echo 40 2", None)
-        self.assertEqual(("measuring", "program"), (outcome.window.kind, whole.window.kind))
-        self.assertTrue(whole.host_cpu_s["total"] > 0.05, whole)
-        self.assertTrue(outcome.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (outcome, whole))
-        self.assertTrue(outcome.window.end - outcome.window.begin < outcome.exec_s)
 
 
 class NoteTest(testtools.TestCase):
