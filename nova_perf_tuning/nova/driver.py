@@ -145,7 +145,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _write_domain(
         self, domain: etree._Element, instance: Instance, request: request_module.Request
     ) -> Iterable[LeftOut]:
-        nodes = _memory_nodes(domain)
+        memory = domain.find("numatune/memory")
+        nodes = None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
         if request.emulator_placement == "numa" and nodes is not None:
             cpus = self._emulator_cpus(nodes, instance)
             # From Nova 33 on the I/O thread is pinned as the emulator is.
@@ -158,7 +159,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""
-        cpus = shared_cpus(self._host, nodes)
+        cpus = self._shared_cpus(nodes)
         if not cpus:
             lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
             what = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
@@ -166,8 +167,31 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return cpus or frozenset()
 
     def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
-        """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known."""
-        return housekeeping_cpus(self._host, nodes) if request.vif_queues == request_module.AUTO else None
+        """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known.
+
+        These are the shared ones, or where there are none those that are not dedicated.
+        """
+        if request.vif_queues != request_module.AUTO:
+            return None
+        shared, dedicated = self._shared_cpus(nodes), hardware.get_cpu_dedicated_set()
+        if shared is None and dedicated is not None:
+            shared = self._online(self._host.get_online_cpus() - dedicated, nodes)
+        return None if shared is None else len(shared)
+
+    def _shared_cpus(self, nodes: frozenset[int] | None) -> frozenset[int] | None:
+        """Return the online CPUs of ``[compute] cpu_shared_set``, those of ``nodes`` only if given.
+
+        None when the option is not set. Without it Nova has no place for emulator threads but the guest's own
+        CPUs, and what is left over beside ``cpu_dedicated_set`` may belong to others (a DPDK switch).
+        """
+        text = CONF.compute.cpu_shared_set
+        return self._online(hardware.parse_cpu_spec(text), nodes) if text else None
+
+    def _online(self, cpus: Set[int], nodes: frozenset[int] | None) -> frozenset[int]:
+        if nodes is not None:
+            cells = self._host.get_capabilities().host.topology.cells
+            cpus = cpus & {cpu.id for cell in cells if cell.id in nodes for cpu in cell.cpus}
+        return frozenset(cpus & self._host.get_online_cpus())
 
     # ---- refused while the guest still runs ----
 
@@ -312,43 +336,3 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         except Exception:
             LOG.exception("No score of %s is reported", nodename)
         return resources
-
-
-def _memory_nodes(domain: etree._Element) -> frozenset[int] | None:
-    """Return the host nodes of a guest's memory, None when it may lie anywhere."""
-    memory = domain.find("numatune/memory")
-    return None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
-
-
-def shared_cpus(host: Host, nodes: Iterable[int] | None) -> frozenset[int] | None:
-    """Return the online CPUs of ``[compute] cpu_shared_set``, those of ``nodes`` only if given.
-
-    None when the option is not set. Without it Nova has no place for emulator threads but the guest's own
-    CPUs, and what is left over beside ``cpu_dedicated_set`` may belong to others (a DPDK switch).
-
-    :param host: Nova's ``libvirt.host.Host``.
-    """
-    text = CONF.compute.cpu_shared_set
-    return _online(host, hardware.parse_cpu_spec(text), nodes) if text else None
-
-
-def housekeeping_cpus(host: Host, nodes: Iterable[int] | None) -> int | None:
-    """Return how many CPUs may serve a guest's queues: shared ones, else those not dedicated; None: unknown.
-
-    :param nodes: as of :func:`shared_cpus`.
-    """
-    shared = shared_cpus(host, nodes)
-    if shared is not None:
-        return len(shared)
-    dedicated = hardware.get_cpu_dedicated_set()
-    if dedicated is None:
-        return None
-    return len(_online(host, host.get_online_cpus() - dedicated, nodes))
-
-
-def _online(host: Host, cpus: Set[int], nodes: Iterable[int] | None) -> frozenset[int]:
-    if nodes is not None:
-        wanted = frozenset(nodes)
-        cells = host.get_capabilities().host.topology.cells
-        cpus = cpus & {cpu.id for cell in cells if cell.id in wanted for cpu in cell.cpus}
-    return frozenset(cpus & host.get_online_cpus())

@@ -45,7 +45,7 @@ class SurfaceTest(testtools.TestCase):
             "nova.guest_request.request",
             "guest.transform.write",
             "specs.parsing.parse",
-            "nova.driver._online",
+            "nova.driver.PerfTuningLibvirtDriver._online",
         ):
             self.assertIn(name, names)
         self.assertTrue(len(names) > 80, len(names))
