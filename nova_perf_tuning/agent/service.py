@@ -6,6 +6,7 @@ import collections
 import copy
 import itertools
 import logging
+import math
 import os
 import selectors
 import signal
@@ -79,9 +80,8 @@ class Service:
         self._retry_at = self._pause = 0.0
         self._fault = ""
         self._last: reconcile.Pass | None = None
-        #: Interrupts of passed-through devices that are placed; whether there may come more.
+        #: Interrupts of passed-through devices that are placed.
         self._passed: frozenset[str] = frozenset()
-        self._passed_through = False
         self._last_line = ""
 
     def add(self, source: sources.Source) -> None:
@@ -135,9 +135,7 @@ class Service:
         if self._retry_at:
             times = [self._retry_at]
         else:
-            times = [self._next_look, self._next_verify, *self._follow_ups()]
-            if self._passed_through:
-                times.append(self._next_passthrough)
+            times = [self._next_look, self._next_verify, self._next_passthrough, *self._follow_ups()]
         if self._notifier.watchdog:
             times.append(time.monotonic() + self._notifier.watchdog / 3)
         return min(times)
@@ -172,7 +170,7 @@ class Service:
                 self.make_pass({"drift"})
         elif now >= self._next_look:
             self._look(now)
-        elif self._passed_through and now >= self._next_passthrough:
+        elif now >= self._next_passthrough:
             self._look_at_passed_through(now)
 
     def _follow_ups(self) -> list[float]:
@@ -256,7 +254,6 @@ class Service:
         if self._next_verify <= now:
             self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
-        self._next_passthrough = now + self._timing.passthrough_interval
         if any(setting.kind == model.IrqTarget.kind for setting in done.drifted):
             self._daemons.moved()
         self.stats.passes[min(causes)] += 1
@@ -273,13 +270,9 @@ class Service:
         self._passed = frozenset(
             setting.target for setting in self._reconciler.wanted if setting.rule.startswith("passthrough-")
         )
-        self._passed_through = any(
-            guest.domain is not None
-            and guest.domain.hostdevs
-            and guest.domain.request is not None
-            and guest.domain.request.irq_placement in ("numa", "vcpu")
-            for guest in done.facts.guests
-        )
+        requests = [guest.domain.request for guest in done.facts.guests if guest.domain and guest.domain.hostdevs]
+        placed = any(request and request.irq_placement in ("numa", "vcpu") for request in requests)
+        self._next_passthrough = now + self._timing.passthrough_interval if placed else math.inf
 
     def _line(self) -> str:
         if self._fault:
@@ -331,16 +324,8 @@ class Service:
         yield from self._daemons.findings()
         yield from self._daemons.conflicts(self._reconciler.conflicts(), now)
         for setting, entry in self._last.foreign if self._last is not None else ():
-            yield findings.Finding(
-                findings.FindingCode.APPLIED_BY_PERSON,
-                entry.rule,
-                setting.kind,
-                setting.target,
-                setting.value,
-                current=entry.wanted,
-            )
+            what = setting.kind, setting.target, setting.value, entry.wanted
+            yield findings.Finding(findings.FindingCode.APPLIED_BY_PERSON, entry.rule, *what)
         for outcome in self._reconciler.not_in_force():
-            setting = outcome.setting
-            yield findings.Finding(
-                findings.FindingCode.NOT_IN_FORCE, outcome.detail, setting.kind, setting.target, setting.value
-            )
+            aim = outcome.setting.kind, outcome.setting.target, outcome.setting.value
+            yield findings.Finding(findings.FindingCode.NOT_IN_FORCE, outcome.detail, *aim)

@@ -43,7 +43,6 @@ class Kind(enum.Enum):
 
     QUEUES = "queues"
     INTEGER = "integer"
-    SIZE = "size"
     BOOLEAN = "boolean"
     CHOICE = "choice"
     NAME = "name"
@@ -97,7 +96,7 @@ class Spec:
                 return "true or false"
             case Kind.NAME:
                 return "a name of letters, digits, '.', '_' and '-', at most 63 long"
-            case Kind.CHOICE | Kind.SIZE:
+            case Kind.CHOICE:
                 return ", ".join(self.choices)
 
     def schema(self) -> dict[str, Any]:
@@ -111,7 +110,7 @@ class Spec:
                 return {"type": "string", "pattern": f"^({_QUEUES_PATTERN})$"}
             case Kind.NAME:
                 return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
-            case Kind.CHOICE | Kind.SIZE:
+            case Kind.CHOICE:
                 return {"type": "string", "enum": list(self.choices)}
 
     def keys(self) -> Iterator[tuple[str, str | None, str | None]]:
@@ -164,7 +163,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     ),
     Spec(
         name="vif_rx_queue_size",
-        kind=Kind.SIZE,
+        kind=Kind.CHOICE,
         image=True,
         choices=_RINGS,
         description="Slots in each receive ring of the virtio network interfaces.",
@@ -174,7 +173,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     ),
     Spec(
         name="vif_tx_queue_size",
-        kind=Kind.SIZE,
+        kind=Kind.CHOICE,
         image=True,
         choices=_RINGS,
         description=(

@@ -15,9 +15,8 @@ from tests.nova import base
 WRONG = {
     vocabulary.Kind.QUEUES: ["0", "x", "-1", "+4", " 4", "1_0", "4.0", "Auto", "", "\u0664"],
     vocabulary.Kind.INTEGER: ["-1", "two", "+1", "1_0", " 1", ""],
-    vocabulary.Kind.SIZE: ["300", "0256", "x", ""],
     vocabulary.Kind.BOOLEAN: ["maybe", "2", ""],
-    vocabulary.Kind.CHOICE: ["other", "NONE", ""],
+    vocabulary.Kind.CHOICE: ["other", "NONE", "300", "0256", ""],
     vocabulary.Kind.NAME: ["-x", "../etc", "a b", "x" * 64, ""],
 }
 
@@ -29,7 +28,7 @@ def right_and_wrong(spec):
         return ["true", "False", "on", "0"], wrong
     if spec.kind is vocabulary.Kind.NAME:
         return ["network-latency", "x" * 63], wrong
-    if spec.kind in (vocabulary.Kind.CHOICE, vocabulary.Kind.SIZE):
+    if spec.kind is vocabulary.Kind.CHOICE:
         return list(spec.choices), wrong
     return [*spec.choices[:2], spec.choices[-1]], [*wrong, str(int(spec.choices[-1]) + 1)]
 
