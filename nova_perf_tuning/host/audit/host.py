@@ -208,8 +208,8 @@ class Host:
 
     def cpus_of(self, guest: Guest) -> frozenset[int]:
         """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else all."""
-        threads = [thread for thread in (guest.process.threads if guest.process else ()) if thread.kind == "vcpu"]
-        texts = [thread.affinity for thread in threads if thread.affinity]
+        threads = guest.process.threads if guest.process else ()
+        texts = [thread.affinity for thread in threads if thread.kind == "vcpu" and thread.affinity]
         if not texts and len(guest.domain.vcpu_pins) >= guest.domain.vcpus:
             texts = list(guest.domain.vcpu_pins.values())
         if not texts:

@@ -154,11 +154,11 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
 
 def _long(kind: bytes, content: bytes) -> dict[str, str]:
     """Return the long ``path`` or ``linkpath`` of the next member that an extended header holds."""
+    if kind == tarfile.XGLTYPE:
+        return {}
     if kind in _PAX:
         records = (record.partition(b" ")[2].partition(b"=") for record in content.split(b"\n"))
         names = {key.decode("ascii", "replace"): value for key, _, value in records}
-        if kind == tarfile.XGLTYPE:
-            return {}
     else:
         names = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
     return {key: names[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in names}

@@ -56,15 +56,8 @@ class Link:
 
 def read(root: Root, device: str) -> Link | None:
     """Return what is known of ``device``; None when nothing is (no such NIC, or an older recording)."""
-    return _ask(device) if root.live else _recorded(root, device)
-
-
-def as_json(link: Link) -> bytes:
-    """Return the record that :func:`read` reads."""
-    return (json.dumps({**dataclasses.asdict(link), "fixed": sorted(link.fixed)}, sort_keys=True) + "\n").encode()
-
-
-def _recorded(root: Root, device: str) -> Link | None:
+    if root.live:
+        return _ask(device)
     data = root.read(root.directory(DIRECTORY), f"{device}.json")
     if data is None:
         return None
@@ -76,6 +69,11 @@ def _recorded(root: Root, device: str) -> Link | None:
         root.notes.add("no record of a NIC's features", f"{DIRECTORY}/{device}.json")
         return None
     return Link(record["features"], frozenset(record["fixed"]), record["rings"], record["channels"])
+
+
+def as_json(link: Link) -> bytes:
+    """Return the record that :func:`read` reads."""
+    return (json.dumps({**dataclasses.asdict(link), "fixed": sorted(link.fixed)}, sort_keys=True) + "\n").encode()
 
 
 def _ask(device: str) -> Link | None:

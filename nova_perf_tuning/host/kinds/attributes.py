@@ -23,7 +23,6 @@ class Sysctl(base.Attribute):
     kind = "sysctl"
     order = 40
     form = f"({'|'.join(map(re.escape, privileged.SYSCTLS))})"
-    example = "net.core.rmem_max"
     place = "/proc/sys/{0}"
 
     def path(self, target: str) -> str:
@@ -62,7 +61,6 @@ class Governor(base.Attribute):
     kind = "governor"
     order = 40
     form = r"(policy\d{1,5})"
-    example = "policy0"
     place = "/sys/devices/system/cpu/cpufreq/{0}/scaling_governor"
 
 
@@ -78,7 +76,6 @@ class Xps(_QueueMask):
 
     kind = "xps"
     form = rf"({model.DEVICE})/(tx-\d{{1,4}})"
-    example = "eth0/tx-3"
     place = "/sys/class/net/{0}/queues/{1}/xps_cpus"
 
 
@@ -87,7 +84,6 @@ class Rps(_QueueMask):
 
     kind = "rps"
     form = rf"({model.DEVICE})/(rx-\d{{1,4}})"
-    example = "eth0/rx-3"
     place = "/sys/class/net/{0}/queues/{1}/rps_cpus"
 
 

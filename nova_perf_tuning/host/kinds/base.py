@@ -197,12 +197,11 @@ class SettingKind(abc.ABC):
 class Attribute(SettingKind):
     """A value that is the content of one file of /proc or /sys.
 
-    :cvar form: regular expression of a target, :cvar example: a target, for messages.
+    :cvar form: regular expression of a target.
     :cvar place: path of the file, ``{0}`` being the first group of ``form``.
     """
 
     form: ClassVar[str]
-    example: ClassVar[str]
     place: ClassVar[str]
 
     def path(self, target: str) -> str:
@@ -212,7 +211,7 @@ class Attribute(SettingKind):
         """
         match = re.fullmatch(self.form, target, re.ASCII)
         if not match:
-            raise TargetError(f"{self.kind} target {target[:60]!r}: write it as in {self.example}")
+            raise TargetError(f"{self.kind} target {target[:60]!r} is not of the form {self.form}")
         return self.place.format(*match.groups())
 
     def read(self, target: str) -> str:

@@ -1,8 +1,7 @@
 """Which interrupts irqbalance leaves alone: ``irqbalance`` = ``43,44``.
 
-It asks a policy script of ours, which reads a list of them, once for each interrupt: when it first sees it or
-looks at the host anew. Its socket would do for few interrupts only: before 1.9.5 it reads 500 bytes of a list,
-which is lost with the process.
+It asks a policy script of ours, which reads a list of them, when it first sees an interrupt or looks at the host
+anew. Its socket would do for few only: before 1.9.5 it reads 500 bytes of a list, which is lost with the process.
 """
 
 from __future__ import annotations

@@ -153,8 +153,7 @@ class Journal:
                     bounded_read.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
             if writer:
                 self._prepare(patience)
-            if self._is_there():
-                self._connection = self._open()
+            self._connection = self._open()
         except BaseException as error:
             self.close()
             if not isinstance(error, OSError):
@@ -196,18 +195,15 @@ class Journal:
             ) from None
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's would be 0644
 
-    def _is_there(self) -> bool:
+    def _open(self) -> sqlite3.Connection | None:
+        """Return the connection; None for a reader where there is no journal, or a writer died in making it."""
         try:
             owner = os.stat(self.path).st_uid
         except FileNotFoundError:
-            return False
+            return None
         if owner != os.geteuid():
             who = f"user {owner}" if owner else "root"
             raise ForbiddenError(f"{self.path}: only its owner ({who}) may read it: run this as {who}")
-        return True
-
-    def _open(self) -> sqlite3.Connection | None:
-        """Return the connection; None for a reader of what a writer died in making."""
         with self._errors():
             connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
             empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

@@ -54,11 +54,7 @@ def running_daemons(root: str = "/") -> dict[str, int]:
     """
     daemons: dict[str, int] = {}
     prefix = root.rstrip("/")
-    try:
-        pids = sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit())
-    except OSError:
-        return {}
-    for pid in pids:
+    for pid in sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit()):
         try:
             name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
             if name in DAEMONS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
