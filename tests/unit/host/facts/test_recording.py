@@ -21,7 +21,6 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import FactsError
 from tests.support import corpus, sysroots, trees
 
-DOMAINS = corpus.FOLDER
 RECORDED = pathlib.Path(__file__).parents[3] / "support" / "recorded"
 #: Guests come and go and memory balloons breathe while tests run.
 _ATTEMPTS = 20
@@ -62,13 +61,12 @@ class TestRecording(testtools.TestCase):
 
     def test_same_host_same_bytes(self) -> None:
         root = sysroots.make_host(self)
+        path = pathlib.Path(self.path)
         recording.record(self.path, root)
-        with open(self.path, "rb") as file:
-            first = file.read()
-        os.unlink(self.path)
+        first = path.read_bytes()
+        path.unlink()
         recording.record(self.path, root)
-        with open(self.path, "rb") as file:
-            self.assertEqual(first, file.read())
+        self.assertEqual(first, path.read_bytes())
 
     def test_nothing_private(self) -> None:
         root = pathlib.Path(sysroots.make_host(self))
@@ -93,12 +91,11 @@ class TestRecording(testtools.TestCase):
             self.assertNotIn(os.path.basename(name), ("environ", "boot_id", "address", "product_uuid"))
 
     def test_never_over_a_file(self) -> None:
-        with open(self.path, "w") as file:
-            file.write("precious")
+        path = pathlib.Path(self.path)
+        path.write_text("precious")
         error = self.assertRaises(FactsError, recording.record, self.path)
         self.assertIn("exists already", str(error))
-        with open(self.path) as file:
-            self.assertEqual("precious", file.read())
+        self.assertEqual("precious", path.read_text())
 
     def test_command(self) -> None:
         output = io.StringIO()
@@ -108,7 +105,7 @@ class TestRecording(testtools.TestCase):
 
     def test_domains_survive(self) -> None:
         """What the planner and the rules use of a domain is the same in a recording; nothing else is in it."""
-        paths = sorted(DOMAINS.glob("*.xml"))
+        paths = sorted(corpus.FOLDER.glob("*.xml"))
         self.assertGreater(len(paths), 5)
         for path in paths:
             given, kept = path.read_text(), recording.redacted(path.read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pathlib
 import tarfile
 import tempfile
 
@@ -99,8 +100,7 @@ class TestDirectory(testtools.TestCase):
             self.assertFalse(self.root.has(nothing, "file"))
 
     def test_trailing_nul_of_linux_5_15(self) -> None:
-        with open(f"{self.path}/sys/list", "wb") as file:
-            file.write(b"0-31\n\0")
+        pathlib.Path(self.path, "sys/list").write_bytes(b"0-31\n\0")
         self.assertEqual("0-31", self.cpus("list"))
 
 
@@ -156,11 +156,9 @@ class TestArchive(testtools.TestCase):
 
     def test_damaged_and_foreign_files(self) -> None:
         good = self.make([("sys/value", os.urandom(100_000))])
-        with open(good, "rb") as file:
-            data = file.read()
+        data = pathlib.Path(good).read_bytes()
         for bad in (data[:-2000], data[:100] + b"\0" * 200 + data[300:], b"no archive", b"", b"BZh9" + b"x" * 99):
-            with open(good, "wb") as file:
-                file.write(bad)
+            pathlib.Path(good).write_bytes(bad)
             error = self.assertRaises(FactsError, reader.read_host, good)
             self.assertNotIn("\n", str(error))
 
