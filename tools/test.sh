@@ -257,10 +257,8 @@ case $part in
         run_unit
         run_programs
         beside clock run_functional_clock
-        beside others run_functional_others run_nova
+        beside others run_functional_others run_nova run_package run_cloud_prepare
         run_functional_guests
-        run_package
-        run_cloud_prepare
         for lane in checks clock others; do joined "$lane"; done
         run_benchmarks
         run_cloud_core
