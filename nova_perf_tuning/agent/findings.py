@@ -125,15 +125,14 @@ class CompetingDaemons:
 
     def conflicts(
         self, conflicts: Mapping[rewrite_limit.Key, rewrite_limit.Conflict], now: float
-    ) -> list[Finding]:
-        """Return what others keep changing and is held back, with the likely writer; a new one is logged.
+    ) -> Iterator[Finding]:
+        """Yield what others keep changing and is held back, with the likely writer; a new one is logged.
 
         :param now: monotonic clock.
         """
         known, self._known = self._known, frozenset(conflicts)
         if self._known - known:
             self._look()
-        findings = []
         for (kind, target, identity), conflict in conflicts.items():
             writer, wait = verify.likely_writer(kind, self._pids), round(conflict.until - now, 1)
             if (kind, target, identity) not in known:
@@ -142,5 +141,4 @@ class CompetingDaemons:
                     *(kind, target, conflict.current, writer, wait),
                 )
             seen = None, conflict.current, conflict.rewrites, wait
-            findings.append(Finding(FindingCode.WRITTEN_BY_OTHERS, writer, kind, target, *seen))
-        return findings
+            yield Finding(FindingCode.WRITTEN_BY_OTHERS, writer, kind, target, *seen)

@@ -27,10 +27,6 @@ _CLIENTS: Final = 16
 _DEADLINE_S = 5.0
 
 
-class MetricsError(errors.PerfTuningError):
-    """The port cannot be opened."""
-
-
 class Collector:
     """Makes all figures of one agent."""
 
@@ -132,7 +128,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]:
     """Answer on ``address``:``port`` in threads and return a function that ends them.
 
-    :raises MetricsError: the port is taken or the address is not ours.
+    :raises PerfTuningError: the port is taken or the address is not ours.
     """
     registry = CollectorRegistry()
     registry.register(Collector(agent))
@@ -142,7 +138,7 @@ def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]
         )
         server = _Server(family, place)
     except OSError as error:
-        raise MetricsError(
+        raise errors.PerfTuningError(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "
             "an address of this host and a free port from 1024 on"
         ) from None

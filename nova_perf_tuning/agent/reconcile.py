@@ -57,10 +57,6 @@ class Pass:
     faults: list[apply_module.Outcome]
 
 
-class SecondAgentError(errors.PerfTuningError):
-    """Another agent keeps this host."""
-
-
 class JournalSession:
     """The journal of the host below ``root``: opened for each pass, so that commands may write to it in between.
 
@@ -77,8 +73,7 @@ class JournalSession:
     def agent(self) -> Iterator[None]:
         """Be this host's only agent within.
 
-        :raises SecondAgentError: there is one already.
-        :raises JournalError: the directory or the journal cannot be used.
+        :raises JournalError: there is one already, or the directory or the journal cannot be used.
         """
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
@@ -86,7 +81,7 @@ class JournalSession:
         try:
             fd = journal_module.take_lock(str(path), _INSTANT_S)
         except journal_module.HeldError as error:
-            raise SecondAgentError(
+            raise journal_module.JournalError(
                 f"{self._directory}: another nova-perf-agent, process {error.holder}, keeps this host: "
                 "stop it first"
             ) from None

@@ -145,9 +145,8 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
     """
     root = parse_tree(xml)
     memory, in_other_unit = root.findtext("memory", "0"), _shown(root, "memory", "unit") not in ("", "KiB")
-    hyperv = root.find("features/hyperv")
-    names = [] if hyperv is None else [feature.tag for feature in hyperv if feature.get("state") == "on"]
-    if hyperv is not None and hyperv.get("mode") == "passthrough":
+    names = [feature.tag for feature in root.iterfind("features/hyperv/*") if feature.get("state") == "on"]
+    if attribute(root, "features/hyperv", "mode") == "passthrough":
         names = ["passthrough"]
     clocks = root.findall("clock/timer[@name='hypervclock']")
     interfaces = root.findall("devices/interface")

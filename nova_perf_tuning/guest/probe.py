@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
@@ -129,20 +129,12 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
     An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
     means for every disk: a queue for each vCPU.
     """
-    if request_module.AUTO not in (request.vif_queues, request.disk_queues):
-        return request
-    root = parsing.parse_xml(xml)
-
-    def number(queues: request_module.Queues | None, device: str, fallback: int) -> request_module.Queues | None:
-        if queues != request_module.AUTO:
-            return queues
-        return max(map(int, root.xpath(f"devices/{device}/driver/@queues")), default=fallback)
-
-    return dataclasses.replace(
-        request,
-        vif_queues=number(request.vif_queues, "interface", 1),
-        disk_queues=number(request.disk_queues, "disk", vcpus),
-    )
+    for spec, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
+        if getattr(request, spec) == request_module.AUTO:
+            texts = parsing.parse_xml(xml).xpath(f"devices/{device}/driver/@queues")
+            number: dict[str, Any] = {spec: max(map(int, texts), default=fallback)}
+            request = dataclasses.replace(request, **number)
+    return request
 
 
 def findings(truth: Truth, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:

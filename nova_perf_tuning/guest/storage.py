@@ -48,9 +48,14 @@ def write(domain: etree._Element, request: request_module.Request, vcpus: int, m
         return left_out
     if domain.find("iothreadids") is not None:
         return [*left_out, LeftOut(Omission.THREADS_NUMBERED)]
+    if parsing.iothreads(domain) < request.iothreads:  # none is taken away
+        element, before = domain.find("iothreads"), domain.find("vcpu")
+        if element is None:
+            element = etree.Element("iothreads")
+            (domain.find("memory") if before is None else before).addnext(element)
+        element.text = str(request.iothreads)
     threads = range(1, request.iothreads + 1)
     limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
-    _make(domain, len(threads))
     _pin(domain, threads)
     return [*left_out, *_spread(able, threads, limit, mapping)]
 
@@ -124,16 +129,6 @@ def _served_by(device: etree._Element) -> set[int]:
     return {
         parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts if text is not None
     }
-
-
-def _make(domain: etree._Element, count: int) -> None:
-    """Make sure that as many I/O threads exist as asked; none is taken away."""
-    element = domain.find("iothreads")
-    if parsing.iothreads(domain) < count:
-        if element is None:
-            element = etree.Element("iothreads")
-            (domain.find("memory") if domain.find("vcpu") is None else domain.find("vcpu")).addnext(element)
-        element.text = str(count)
 
 
 def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[LeftOut]:

@@ -41,9 +41,6 @@ LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
 
-
-#: Returns what Nova's configuration object renders.
-Render = Callable[[], etree._Element]
 #: Writes a guest's request into an element of it; returns what was left out and why.
 Write = Callable[[etree._Element, Instance, request_module.Request], Iterable[LeftOut]]
 
@@ -115,7 +112,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         """Let ``conf`` render with the guest's request; Nova's ``to_xml`` prints, and logs, what it renders."""
         conf.format_dom = functools.partial(self._tuned, write, instance, conf.format_dom)
 
-    def _tuned(self, write: Write, instance: Instance, render: Render) -> etree._Element:
+    def _tuned(self, write: Write, instance: Instance, render: Callable[[], etree._Element]) -> etree._Element:
         element = render()
         try:
             request, warnings = guest_request.request(instance)

@@ -35,10 +35,9 @@ class PerfSpecValidator(base.ExtraSpecValidator):
             raise exception.ValidationError(
                 f"Validation failed; extra spec '{name[:80]}' does not appear to be a valid extra spec."
             )
-        try:
-            known[0].parse(value)
-        except vocabulary.SpecValueError as error:
-            raise exception.ValidationError(f"Validation failed; {name}={value[:80]!r}: {error}.") from None
+        if known[0].parse(value) is None:
+            allowed = f"allowed: {known[0].allowed}"
+            raise exception.ValidationError(f"Validation failed; {name}={value[:80]!r}: {allowed}.")
 
 
 def register() -> list[base.ExtraSpecValidator]:

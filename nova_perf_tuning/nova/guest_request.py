@@ -34,9 +34,8 @@ def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.R
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
     :param flavor: as of :func:`specs`.
-    :raises SpecError: a spec of the flavor is unknown or its value not allowed.
+    :raises SpecError, ContradictionError: the flavor is wrong, in itself or against Nova's own specs.
     :raises ProfileError: a file of the operator's profiles cannot be used.
-    :raises ContradictionError: specs of the flavor exclude each other or Nova's own.
     """
     flavor = instance.flavor if flavor is None else flavor
     return of_flavor(flavor, _image_properties(instance))

@@ -16,7 +16,6 @@ from nova_perf_tuning.specs import parsing, vocabulary
 from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request as request_module
 
-_NO_PROPERTIES: Final[Mapping[str, str]] = {}
 #: The rule that Nova's own specs are in the flavor.
 NATIVE_MISSING: Final = "native-specs-missing"
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
@@ -86,8 +85,8 @@ class SpecFacts:
 
 def wrong(rule: str, evidence: str, remedy: str, why: str, level: Level = Level.ERROR) -> Finding:
     """Return a finding against the vocabulary or the cross-checks of the perf: extra specs."""
-    where = "specification of the perf: extra specs"
-    return Finding(rule, level, "", (Evidence("specs", evidence),), why, remedy, where)
+    source = "specification of the perf: extra specs"
+    return Finding(rule, level, "", (Evidence("specs", evidence),), why, remedy, source)
 
 
 def _of_request(facts: SpecFacts) -> Iterator[Finding]:
@@ -184,8 +183,8 @@ def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
 
 def findings(
     request: request_module.Request,
-    extra_specs: Mapping[str, str] = _NO_PROPERTIES,
-    image_properties: Mapping[str, str] = _NO_PROPERTIES,
+    extra_specs: Mapping[str, str] = parsing.NOTHING,
+    image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,
     *,
     native: bool = True,
@@ -227,7 +226,7 @@ def guest_request(
 
     request, results = parsed(usable)
     if any(finding.level is Level.ERROR for finding in results):
-        request, of_flavor = parsed(_NO_PROPERTIES)
+        request, of_flavor = parsed(parsing.NOTHING)
         mistakes = {finding.rule for finding in of_flavor}
         refuse([finding for finding in results if finding.rule in mistakes])
     if request.native and not native_of_profile:
@@ -245,8 +244,8 @@ def native_missing(specs: Mapping[str, str], place: str = "") -> Finding:
 
 def needed_native(
     request: request_module.Request,
-    extra_specs: Mapping[str, str] = _NO_PROPERTIES,
-    image_properties: Mapping[str, str] = _NO_PROPERTIES,
+    extra_specs: Mapping[str, str] = parsing.NOTHING,
+    image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,
 ) -> dict[str, str]:
     """Return Nova's own specs that the flavor lacks for the request to have its effect.

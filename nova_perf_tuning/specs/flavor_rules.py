@@ -18,7 +18,6 @@ POLICY: Final = "hw:cpu_policy"
 EMULATOR: Final = "hw:emulator_threads_policy"
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
-_NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile
     """
     request = parsing.parse(specs, profiles=profiles)
     warnings = crosscheck.refuse(crosscheck.findings(request, specs, vcpus=vcpus))
-    return {**crosscheck.needed_native(request, specs, _NONE, vcpus), **request.extra_specs(), **specs}, warnings
+    return {**crosscheck.needed_native(request, specs, vcpus=vcpus), **request.extra_specs(), **specs}, warnings
 
 
 def changed(
@@ -154,7 +153,7 @@ def findings(
     vcpus: int,
     specs: Mapping[str, str],
     profiles: Mapping[str, profiles_module.Profile],
-    image_properties: Mapping[str, str] = _NONE,
+    image_properties: Mapping[str, str] = parsing.NOTHING,
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
     results, readable = [], {}

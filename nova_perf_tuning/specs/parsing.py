@@ -9,7 +9,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request, vocabulary
 
-_NO_PROPERTIES: Final[Mapping[str, str]] = {}
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SpecError(errors.PerfTuningError):
@@ -25,7 +25,7 @@ class SpecError(errors.PerfTuningError):
 
 def parse(
     extra_specs: Mapping[str, str],
-    image_properties: Mapping[str, str] = _NO_PROPERTIES,
+    image_properties: Mapping[str, str] = NOTHING,
     profiles: Mapping[str, profiles_module.Profile] | None = None,
 ) -> request.Request:
     """Return what a flavor and an image ask for, the profile expanded; an explicit spec wins over it.
@@ -47,7 +47,7 @@ def parse(
             raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile")
         for key, entry in known[str(name)].specs.items():
             if key in vocabulary.BY_KEY:
-                values.setdefault(key, vocabulary.BY_KEY[key][0].parse(entry.value))
+                values.setdefault(key, _value(key, key, entry.value))
             elif key not in extra_specs and key.replace(":", "_") not in image_properties:
                 native[key] = entry.value
     return _build(values, native)
@@ -60,7 +60,7 @@ def parse_expanded(specs: Mapping[str, str]) -> request.Request:
 
     :raises SpecError: as :func:`parse`.
     """
-    return _build(_values(specs, _NO_PROPERTIES), {})
+    return _build(_values(specs, NOTHING), {})
 
 
 def usable_properties(
@@ -116,10 +116,11 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
     if key not in vocabulary.BY_KEY:
         hint = vocabulary.suggestion(shown_key)
         raise SpecError(f"unknown spec {vocabulary.shown(shown_key)}{hint}", "unknown-spec")
-    try:
-        return vocabulary.BY_KEY[key][0].parse(str(text))
-    except vocabulary.SpecValueError as error:
-        raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: {error}") from None
+    spec, _feature = vocabulary.BY_KEY[key]
+    value = spec.parse(str(text))
+    if value is None:
+        raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: allowed: {spec.allowed}")
+    return value
 
 
 def _build(values: Mapping[str, vocabulary.Value], native: Mapping[str, str]) -> request.Request:

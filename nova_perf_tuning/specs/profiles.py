@@ -124,10 +124,8 @@ def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
         raise ProfileError(f"{source}: {key}: a profile cannot name another profile; write its specs out")
     known = vocabulary.BY_KEY.get(key)
     if known is not None:
-        try:
-            known[0].parse(text)
-        except vocabulary.SpecValueError as error:
-            raise ProfileError(f"{source}: {key}={vocabulary.shown(text)}: {error}") from None
+        if known[0].parse(text) is None:
+            raise ProfileError(f"{source}: {key}={vocabulary.shown(text)}: allowed: {known[0].allowed}")
     elif not _NATIVE_KEY.fullmatch(key):
         hint = vocabulary.suggestion(key)
         raise ProfileError(

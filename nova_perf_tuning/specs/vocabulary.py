@@ -57,10 +57,6 @@ class Effect(enum.Enum):
     JUDGED = "judged"
 
 
-class SpecValueError(ValueError):
-    """A value is not allowed; the message says what is."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spec:
     """One extra spec (or one family of them, told apart by a feature name behind a dot).
@@ -120,11 +116,8 @@ class Spec:
             image = f"{IMAGE_PREFIX}{key.replace('.', '_')}" if self.image else None
             yield f"{PREFIX}{key}", image, feature
 
-    def parse(self, text: str) -> Value:
-        """Return the value of ``text``; booleans as Nova reads them, everything else to the letter.
-
-        :raises SpecValueError: the value is not allowed.
-        """
+    def parse(self, text: str) -> Value | None:
+        """Return the value of ``text``, booleans as Nova reads them; None where it is not :attr:`allowed`."""
         if self.kind is Kind.BOOLEAN:
             word = text.strip().lower()
             if word in TRUE_STRINGS or word in FALSE_STRINGS:
@@ -134,7 +127,7 @@ class Spec:
                 return text
         elif text in self.choices:
             return int(text) if text.isdecimal() else text
-        raise SpecValueError(f"allowed: {self.allowed}")
+        return None
 
 
 _RINGS: Final = ("256", "512", "1024")

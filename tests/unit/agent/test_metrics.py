@@ -9,6 +9,7 @@ from unittest import mock
 
 import testtools
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.agent import metrics
 from tests.support import patience
 
@@ -77,7 +78,7 @@ class PortTest(testtools.TestCase):
 
     def test_what_is_wrong_is_named(self):
         self.serve()
-        error = self.assertRaises(metrics.MetricsError, metrics.serve, None, "127.0.0.1", self.port)
+        error = self.assertRaises(errors.PerfTuningError, metrics.serve, None, "127.0.0.1", self.port)
         self.assertIn("a free port", str(error))
-        error = self.assertRaises(metrics.MetricsError, metrics.serve, None, "192.0.2.1", self.port)
+        error = self.assertRaises(errors.PerfTuningError, metrics.serve, None, "192.0.2.1", self.port)
         self.assertIn("an address of this host", str(error))

@@ -57,13 +57,5 @@ class DefinitionsTest(testtools.TestCase):
     def test_takes_what_the_parser_takes(self, key, text):
         spec, _feature = vocabulary.BY_KEY[key]
         entry = metadefs.namespaces()["compute-perf-tuning.json"]["properties"][key.removeprefix("perf:")]
-        try:
-            spec.parse(text)
-            parsed = True
-        except vocabulary.SpecValueError:
-            parsed = False
-        if entry["type"] != "boolean" or text in (
-            "true",
-            "false",
-        ):  # others have spellings that Horizon never sends
-            self.assertEqual(parsed, takes(entry, text))
+        if entry["type"] != "boolean" or text in ("true", "false"):  # Horizon sends no other spellings
+            self.assertEqual(spec.parse(text) is not None, takes(entry, text))

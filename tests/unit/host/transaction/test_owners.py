@@ -50,7 +50,7 @@ class JournalSessionTest(FolderTest):
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.session().agent():
             self.assertEqual(str(os.getpid()), journal.running_agent(self.folder))
-            self.assertRaises(reconcile.SecondAgentError, self.session().agent().__enter__)
+            self.assertRaises(journal.JournalError, self.session().agent().__enter__)
             with journal.Journal(self.folder, writer=True, patience=0.0):
                 pass
         self.assertIsNone(journal.running_agent(self.folder))
