@@ -19,9 +19,9 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, stacks
 
-_POLL_S: Final = 2.0
+POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
-_CLOSING_S: Final = 30.0
+CLOSING_S: Final = 30.0
 #: What guests take after their last slot until Heat has everything.
 _HAND_OVER_S: Final = 20.0
 #: Between the end of a wait condition and the pair's own: Heat's own steps, and ours between two looks.
@@ -93,7 +93,7 @@ class HeatPairLauncher:
 
     def expected_s(self, plan: model.MeasurePlan) -> float:
         """Return about how long a pair takes: until its guests are ready, the slots of all blocks, removal."""
-        return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + _CLOSING_S
+        return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + CLOSING_S
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
         """Measure all arms on one pair and remove everything that was made for it, whatever happens.
@@ -154,7 +154,7 @@ class _Pair:
     def measure(self) -> None:
         """Make the stacks of all arms and take over what their guests tell; stacks stay."""
         begun = time.monotonic()
-        deadline = begun + self._plan.time_limit_s - min(_CLOSING_S, self._plan.time_limit_s / 4)
+        deadline = begun + self._plan.time_limit_s - min(CLOSING_S, self._plan.time_limit_s / 4)
         # Guests that are ready have a slot's time before it to warm up.
         start = math.ceil(time.time() + self._settings.boot_s + self._grid.length_s)
         with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
@@ -162,7 +162,7 @@ class _Pair:
                 self._api.sleep(0)
                 self._make(number, arm, start, deadline - time.monotonic())
             while not self._step() and (left_s := deadline - time.monotonic()) > 0:
-                self._api.sleep(min(_POLL_S, left_s))
+                self._api.sleep(min(POLL_S, left_s))
         for running in self.running:
             if not running.done:
                 reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"

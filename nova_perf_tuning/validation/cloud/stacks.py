@@ -22,12 +22,12 @@ from nova_perf_tuning.validation.cloud import model
 #: On every stack; what has it not is not ours, whatever its name.
 TAG: Final = "nova-perf"
 _TEMPLATE: Final = "benchmark_pair.yaml"
-_DELETE_S: Final = 180.0
+DELETE_S: Final = 180.0
 #: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may take minutes.
-_RETRY_S: Final = 5.0
-_POLL_S: Final = 1.0
+RETRY_S: Final = 5.0
+POLL_S: Final = 1.0
 #: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
-_APPEAR_S: Final = 10.0
+APPEAR_S: Final = 10.0
 #: What Nova, Neutron and Heat say; the last but one is Nova with unified limits, the last Heat, of its stacks.
 _QUOTA: Final = re.compile(
     "quota exceeded|exceeds quota|overquota|exceeded for quota|maximum number of|is over a limit for"
@@ -171,15 +171,15 @@ class Stacks:
         begun = time.monotonic()
         due = dict.fromkeys(stacks, begun)  # stack -> when the next attempt may be made
         problems: dict[Stack, str] = {}
-        while due and time.monotonic() - begun < _DELETE_S:
+        while due and time.monotonic() - begun < DELETE_S:
             for stack in list(due):
                 late = time.monotonic() - begun
-                if late >= _DELETE_S:  # a Heat that does not answer holds up each call
+                if late >= DELETE_S:  # a Heat that does not answer holds up each call
                     break
                 try:
                     due[stack] = self._push(stack, due[stack], problems)
                 except sdk_exceptions.NotFoundException:
-                    if stack.id or late >= _APPEAR_S:
+                    if stack.id or late >= APPEAR_S:
                         del due[stack]
                         problems.pop(stack, None)
                 except api_module.ERRORS as error:
@@ -187,8 +187,8 @@ class Stacks:
                     if api_module.http_status(error) in (401, 403):
                         del due[stack]
             if due:
-                time.sleep(_POLL_S)
-        after = f"still there after {_DELETE_S:.0f} s: "
+                time.sleep(POLL_S)
+        after = f"still there after {DELETE_S:.0f} s: "
         return [
             f"stack {stack.name}: {after if stack in due else ''}{problems.get(stack, 'no reason')}"
             for stack in {**due, **problems}
@@ -207,7 +207,7 @@ class Stacks:
         if shown.status in (None, "DELETE_IN_PROGRESS") or time.monotonic() < due:
             return due
         self._api.call(lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0)
-        return time.monotonic() + _RETRY_S
+        return time.monotonic() + RETRY_S
 
 
 def _sdk(stack: Stack) -> sdk_stack.Stack:

@@ -105,7 +105,7 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
 
     def test_a_fleet(self):
-        store.save(test_fleet.ring(), self.results)
+        store.save(test_fleet.run(), self.results)
         budget = os.path.join(self.directory, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.15}]")

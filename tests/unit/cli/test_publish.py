@@ -103,15 +103,15 @@ class PublishTest(testtools.TestCase):
         fleet = data.environment.fleet
         fleet.hosts = [host for host in fleet.hosts if host.host != "cmp1"]
         store.save(data, self.results)
-        self.assertIn("there is no result of host 'cmp1' in it; there is c0, c2, c3", self.refused(self.results))
+        self.assertIn("there is no result of host 'cmp1' in it; there is h0, h2, h3", self.refused(self.results))
 
     def measure_fleet(self, loss, slow=0.0):
         """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say.
 
         :param loss: of tuned guests; :param slow: of all of cmp1.
         """
-        data = test_fleet.ring()
-        fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"c1"', '"cmp1"'))
+        data = test_fleet.run()
+        fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"h1"', '"cmp1"'))
         for trial in data.trials:
             trial.value *= (1 - loss * (trial.arm == "tuned")) * (1 - slow * (trial.boot in (0, 1)))
         now = datetime.datetime.now(datetime.UTC).isoformat()

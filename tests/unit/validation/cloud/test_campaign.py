@@ -104,23 +104,27 @@ class CampaignTest(CampaignCase):
         self.assertEqual(2, max(begun.values()))
         self.check_consistent()
 
-    def fail_when(self, broken, kind=model.ErrorClass.API, seconds=5.0):
-        """Let attempts fail for the cloud's sake where ``broken``, told how many have ended, says so."""
+    def first(self, act):
+        """Let ``act`` see each pair before it is measured; what it returns, if anything, is the outcome."""
         whole = self.launcher.measured
+        self.launcher.measured = lambda pair, *rest: act(pair) or whole(pair, *rest)
 
-        def measured(pair, *rest):
-            if not broken(sum(what == "end" for what, _, _ in self.launcher.log)):
-                return whole(pair, *rest)
-            self.threads.sleep(seconds)
-            return model.PairOutcome(pair, errors=[model.PairError(kind, "not allowed (403): by policy")])
+    def ended(self):
+        """Return how many attempts have ended."""
+        return sum(what == "end" for what, _, _ in self.launcher.log)
 
-        self.launcher.measured = measured
+    def refused(self, pair):
+        """Fail for the cloud's sake after some attempts."""
+        if self.ended() < 8:
+            return None
+        self.threads.sleep(5.0)
+        return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.API, "not allowed (403)")])
 
     def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
         """The run ends soon, and all that failed is measured when it goes on."""
         for retries in (0, 1):
             controller = self.begin(24, peers=3, retries=retries)
-            self.fail_when(lambda ended: ended >= 8)
+            self.first(self.refused)
             error = self.assertRaises(campaign.HopelessError, controller.run)
             self.assertIn("8 attempts on end failed, over different hosts", str(error))
             self.assertEqual("interrupted", self.store.load(self.run_id).state)
@@ -138,7 +142,7 @@ class CampaignTest(CampaignCase):
 
         def measure(pair, plan):
             outcome = whole(pair, plan)
-            if {pair.client, pair.server} & stuck:
+            if pair.hosts & stuck:
                 stuck.difference_update((pair.client, pair.server))
                 self.launcher.make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
                 outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, "still there"))
@@ -156,7 +160,7 @@ class CampaignTest(CampaignCase):
         self.assertFalse(controller.unclean)
         stuck, begun = set(), []
         for what, pair, _ in self.launcher.log:
-            hosts = {pair.client, pair.server}
+            hosts = pair.hosts
             stuck |= hosts if what == "left" else set()
             if what == "begin":
                 begun.append(pair)
@@ -173,9 +177,7 @@ class CampaignTest(CampaignCase):
         self.assertEqual("complete", controller.run())
         run = self.store.load(self.run_id)
         failed = [task for task in run.tasks if task.state == "failed"]
-        self.assertEqual(
-            [2] * 3, [task.attempts for task in failed if "h004" in {task.pair.client, task.pair.server}]
-        )
+        self.assertEqual([2] * 3, [task.attempts for task in failed if "h004" in task.pair.hosts])
         self.assertEqual({"done": 15, "failed": 3}, self.states())
         _, judged = fleet_results.collect(self.store, run.run_id, [], 0.15, "complete")
         verdicts = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
@@ -221,26 +223,19 @@ class CampaignTest(CampaignCase):
 
     def test_a_launcher_that_breaks_is_a_fault_of_the_pair(self):
         controller = self.begin(6, retries=0)
-        whole = self.launcher.measured
-
-        def broken(pair, *rest):
-            return whole(pair, *rest) if "h001" not in (pair.client, pair.server) else 1 / 0
-
-        self.launcher.measured = broken
+        self.first(lambda pair: 1 / 0 if "h001" in pair.hosts else None)
         self.assertEqual("complete", controller.run())
         [first, *_] = self.faults()
         self.assertIn("internal error, please report: ZeroDivisionError", first.reason)
 
     def test_what_concerns_the_whole_cloud_ends_the_run(self):
         controller = self.begin(12)
-        whole = self.launcher.measured
 
-        def refused(pair, attempt, *rest):
-            if sum(what == "end" for what, _, _ in self.launcher.log) >= 3:
+        def refused(_pair):
+            if self.ended() >= 3:
                 raise model.CloudError("Keystone: the credentials are not valid any more")
-            return whole(pair, attempt, *rest)
 
-        self.launcher.measured = refused
+        self.first(refused)
         error = self.assertRaises(model.CloudError, controller.run)
         self.assertIn("not valid any more", str(error))
         self.assertTrue(self.states()["done"] >= 3)
@@ -251,17 +246,12 @@ class CampaignTest(CampaignCase):
 
     def test_stacks_that_cannot_be_removed_are_remembered(self):
         controller = self.begin(4)
-        cleanup = self.launcher.cleanup
-
-        def refuse(_run_id=""):
-            raise model.CloudError("stack nova-perf-x: DELETE_FAILED")
-
-        self.launcher.cleanup = refuse
+        failed = model.CloudError("stack nova-perf-x: DELETE_FAILED")
+        self.launcher.cleanup = mock.Mock(side_effect=failed)
         self.assertEqual("complete", controller.run())
         self.assertTrue(controller.unclean)
         self.assertTrue(self.store.lines()[0].leftovers)
         self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.progress[-1].text)
-        self.launcher.cleanup = cleanup
 
     def test_pairs_that_do_not_stop_are_waited_for_once(self):
         controller = self.begin(4)
@@ -302,14 +292,12 @@ class CampaignTest(CampaignCase):
             for number in (signal.SIGHUP, signal.SIGINT):
                 put_back.callback(signal.signal, number, signal.signal(number, signal.SIG_IGN))
             controller = self.begin(4)
-            whole = self.launcher.measured
 
-            def measured(*what):
+            def interrupt(_pair):
                 for number in (signal.SIGHUP, signal.SIGINT):
                     os.kill(os.getpid(), number)
-                return whole(*what)
 
-            self.launcher.measured = measured
+            self.first(interrupt)
             self.assertEqual("complete", controller.run())
             self.assertEqual(0, controller.stopped_by)
             self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
@@ -346,7 +334,7 @@ class CampaignTest(CampaignCase):
 
         def measured(*rest):
             outcome = whole(*rest)
-            if sum(what == "end" for what, _, _ in self.launcher.log) == ended:
+            if self.ended() == ended:
                 kill(controller, number)
             return outcome
 

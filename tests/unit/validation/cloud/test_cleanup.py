@@ -107,7 +107,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         stuck = f"nova-perf-{RUNS[3]}-a-b-tuned-123456"
         self.cloud.stuck.add(stuck)
         self.cloud.add_stack("nova-perf-20201123-063730-d690-a-b-tuned-1")  # of a run of another machine
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.stacks._DELETE_S", 2.5))
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.stacks.DELETE_S", 2.5))
         self.useFixture(test_heat_pair.RemovalClock())
         done = self.cleanup(*reversed(RUNS), "nosuch")
         self.assertEqual(3, done.code)

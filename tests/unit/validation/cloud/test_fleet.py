@@ -16,20 +16,6 @@ BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
 LAX = [dataclasses.replace(BUDGET[0], max_loss=0.15)]
 
 
-def ring(count=4):
-    """Return a run of hosts in a ring whose tuned guests lose nothing."""
-    tasks = samples.pairs(count)
-    tasks[-1]["server"] = "c0"
-    hosts = [
-        {"host": f"c{number}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2}
-        for number in range(count)
-    ]
-    data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, boots=count, blocks=6, noise=0.005)
-    fleet_data = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
-    samples.tell(data, boots=count, fleet=fleet_data)
-    return data
-
-
 def run(value=lambda pair, arm, block: 1, peers=2, **changes):
     """Return the results of six hosts, h0 to h5.
 
@@ -153,9 +139,9 @@ class BudgetTest(testtools.TestCase):
     def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
         """Hosts are compared with each other all the same; but that is not what was asked."""
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
-        changed, verdict = fleet.judge(ring(), gold)
+        changed, verdict = fleet.judge(run(), gold)
         self.assertEqual("INVALID", changed.environment.fleet.verdict)
         self.assertEqual({C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
-            changed, _ = fleet.judge(ring(), budgets)
+            changed, _ = fleet.judge(run(), budgets)
             self.assertEqual("PASS", changed.environment.fleet.verdict)

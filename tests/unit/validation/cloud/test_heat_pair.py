@@ -59,9 +59,9 @@ class HeatCase(testtools.TestCase):
         self.cloud = self.useFixture(api_server.ApiServer())
         self.api = api.Api(self.connect, retry_for_s=600)
         self.stacks = stacks.Stacks(self.api)
-        for name, value in (("_APPEAR_S", 0.3), ("_POLL_S", 0.05), ("_RETRY_S", 0.2), ("_DELETE_S", 600)):
+        for name, value in (("APPEAR_S", 0.3), ("POLL_S", 0.05), ("RETRY_S", 0.2), ("DELETE_S", 600)):
             self.useFixture(fixtures.MockPatchObject(stacks, name, value))
-        self.useFixture(fixtures.MockPatchObject(heat_pair, "_POLL_S", 0.05))
+        self.useFixture(fixtures.MockPatchObject(heat_pair, "POLL_S", 0.05))
         self.useFixture(fixtures.FakeLogger())
 
     def connect(self, path="/identity/v3"):
@@ -158,7 +158,7 @@ class RemovalTest(HeatCase):
 
     def test_what_stays_is_told_with_heats_reason(self):
         self.useFixture(RemovalClock())
-        self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
+        self.useFixture(fixtures.MockPatchObject(stacks, "DELETE_S", 1.0))
         self.cloud.deleted = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
         self.cloud.add_stack("n")
         [problem] = self.stacks.delete([STACK])
@@ -167,7 +167,7 @@ class RemovalTest(HeatCase):
 
     def test_many_that_cannot_be_asked_for_take_no_longer_than_one(self):
         """A Heat that is down: the limit is for all, not for each."""
-        self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
+        self.useFixture(fixtures.MockPatchObject(stacks, "DELETE_S", 1.0))
         self.fail(BUSY, 2000)
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
         problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
@@ -186,7 +186,7 @@ class RemovalTest(HeatCase):
         lost = api_server.Answer(201, b"{", done=True, missing=9)
         gone = api_server.Answer(404, {"error": {"message": "The Stack could not be found."}})
         for late in (0, 3):
-            self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 2.0 if late else 0.3))
+            self.useFixture(fixtures.MockPatchObject(stacks, "APPEAR_S", 2.0 if late else 0.3))
             self.cloud.faults = [(ALL, HEAT, lost)] * 50
             delete = stacks.Stacks.delete
 
@@ -234,7 +234,7 @@ class SilenceTest(HeatCase):
         with fixtures.MockPatchObject(heat_pair, "time", still):
             self.measure(launcher, time_limit_s=time_limit_s)
         [request] = self.cloud.made
-        return request["parameters"]["time_limit"], request["timeout_mins"], time_limit_s - heat_pair._CLOSING_S
+        return request["parameters"]["time_limit"], request["timeout_mins"], time_limit_s - heat_pair.CLOSING_S
 
     def test_the_wait_condition_ends_before_the_pair(self):
         for boot_s, limit_s in ((60.0, 1200.0), (20.0, 200.0), (300.0, 1200.0)):

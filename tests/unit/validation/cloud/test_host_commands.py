@@ -204,19 +204,18 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         self.assertEqual(["cmp2"], self.validated())
 
     def test_a_budget_judges_every_host_of_a_run_again(self):
-        data = test_fleet.ring()
+        data = test_fleet.run()
         for trial in data.trials:
             trial.value *= 1 - 0.3 * (trial.arm == "tuned")
-        for name in ("c0", "c1", "c2", "c3"):
-            self.hosts[name] = self.cloud.add_host(name)
+        self.hosts = {f"h{number}": self.cloud.add_host(f"h{number}") for number in range(6)}
         samples.tell(data, created=datetime.datetime.now(datetime.UTC).isoformat(), launcher="heat")
         store.save(data, self.path)
         rows = self.perf("publish", self.path)
         self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
-        self.assertEqual(4, len(self.validated()))
+        self.assertEqual(6, len(self.validated()))
         budget = f"{self.folder}/budget.yaml"
         with open(budget, "w") as file:
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]")
         rows = self.perf("publish", self.path, "--budget", budget)
-        self.assertEqual([("FAIL", "now")] * 4, [(row["Verdict"], row["Judged"]) for row in rows])
+        self.assertEqual([("FAIL", "now")] * 6, [(row["Verdict"], row["Judged"]) for row in rows])
         self.assertEqual([], self.validated())

@@ -39,9 +39,9 @@ class FleetDiagnosisTest(testtools.TestCase):
 
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]
-        data, _ = fleet.judge(test_fleet.ring(), budgets)
+        data, _ = fleet.judge(test_fleet.run(), budgets)
         summaries = summary.summarise(data)
-        self.assertIn("PASS: 4 of 4 hosts are as good", report.as_json(data, summaries, [])["headline"])
-        self.assertIn("As recorded: PASS: 4 of 4", report.render(data, summaries, [], recorded=True))
+        self.assertIn("PASS: 6 of 6 hosts are as good", report.as_json(data, summaries, [])["headline"])
+        self.assertIn("As recorded: PASS: 6 of 6", report.render(data, summaries, [], recorded=True))
         alone = samples.of(samples.results({"untuned": 1.0, "tuned": 1.0}).trials)
         self.assertNotIn("hosts are as good", report.render(alone, summary.summarise(alone), []))
