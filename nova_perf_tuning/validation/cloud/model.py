@@ -109,14 +109,10 @@ class Grid:
         """Return the second since the epoch at which a slot begins."""
         return index * self.length_s
 
-    def block(self, index: int) -> int:
-        """Return the block that a slot belongs to."""
-        return index // self.arms
-
     def arm(self, index: int) -> int:
         """Return the arm that a slot belongs to."""
-        position = index % self.arms
-        return self.arms - 1 - position if self.block(index) % 2 else position
+        block, position = divmod(index, self.arms)
+        return self.arms - 1 - position if block % 2 else position
 
 
 def slot_s(jobs: Iterable[plugins.Job]) -> int:
