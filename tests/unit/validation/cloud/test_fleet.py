@@ -132,6 +132,7 @@ class BudgetTest(testtools.TestCase):
 
     def test_service_cpu(self):
         data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
+        data.trials[0].host_cpu_s = {"vcpu": 4.0, "total": 3.99}  # counters lag a little
         for limit, verdicts in ((0.05, {V.PASS}), (0.03, {V.FAIL})):
             budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
             self.assertEqual(verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts})
