@@ -121,7 +121,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an exception of the cloud's libraries, or None; 401: a new token was refused too."""
+    """Return the HTTP status of an exception of the cloud's libraries, or None; 401: with a new token, too."""
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
     return status if isinstance(status, int) and isinstance(error, ERRORS) else None
 
