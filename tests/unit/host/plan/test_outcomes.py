@@ -25,7 +25,7 @@ CONFIGURATIONS = {
     "dedicated only": CpuSets(dedicated="4-7,12-15"),
     "shared on the other node only": CpuSets(dedicated="4-7,10-15", shared="2-3"),
     "node 1 is all dedicated": CpuSets(dedicated="4-15"),
-    "none; the guest floats": CpuSets(),
+    "no sets; vCPUs own no CPU": CpuSets(),
 }
 POLICIES = (
     ("vhost_placement", "none"),
