@@ -86,6 +86,12 @@ class PerfTestCase(base.ServersTestBase):
             networks = [{"port": self.neutron.port_1["id"]}]
         return self._create_server(flavor_id=flavor, networks=networks, host=host, **kwargs)
 
+    def image(self, identifier, properties):
+        """Add an image with these properties and return its id."""
+        plain = self.glance.image1
+        self.glance.create(None, plain | {"id": identifier, "properties": plain["properties"] | properties})
+        return identifier
+
     def attach_volume(self, server, volume):
         """Attach a volume of Nova's fixture and wait for it."""
         self.api.post_server_volume(server["id"], {"volumeAttachment": {"volumeId": volume}})

@@ -394,12 +394,7 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
         super().setUp()
         self.points = self.useFixture(fault_points.FaultPoints())
 
-    def arguments(self, name):
-        args, kwargs = self.points.arguments[f"nova.driver.PerfTuningLibvirtDriver.{name}"]
-        return args[1:], kwargs
-
-    def each(self, call):
-        return EveryFaultTestCase.each(self, call)
+    arguments, each = EveryFaultTestCase.arguments, EveryFaultTestCase.each
 
     def test_each_function(self):
         self.boot_on_a(base.TUNED)

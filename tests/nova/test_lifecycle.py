@@ -98,17 +98,9 @@ class RequestTest(base.PerfTestCase):
         super().setUp()
         self.start()
 
-    def image(self, **properties):
-        """Add an image with these properties and return its id."""
-        plain = self.glance.image1
-        new = {"id": uuids.tuned_image, "properties": plain["properties"] | properties}
-        self.glance.create(None, plain | new)
-        return uuids.tuned_image
-
     def test_image_properties(self):
-        image = self.image(
-            hw_perf_iothreads="2", hw_perf_vif_rx_queue_size="512", hw_perf_emulator_placement="numa"
-        )
+        wanted = {"iothreads": "2", "vif_rx_queue_size": "512", "emulator_placement": "numa"}
+        image = self.image(uuids.tuned_image, {f"hw_perf_{name}": text for name, text in wanted.items()})
         domain = self.domain(self.boot(base.PLAIN, image_uuid=image))
         self.assertEqual("2", domain.findtext("iothreads"))
         self.assertEqual("512", domain.find("devices/interface/driver").get("rx_queue_size"))

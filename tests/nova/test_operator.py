@@ -18,12 +18,6 @@ AGREES, CONTRADICTS = {"hw_perf_iothreads": "2"}, {"hw_perf_iothreads": "4"}
 
 
 class OperatorTestCase(base.PerfTestCase):
-    def image(self, identifier, properties):
-        """Add an image with these properties and return its id."""
-        plain = self.glance.image1
-        self.glance.create(None, plain | {"id": identifier, "properties": plain["properties"] | properties})
-        return identifier
-
     def log_lines(self, text):
         return [line for line in self.stdlog.logger.output.splitlines() if text in line]
 

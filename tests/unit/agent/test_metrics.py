@@ -72,9 +72,9 @@ class PortTest(testtools.TestCase):
             patience.until(answered, "it answers again when the others have been silent for a second")
 
     def sees_the_end_of_the_last(self):
-        with socket.create_connection(("127.0.0.1", self.port)) as one:
-            one.settimeout(60)
-            return one.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            client.settimeout(60)
+            return client.recv(1) == b""
 
     def test_what_is_wrong_is_named(self):
         self.serve()

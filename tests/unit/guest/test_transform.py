@@ -62,13 +62,19 @@ class NetworkTest(testtools.TestCase):
         self.assertEqual(4, network.vif_queues(8, 4, None))
         self.assertEqual(12, network.vif_queues(12, 16, 2))
 
-    def test_kvm_tap_gets_vhost(self):
-        lines, _ = changed("config-drive.xml", {"perf:vif_queues": "auto"})
-        self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
-
-    def test_tcg_keeps_the_driver_that_nova_chose(self):
-        lines, _ = changed("q35-tcg.xml", {"perf:vif_queues": "2"})
-        self.assertEqual(['<driver name="qemu" queues="2"/>'], lines)
+    def test_drivers(self):
+        """A tap with KVM has vhost, under TCG what Nova chose; one queue is written by leaving the number out."""
+        for name, specs, lines in (
+            ("config-drive.xml", {"perf:vif_queues": "auto"}, ['<driver name="vhost" queues="2"/>']),
+            ("q35-tcg.xml", {"perf:vif_queues": "2"}, ['<driver name="qemu" queues="2"/>']),
+            ("numa-pinned.xml", {"perf:vif_queues": "1"}, ['<driver name="vhost" packed="on"/>']),
+            (
+                "uefi.xml",
+                {"perf:vif_host_offload.tso4": "off", "perf:vif_guest_offload.csum": "on"},
+                ['<driver name="vhost">', '<host tso4="off"/>', '<guest csum="on"/>', "</driver>"],
+            ),
+        ):
+            self.assertEqual(lines, changed(name, specs)[0], name)
 
     def test_vhostuser_has_no_name_and_honours_the_transmit_ring(self):
         lines, left_out = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
@@ -79,11 +85,6 @@ class NetworkTest(testtools.TestCase):
         lines, (left_out,) = changed("rescue.xml", {"perf:vif_tx_queue_size": "512"})
         self.assertEqual([], lines)
         self.assertEqual((Omission.NO_TRANSMIT_RING, "bridge"), (left_out.omission, left_out.detail))
-
-    def test_offloads(self):
-        specs = {"perf:vif_host_offload.tso4": "off", "perf:vif_guest_offload.csum": "on"}
-        lines, _ = changed("uefi.xml", specs)
-        self.assertEqual(['<driver name="vhost">', '<host tso4="off"/>', '<guest csum="on"/>', "</driver>"], lines)
 
     def test_vdpa_as_nova_writes_it(self):
         """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
@@ -101,10 +102,6 @@ class NetworkTest(testtools.TestCase):
     def test_a_multiqueue_tap_made_beforehand_keeps_two(self):
         lines, _ = changed("multi-nic.xml", {"perf:vif_queues": "auto"}, housekeeping_cpus=1)
         self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
-
-    def test_one_queue_is_written_by_leaving_the_number_out(self):
-        lines, _ = changed("numa-pinned.xml", {"perf:vif_queues": "1"})
-        self.assertEqual(['<driver name="vhost" packed="on"/>'], lines)
 
 
 class StorageTest(testtools.TestCase):

@@ -4,20 +4,16 @@ import testtools
 
 from nova_perf_tuning.specs import crosscheck, parsing, profiles
 
-MULTI = {"hw:vif_multiqueue_enabled": "true"}
+MULTI, SINGLE = {"hw:vif_multiqueue_enabled": "true"}, {"hw:vif_multiqueue_enabled": "no"}
+PINNED = {"hw:cpu_policy": "dedicated"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
 BROKEN = {
     "vif-queues-above-vcpus": [({"perf:vif_queues": "8", **MULTI}, {}, 4, "at most 4")],
     "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
     "multiqueue-off": [
-        (
-            {"perf:vif_queues": "2", "hw:vif_multiqueue_enabled": "no"},
-            {},
-            None,
-            "set hw:vif_multiqueue_enabled=true",
-        ),
+        ({"perf:vif_queues": "2", **SINGLE}, {}, None, "set hw:vif_multiqueue_enabled=true"),
         ({"perf:vif_queues": "auto"}, {"hw_vif_multiqueue_enabled": "false"}, 4, "perf:vif_queues=1"),
-        ({"perf:profile": "balanced", "hw:vif_multiqueue_enabled": "false"}, {}, 4, "(of the profile)"),
+        ({"perf:profile": "balanced", **SINGLE}, {}, 4, "(of the profile)"),
     ],
     "single-queue-of-multiqueue-tap": [({"perf:vif_queues": "1", **MULTI}, {}, 4, "2 or more")],
     "irq-vcpu-needs-dedicated": [
@@ -34,16 +30,7 @@ BROKEN = {
     ],
     "vhost-numa-without-topology": [({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")],
     "emulator-numa-or-isolate": [
-        (
-            {
-                "perf:emulator_placement": "numa",
-                "hw:cpu_policy": "dedicated",
-                "hw:emulator_threads_policy": "isolate",
-            },
-            {},
-            None,
-            "share",
-        )
+        ({"perf:emulator_placement": "numa", "hw:emulator_threads_policy": "isolate", **PINNED}, {}, None, "share")
     ],
     "offload-needs-checksum": [
         ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso6": "on"}, {}, None, "tso6=true")
@@ -51,8 +38,8 @@ BROKEN = {
 }
 FITTING = [
     ({"perf:vif_queues": "auto", **MULTI}, {}, 4),
-    ({"perf:vif_queues": "auto", "hw:vif_multiqueue_enabled": "false"}, {}, 1),
-    ({"perf:vif_queues": "1", "hw:vif_multiqueue_enabled": "false"}, {}, 4),
+    ({"perf:vif_queues": "auto", **SINGLE}, {}, 1),
+    ({"perf:vif_queues": "1", **SINGLE}, {}, 4),
     ({"perf:vif_queues": "1", **MULTI}, {}, 1),
     ({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"}, 4),
     ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "mixed"}, {}, 4),
@@ -60,11 +47,7 @@ FITTING = [
     ({"perf:emulator_placement": "numa", "resources12:PCPU": "4"}, {}, 4),
     ({"perf:emulator_placement": "numa", "hw:mem_page_size": "large"}, {}, 4),
     ({"perf:emulator_placement": "default"}, {}, 4),
-    (
-        {"perf:emulator_placement": "numa", "hw:cpu_policy": "dedicated"},
-        {"hw_emulator_threads_policy": "isolate"},
-        4,
-    ),
+    ({"perf:emulator_placement": "numa", **PINNED}, {"hw_emulator_threads_policy": "isolate"}, 4),
     ({"perf:iothreads": "1"}, {"hw_emulator_threads_policy": "none"}, 4),
     ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso4": "off"}, {}, 4),
 ]
