@@ -224,7 +224,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     without = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(without) < 2:
         raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
-    values = ablation.knobs(tuned)
+    values = tuned.extra_specs()
     judged = bool(args.budget)
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *without.values()),

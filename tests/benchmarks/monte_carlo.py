@@ -192,13 +192,12 @@ def decide(logs: np.ndarray, plan: Plan) -> tuple[verdict.Verdict, int]:
     budgets = [
         budget_file.Budget(f"figure{figure}", "tuned", LIMIT, baseline="untuned") for figure in range(len(logs))
     ]
-    for boots in range(1, plan.boots + 1):
-        if session.look_due(boots, plan.boots):
-            whole.environment.looks = [boots]
-            seen = [trial for trial in whole.trials if trial.boot < boots]
-            judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
-            if not any(gate.open for gate in judged):
-                return verdict.overall(judged), boots
+    for boots, _share in plan.looks[:-1]:
+        whole.environment.looks = [boots]
+        seen = [trial for trial in whole.trials if trial.boot < boots]
+        judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
+        if not any(judgement.open for judgement in judged):
+            return verdict.overall(judged), boots
     return verdict.overall(verdict.judge_all(whole, budgets)), plan.boots
 
 

@@ -74,14 +74,9 @@ class Knob:
     met_without: verdict.Verdict | None
 
 
-def knobs(wanted: request_module.Request) -> dict[str, str]:
-    """Return extra spec -> value of every knob of a request."""
-    return {spec: value for spec, value in wanted.extra_specs().items() if spec not in _NO_KNOBS}
-
-
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
-    """Return extra spec -> arm without it."""
-    return {spec: _without(wanted, spec) for spec in knobs(wanted)}
+    """Return extra spec -> arm without it, of every knob of a request."""
+    return {spec: _without(wanted, spec) for spec in wanted.extra_specs() if spec not in _NO_KNOBS}
 
 
 def _without(wanted: request_module.Request, spec: str) -> launch.Arm:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import fnmatch
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
@@ -132,15 +133,11 @@ def for_run(
             named = ", ".join(f"{name} '{places.get(name, '')}'" for name in _PLACES)
             why = f"none is for {named}; give --host-group or --flavor"
         raise schema.InputError(f"--budget {path}: no budget applies: {why}, or another file")
-    for budget in chosen:
-        for what, name, known in (
-            ("benchmark", budget.benchmark, kinds.keys()),
-            ("arm", budget.arm, arms),
-            ("baseline", budget.baseline, arms),
-        ):
-            if name not in known:
-                there = ", ".join(known)
-                raise schema.InputError(f"--budget: {what} '{name[:80]}' is not in this run, which has {there}")
+    measured = {"benchmark": list(kinds), "arm": arms, "baseline": arms}
+    for budget, (what, known) in itertools.product(chosen, measured.items()):
+        if (name := getattr(budget, what)) not in known:
+            text = f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
+            raise schema.InputError(text)
     return chosen
 
 

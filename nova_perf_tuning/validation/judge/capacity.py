@@ -1,9 +1,8 @@
 """How many guests of a flavor a host carries before one of its resources runs out, from measured CPU per unit.
 
-What a guest costs beside its vCPUs comes out of the host's shared CPUs. A guest that does R units of work per
-second and costs C CPU seconds per unit takes R * C CPUs; N guests fit while N * R * C stays below the shared CPUs
-times the share that may be busy. That is linear: caches, memory bandwidth and full queues are not in it, so a run
-at the number that is found must confirm it.
+A guest that does R units of work per second and costs C CPU seconds per unit beside its vCPUs takes R * C of the
+host's shared CPUs; N guests fit while N * R * C stays below what may be busy of them. That is linear: caches,
+memory bandwidth and full queues are not in it, so a run at the number that is found must confirm it.
 """
 
 from __future__ import annotations
@@ -86,16 +85,14 @@ def capacity(
     trials, notes = _counting(results, benchmark, arm)
     classes = [name for name in CLASSES if any(trial.host_cpu_s.get(name) for trial in trials)]
     if not classes:
-        raise reasons.ReasonError(reason(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm))
+        raise reasons.ReasonError(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm)
     unit = trials[0].work_unit
     rates = [trial.work / trial.window_s for trial in trials if trial.work and trial.window_s > 0]
     own = statistics.median(rates) or 0.0
     rate = own if rate is None else rate
     guests = _guests(results.environment, benchmark)
-    limits = [
-        _limit(name, _cost(trials, some, guests), rate, shared_cpus * busy)
-        for name, some in ((ALL, classes), *((name, [name]) for name in classes))
-    ]
+    resources = {ALL: classes, **{name: [name] for name in classes}}
+    limits = [_limit(name, trials, some, guests, rate, shared_cpus * busy) for name, some in resources.items()]
     limits.sort(key=lambda limit: math.inf if limit.careful is None else limit.careful)
     if not any("softirq" in trial.host_cpu_s for trial in trials):
         notes.append(reason(_C.NO_SOFTIRQ))
@@ -115,27 +112,24 @@ def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[mo
     :raises reasons.ReasonError: as for :func:`capacity`.
     """
     where = {"benchmark": benchmark, "arm": arm}
-    figure = [
-        trial
-        for trial in results.trials
-        if trial.benchmark == benchmark and (trial.primary or trial.value is None)
-    ]
+    mine = [trial for trial in results.trials if trial.benchmark == benchmark]
+    figure = [trial for trial in mine if trial.primary or trial.value is None]
     picked = trial_filter.select(results, figure, arm, arm)
     if picked.invalid is not None and any(trial.arm == arm for trial in figure):
-        raise reasons.ReasonError(reason(_C.NO_SAMPLE, **where, why=(picked.invalid,)))
+        raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(picked.invalid,))
     working = [trial for trial in picked.trials if trial.value is not None and trial.work]
     if not working:
         known = sorted({trial.benchmark for trial in results.trials if trial.work and trial.arm == arm})
-        raise reasons.ReasonError(reason(_C.NO_WORK, **where, known=known))
+        raise reasons.ReasonError(_C.NO_WORK, **where, known=known)
     if not any("vcpu" in trial.host_cpu_s for trial in working):
-        raise reasons.ReasonError(reason(_C.NO_GUEST, **where))
+        raise reasons.ReasonError(_C.NO_GUEST, **where)
     trials = [trial for trial in working if {"vcpu", "total"} <= trial.host_cpu_s.keys()]
     lacking = len(working) - len(trials)
     count = {"count": lacking, "of": len(working)}
     if lacking > trial_filter.MAX_LOST * len(working):
-        raise reasons.ReasonError(reason(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST))
+        raise reasons.ReasonError(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST)
     if faults := list(filter(None, (overhead.cost(trial).contradiction for trial in trials))):
-        raise reasons.ReasonError(reason(_C.NO_SAMPLE, **where, why=(faults[0],)))
+        raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(faults[0],))
     return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
 
 
@@ -148,18 +142,16 @@ def _guests(environment: environments.Environment, benchmark: str) -> int:
     return 2 if len(commands) > 1 else 1
 
 
-def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate:
-    """Return CPU seconds of one guest per unit of work."""
+def _limit(
+    name: str, trials: Sequence[model.Trial], classes: Sequence[str], guests: int, rate: float, cpus: float
+) -> Limit:
+    """Return how many guests fit by what they use of some classes; ``trials`` count the CPU of ``guests``."""
 
-    def of(trial: model.Trial) -> float | None:
+    def per_unit(trial: model.Trial) -> float | None:
         return overhead.per_unit(sum(trial.host_cpu_s.get(name, 0.0) for name in classes) / guests, trial)
 
-    found = statistics.estimate(statistics.by_boot(trials, of), positive=True)
-    assert found is not None
-    return found
-
-
-def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
-    costs = (found.value, found.high, found.low)
-    guests, fewest, most = (None if cost is None else fits(cpus, cost * rate) for cost in costs)
-    return Limit(name, found.value, found.value * rate, guests, fewest, most)
+    cost = statistics.estimate(statistics.by_boot(trials, per_unit), positive=True)
+    assert cost is not None
+    ends = (cost.value, cost.high, cost.low)
+    likely, fewest, most = (None if end is None else fits(cpus, end * rate) for end in ends)
+    return Limit(name, cost.value, cost.value * rate, likely, fewest, most)

@@ -46,10 +46,10 @@ def floors(results: model.Results) -> dict[str, dict[str, float]]:
         if ratio is not None and ratio.low is not None and ratio.high is not None:
             found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
         elif trials[0].primary and picked.invalid is not None:
-            raise reasons.ReasonError(reason(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,)))
+            raise reasons.ReasonError(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,))
         elif trials[0].primary:
-            params = {"benchmark": label, "boots": ratio.boots if ratio else 0, "needed": statistics.MIN_BOOTS}
-            raise reasons.ReasonError(reasons.Reason(_C.NO_FLOOR_OF_SO_FEW, params))
+            boots, needed = ratio.boots if ratio else 0, statistics.MIN_BOOTS
+            raise reasons.ReasonError(_C.NO_FLOOR_OF_SO_FEW, benchmark=label, boots=boots, needed=needed)
     return found
 
 
@@ -163,5 +163,4 @@ def check_budgets(
     for budget in budgets:
         metric = budget.metric or primary[budget.benchmark]
         if fault := refusal(known, budget.benchmark, metric, budget.max_loss):
-            params = {"benchmark": budget.benchmark, "figure": "loss", "why": (fault,)}
-            raise reasons.ReasonError(reasons.Reason(_C.BUDGET, params))
+            raise reasons.ReasonError(_C.BUDGET, benchmark=budget.benchmark, figure="loss", why=(fault,))

@@ -188,12 +188,10 @@ def _faults(
     :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
     """
     condition = trial.conditions.get
-    for code, share, limit in (
-        (_C.STEAL, condition("steal_share", 0.0), limits.max_steal),
-        (_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limits.max_wait or 0.0),
-    ):
-        if share > limit:
-            yield reason(code, share=share, limit=limit)
+    if (share := condition("steal_share", 0.0)) > limits.max_steal:
+        yield reason(_C.STEAL, share=share, limit=limits.max_steal)
+    if (share := overhead.wait_share(trial) or 0.0) > (limit := limits.max_wait or 0.0):
+        yield reason(_C.WAITING_VCPUS, share=share, limit=limit)
     if (count := condition("throttle_events", 0.0)) > 0:
         yield reason(_C.THROTTLING, count=count)
     if abs((now := condition("max_mhz", usual_mhz)) - usual_mhz) > 1:

@@ -1,9 +1,8 @@
 """What a trial cost the host: service CPU and full overhead, which must not be mixed up.
 
-*Service CPU* is the CPU time of the guest's process and vhost workers that is no vCPU time. It is measured from
-outside and never negative. *Full overhead* is all of that process and its workers minus what the guest says it
-was busy itself. A vCPU that waits for a host CPU books the wait as its own work (there is no steal time under
-TCG), so full overhead is valid only where vCPUs hardly waited; it is then marked, never clamped.
+*Service CPU* is the CPU time of the guest's process and vhost workers that is no vCPU time; it is never negative.
+*Full overhead* is all of that process and its workers minus what the guest says it was busy itself. A vCPU that
+waits books the wait as its own work (TCG has no steal time), so full overhead is invalid where vCPUs waited.
 """
 
 from __future__ import annotations

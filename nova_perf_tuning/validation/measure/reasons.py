@@ -178,9 +178,9 @@ class Reason:
 class ReasonError(errors.PerfTuningError):
     """Something cannot be worked out; who shows it makes the text of :attr:`reason`."""
 
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.code.value)
-        self.reason = reason
+    def __init__(self, code: ReasonCode, **params: Any) -> None:
+        super().__init__(code.value)
+        self.reason = Reason(code, params)
 
 
 def reason(code: ReasonCode, **params: Any) -> Reason:

@@ -49,12 +49,12 @@ class SessionTest(testtools.TestCase):
         return session.Session(self.launcher, plan, self.save, tell)
 
     def run_session(self, *jobs, **changes):
-        one = self.make(*jobs, **changes)
+        running = self.make(*jobs, **changes)
         with self.launcher:
-            one.run()
+            running.run()
         self.assertEqual(["results.json"], os.listdir(self.folder), "the launcher left something")
         loaded = store.load(self.path)
-        self.assertEqual(one.results, loaded)
+        self.assertEqual(running.results, loaded)
         return loaded
 
     def order(self, results):
@@ -83,14 +83,14 @@ class SessionTest(testtools.TestCase):
         results = self.run_session(samples.job())
         primary = [trial for trial in results.trials if trial.primary]
         self.assertEqual(18, len(primary))
-        for one in primary:
-            self.assertEqual(("quick", "speed", 40.0), (one.benchmark, one.metric, one.value))
-            self.assertEqual((2.0, "steps"), (one.work, one.work_unit))
-            self.assertTrue(one.window_s > 0)
-            self.assertTrue(one.host_cpu_s["total"] >= 0)
+        for trial in primary:
+            self.assertEqual(("quick", "speed", 40.0), (trial.benchmark, trial.metric, trial.value))
+            self.assertEqual((2.0, "steps"), (trial.work, trial.work_unit))
+            self.assertTrue(trial.window_s > 0)
+            self.assertTrue(trial.host_cpu_s["total"] >= 0)
         beside = [trial for trial in results.trials if not trial.primary]
-        self.assertEqual({"twice"}, {one.metric for one in beside})
-        self.assertEqual([one.order for one in primary], [one.order for one in beside])
+        self.assertEqual({"twice"}, {trial.metric for trial in beside})
+        self.assertEqual([trial.order for trial in primary], [trial.order for trial in beside])
         self.assertEqual("complete", results.environment.ended)
         self.assertEqual((5, 2), (results.environment.seed, results.environment.boots_run))
         self.assertEqual({"untuned", "tuned"}, set(results.environment.arms))
@@ -109,10 +109,10 @@ class SessionTest(testtools.TestCase):
         self.assertEqual("guest tuned: ?[31mpanic", noted[0].error)
 
     def test_no_arm_boots(self):
-        one = self.make(launcher=RefusingLauncher(self.folder, {"tuned", "untuned"}))
+        running = self.make(launcher=RefusingLauncher(self.folder, {"tuned", "untuned"}))
         with self.launcher:
-            self.assertRaises(launch.LaunchError, one.run)
-        self.assertEqual("error", one.results.environment.ended)
+            self.assertRaises(launch.LaunchError, running.run)
+        self.assertEqual("error", running.results.environment.ended)
         self.assertEqual([], os.listdir(self.folder), "results without a trial")
 
     def test_time_limit_keeps_every_boot(self):
@@ -134,9 +134,9 @@ class SessionTest(testtools.TestCase):
             if "block 2/3" in now.text:
                 raise KeyboardInterrupt
 
-        one = self.make(tell=tell)
+        running = self.make(tell=tell)
         with self.launcher:
-            self.assertRaises(KeyboardInterrupt, one.run)
+            self.assertRaises(KeyboardInterrupt, running.run)
         results = store.load(self.path)
         self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
@@ -144,19 +144,19 @@ class SessionTest(testtools.TestCase):
 
     def test_one_look_at_half_of_the_boots_may_end_it(self):
         for answer, run in ((True, 6), (False, 3)):
-            asked = []
+            looks = []
 
-            def more(results, asked=asked, answer=answer):
-                asked.append(len({trial.boot for trial in results.trials}))
+            def more(results, looks=looks, answer=answer):
+                looks.append(len({trial.boot for trial in results.trials}))
                 return answer
 
-            one = self.make(boots=6, blocks=1)
+            running = self.make(boots=6, blocks=1)
             with self.launcher:
-                one.run(more)
-            self.assertEqual([3], asked)
-            self.assertEqual(run, one.results.environment.boots_run)
-            self.assertEqual([3], one.results.environment.looks)
-            self.assertEqual("complete", one.results.environment.ended)
+                running.run(more)
+            self.assertEqual([3], looks)
+            self.assertEqual(run, running.results.environment.boots_run)
+            self.assertEqual([3], running.results.environment.looks)
+            self.assertEqual("complete", running.results.environment.ended)
 
     def test_progress_counts_up_to_its_total(self):
         output = []

@@ -7,20 +7,18 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.measure import reasons
 from tests.support import samples
 
 C = reasons.ReasonCode
 
 
-def trial(block=0, boot=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
+def trial(block=0, boot=0, work=10.0, arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
     host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
     host["total"] = sum(value for name, value in host.items() if name != "softirq")
-    return model.Trial(
-        "iperf3", "throughput", "Mbit/s", "higher", arm, boot, block, 1000.0, host, 8.0, 10.0, 0.0,
-        work=work, work_unit=unit, order=order,
-    )  # fmt: skip
+    fields = {"arm": arm, "boot": boot, "block": block, "order": order, "work": work, "host_cpu_s": host}
+    return samples.trial(**fields, guest_cpu_s=8.0, window_s=10.0, wait_s=0.0)
 
 
 def results(*trials):
@@ -42,14 +40,14 @@ class CapacityTest(testtools.TestCase):
         found = fitting(results(*blocks), 10, 0.8)
         self.assertEqual(
             [(capacity.ALL, 16), ("vhost", 20), ("emulator", 160), ("softirq", 160)],
-            [(one.resource, one.guests) for one in found.limits],
+            [(limit.resource, limit.guests) for limit in found.limits],
         )
         first = found.limits[0]
         self.assertEqual((16, 16, 16, 1.0, ()), (first.fewest, first.careful, first.most, found.rate, found.notes))
 
     def test_interval_and_rate(self):
         blocks = [trial(block=at, boot=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
-        [limit] = [one for one in fitting(results(*blocks), rate=0.25).limits if one.resource == "vhost"]
+        limit = {limit.resource: limit for limit in fitting(results(*blocks), rate=0.25).limits}["vhost"]
         self.assertTrue(50 < limit.fewest < limit.guests < limit.most < 90, limit)
         self.assertEqual(limit.fewest, limit.careful)
         [first, *_] = fitting(results(*blocks[:1])).limits
@@ -71,7 +69,7 @@ class CapacityTest(testtools.TestCase):
             ({"host_cpu_s": {}}, C.TOO_FEW_COUNTED),
         ):
             blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
-            blocks[:2] = [dataclasses.replace(one, **changes) for one in blocks[:2]]
+            blocks[:2] = [dataclasses.replace(measured, **changes) for measured in blocks[:2]]
             found = fitting(results(*blocks))
             self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.notes)), changes)
             blocks[2] = dataclasses.replace(blocks[2], **changes)
@@ -83,7 +81,7 @@ class CapacityTest(testtools.TestCase):
         Of both together the logarithms of 0.05 and 0.15 have their middle at 0.087.
         """
         blocks = [trial(block=at, order=at, vhost=1.0, softirq=0.5 if at % 2 else -0.5) for at in range(8)]
-        limits = {one.resource: one.guests for one in fitting(results(*blocks)).limits}
+        limits = {limit.resource: limit.guests for limit in fitting(results(*blocks)).limits}
         self.assertEqual((None, 92), (limits["softirq"], limits[capacity.ALL]))
 
     def test_nothing_to_go_by(self):
@@ -97,8 +95,8 @@ class CapacityTest(testtools.TestCase):
 
     def test_a_fleet_has_pairs_and_no_softirqs(self):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]
-        for one in blocks:
-            one.host_cpu_s = {name: value for name, value in one.host_cpu_s.items() if name != "softirq"}
+        for measured in blocks:
+            measured.host_cpu_s = {name: value for name, value in measured.host_cpu_s.items() if name != "softirq"}
         fleet = samples.of(blocks, fleet={})
         found = fitting(fleet)
         self.assertEqual(40, found.limits[0].guests)

@@ -36,9 +36,9 @@ class GuardTest(testtools.TestCase):
 
     def trials(self, usual, changed=None):
         some = [samples.trial(arm=("host", "tuned")[at % 2], order=at, conditions=dict(usual)) for at in range(8)]
-        for one in some[3::4]:
+        for trial in some[3::4]:
             merged = {**usual, **(changed or {})}
-            one.conditions = {key: value for key, value in merged.items() if value is not None}
+            trial.conditions = {key: value for key, value in merged.items() if value is not None}
         return some
 
     def test_conditions(self):
@@ -52,8 +52,8 @@ class GuardTest(testtools.TestCase):
     def test_waiting_vcpus(self):
         """Under emulation all arms wait alike."""
         trials = self.trials({})
-        for one in trials[1::2]:
-            one.wait_s = 4.0  # half of the time wanted
+        for trial in trials[1::2]:
+            trial.wait_s = 4.0  # half of the time wanted
         for accelerator, limit, code in (
             ("kvm", None, C.WAITING_VCPUS),
             (None, None, C.WAITING_VCPUS),
@@ -74,7 +74,7 @@ class GuardTest(testtools.TestCase):
             for trial in trials:
                 trial.conditions = host if trial.arm == "host" else tuned
             self.assertEqual(
-                {C.FREQUENCY_GAP} if found else set(), {one.code for one in self.found(trials).values()}
+                {C.FREQUENCY_GAP} if found else set(), {fault.code for fault in self.found(trials).values()}
             )
 
 
@@ -103,15 +103,8 @@ class CircumstancesTest(testtools.TestCase):
     def test_nothing_happened(self):
         found = host_environment.conditions(self.look(), self.look())
         self.assertTrue(abs(found.pop("clock_step_s")) < 1)
-        self.assertEqual(
-            {
-                "max_mhz": 3000.0,
-                "sender_dropped": 0.0,
-                "sender_packets": 0.0,
-                "throttle_events": 0.0,
-            },
-            found,
-        )
+        still = {"max_mhz": 3000.0, "sender_dropped": 0.0, "sender_packets": 0.0, "throttle_events": 0.0}
+        self.assertEqual(still, found)
 
     def test_everything_happened(self):
         before = self.look()

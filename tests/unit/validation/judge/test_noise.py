@@ -37,7 +37,7 @@ class NoiseTest(testtools.TestCase):
         data = aa_run(noise=0.05)
         jitter = {"metric": "jitter", "unit": "ms", "better": "lower", "primary": False}
         beside = [dataclasses.replace(trial, value=2 / trial.value, **jitter) for trial in data.trials]
-        rare = [dataclasses.replace(one, **{**jitter, "metric": "rare"}) for one in data.trials[:6]]
+        rare = [dataclasses.replace(trial, **{**jitter, "metric": "rare"}) for trial in data.trials[:6]]
         data.trials = [*beside, *rare, *data.trials]
         self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
 
@@ -45,8 +45,8 @@ class NoiseTest(testtools.TestCase):
         error = self.assertRaises(reasons.ReasonError, noise.floors, aa_run(boots=1, blocks=8))
         self.assertEqual((C.NO_FLOOR_OF_SO_FEW, 1), (error.reason.code, error.reason.params["boots"]))
         data = aa_run()
-        for one in data.trials[::3]:
-            one.conditions = {"throttle_events": 1.0}
+        for trial in data.trials[::3]:
+            trial.conditions = {"throttle_events": 1.0}
         error = self.assertRaises(reasons.ReasonError, noise.floors, data)
         self.assertTrue({C.NO_FLOOR, C.THROTTLING} <= error.reason.codes, error.reason)
 

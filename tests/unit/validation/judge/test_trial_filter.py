@@ -26,8 +26,8 @@ class SelectTest(testtools.TestCase):
                           found.notes))  # fmt: skip
 
     def test_what_a_guard_rejects_is_excluded_with_its_reason(self):
-        for one in self.mine[:3]:
-            one.conditions = {"steal_share": 0.5}
+        for trial in self.mine[:3]:
+            trial.conditions = {"steal_share": 0.5}
         found = self.select()
         self.assertEqual((37, 3, None), (len(found.trials), found.pairs_excluded, found.invalid))
         [note] = found.notes
@@ -48,12 +48,8 @@ class SelectTest(testtools.TestCase):
         self.mine[4].conditions = {"throttle_events": 1}
         found = self.select().invalid
         self.assertEqual({C.TOO_MANY_LOST, C.THROTTLING}, found.codes)
-        output = {
-            name: found.params[name] for name in ("arm", "count", "of", "failed", "zeros", "missing", "excluded")
-        }
-        self.assertEqual(
-            {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}, output
-        )
+        expected = {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}
+        self.assertEqual(expected, {name: found.params[name] for name in expected})
         swapped = trial_filter.select(self.data, self.data.trials, "untuned", "tuned")
         self.assertEqual(found, swapped.invalid)
 
@@ -71,18 +67,18 @@ class LostTest(testtools.TestCase):
 
     def test_blocks_of_others(self):
         self.assertEqual(0, self.missing())
-        self.remove(lambda one: one.boot == 0 or one.block == 1)
+        self.remove(lambda trial: trial.boot == 0 or trial.block == 1)
         self.assertEqual(6, self.missing())
         self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, set(
             trial_filter.lost(self.data.trials, environments.Environment(), "tuned").blocks))  # fmt: skip
 
     def test_the_last_block_that_the_time_limit_cut(self):
         """In the last boot, and where the session noted it."""
-        self.remove(lambda one: one.block == 2)
+        self.remove(lambda trial: trial.block == 2)
         self.assertEqual(3, self.missing())
         samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.TIME_LIMIT}])
         self.assertEqual(2, self.missing())
-        self.remove(lambda one: one.boot == 3)
+        self.remove(lambda trial: trial.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
 
     def test_boots_that_failed(self):

@@ -19,10 +19,6 @@ def judged(data, **changes):
     return verdict.judge_all(data, [B(**{"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **changes})])[0]
 
 
-def codes(found):
-    return [why.code for why in found.reasons]
-
-
 class JudgeTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -76,7 +72,9 @@ class JudgeTest(testtools.TestCase):
 
     def test_service_cpu_that_cannot_be_told(self):
         def counted(count, **fields):
-            return [dataclasses.replace(one, **fields) if at < count else one for at, one in enumerate(self.mine)]
+            return [
+                dataclasses.replace(trial, **fields) if at < count else trial for at, trial in enumerate(self.mine)
+            ]
 
         for trials, code in (
             (counted(3, host_cpu_s={}), None),
@@ -89,7 +87,7 @@ class JudgeTest(testtools.TestCase):
             data = samples.of(trials)
             found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
             self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
-            self.assertTrue(code is None or code in codes(found), codes(found))
+            self.assertTrue(code is None or code in [why.code for why in found.reasons], found)
 
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
         for trial in self.data.trials:
@@ -122,15 +120,15 @@ class JudgeTest(testtools.TestCase):
     def test_the_benchmark_says_by_what_it_is_judged(self):
         """Whatever stands first in the trials; other versions' figures have to be named."""
         invented = [
-            dataclasses.replace(one, metric="goodness", value=1 + at / 1e4)
-            for at, one in enumerate(self.data.trials)
+            dataclasses.replace(trial, metric="goodness", value=1 + at / 1e4)
+            for at, trial in enumerate(self.data.trials)
         ]
         real, self.data.trials = self.data.trials, [*invented, *self.data.trials]
         self.check(V.FAIL, C.BEYOND, max_loss=0.05)
         self.data.trials = invented
         self.check(V.INVALID, C.NO_METRIC)
         self.check(V.PASS, C.WITHIN, metric="goodness")
-        self.data.trials = [dataclasses.replace(one, benchmark="own", primary=False) for one in real]
+        self.data.trials = [dataclasses.replace(trial, benchmark="own", primary=False) for trial in real]
         self.check(V.INVALID, C.NO_METRIC, benchmark="own")
         self.check(V.PASS, C.WITHIN, benchmark="own", metric="throughput")
 
@@ -138,8 +136,8 @@ class JudgeTest(testtools.TestCase):
         """A slow trial is likelier to fail. With more than a fifth lost nothing can be said."""
         before = judged(self.data, baseline="untuned")
         for count, word in ((3, V.PASS), (4, V.INVALID)):
-            for one in self.mine[:count]:
-                one.value, one.error = None, "guest lost"
+            for trial in self.mine[:count]:
+                trial.value, trial.error = None, "guest lost"
             found = judged(self.data, baseline="untuned")
             self.assertEqual(word, found.verdict)
             if word is V.PASS:
@@ -148,8 +146,8 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual((C.TOO_MANY_LOST, True), (found.deciding.code, found.open))
 
     def test_excluded_pairs_are_told(self):
-        for one in self.mine[:2]:
-            one.conditions, one.value = {"steal_share": 0.5}, 1.0
+        for trial in self.mine[:2]:
+            trial.conditions, trial.value = {"steal_share": 0.5}, 1.0
         found = self.check(V.PASS, C.WITHIN)
         self.assertEqual((2, 16), (found.pairs_left_out, found.loss.n))
         self.assertIn(C.STEAL, found.reasons[0].codes)
@@ -164,7 +162,7 @@ class JudgeTest(testtools.TestCase):
     def test_json_has_the_code_beside_the_text(self):
         found = data.judgement(judged(self.data, max_host_cpu_per_unit=0.1))
         self.assertEqual("FAIL", found["verdict"])
-        self.assertEqual(["within", "beyond"], [one["code"] for one in found["details"]])
+        self.assertEqual(["within", "beyond"], [detail["code"] for detail in found["details"]])
         self.assertEqual([str, str], list(map(type, found["reasons"])))
         self.assertLessEqual({"loss", "cpu", "unit", "verdicts", "pairs_left_out", "open", "by_cpu"}, set(found))
 
@@ -178,11 +176,13 @@ class ManyTest(testtools.TestCase):
         self.budget = B("iperf3", "tuned", 0.05, baseline="untuned")
 
     def test_looser_limits_on_one_figure_take_nothing_back(self):
-        loose = [dataclasses.replace(self.budget, max_loss=0.3 + one / 1000) for one in range(100)]
+        loose = [dataclasses.replace(self.budget, max_loss=0.3 + number / 1000) for number in range(100)]
         named = dataclasses.replace(self.budget, metric="throughput", max_loss=0.9)
         [first, *others] = verdict.judge_all(self.data, [self.budget, self.budget, named, *loose])
         self.assertEqual(V.FAIL, first.verdict, first.reasons)
-        self.assertEqual((101, {V.PASS}), (len(others), {one.verdict for one in others}), "a budget counts once")
+        self.assertEqual(
+            (101, {V.PASS}), (len(others), {judgement.verdict for judgement in others}), "a budget counts once"
+        )
 
     def test_several_figures_are_corrected(self):
         """That figure by itself is beyond the limit, but not for certain as one of many."""
@@ -200,17 +200,17 @@ class ManyTest(testtools.TestCase):
         budgets = [B(kind, "tuned", 0.3, baseline="untuned", optional=True) for kind in ("iperf3", "fio", "cpu")]
         samples.tell(self.data, benchmarks={"iperf3": {"kind": "iperf3"}, "fio:bs=4k": {"kind": "fio"}})
         found = verdict.judge_all(self.data, budgets)
-        self.assertEqual(["iperf3", "fio:bs=4k"], [one.budget.benchmark for one in found])
-        self.assertEqual([V.PASS, V.INVALID], [one.verdict for one in found])
+        self.assertEqual(["iperf3", "fio:bs=4k"], [judgement.budget.benchmark for judgement in found])
+        self.assertEqual([V.PASS, V.INVALID], [judgement.verdict for judgement in found])
 
     def test_an_arm_that_never_booted_was_not_left_out(self):
         """Neither as the judged arm nor as the baseline."""
         shipped = budget_file.load("default")
         samples.tell(self.data, accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
-            left = [trial for trial in self.data.trials if trial.arm != arm]
+            rest = [trial for trial in self.data.trials if trial.arm != arm]
             for output in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
-                data = dataclasses.replace(self.data, trials=left)
+                data = dataclasses.replace(self.data, trials=rest)
                 samples.tell(data, **output)
                 self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, output))
 

@@ -44,16 +44,13 @@ class CostTest(testtools.TestCase):
     def test_per_unit_and_second(self):
         trial = samples.trial()
         self.assertEqual((0.2, 0.3), (overhead.per_unit(1.0, trial), overhead.per_second(1.5, trial)))
-        for nothing in (
-            overhead.per_unit(1.0, samples.trial(work=None)),
-            overhead.per_unit(1.0, samples.trial(work=0.0)),
-            overhead.per_second(1.0, samples.trial(window_s=0.0)),
-        ):
-            self.assertIsNone(nothing)
+        for work in (None, 0.0):
+            self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=work)))
+        self.assertIsNone(overhead.per_second(1.0, samples.trial(window_s=0.0)))
 
     def test_recorded_guests_contradict_nothing(self):
         with lzma.open(monte_carlo.RECORDING, "rt", encoding="utf-8") as file:
             recorded = store.from_dict(json.load(file), "recorded")
         costs = [overhead.cost(trial) for trial in recorded.trials]
-        self.assertTrue(sum(one.service_s is not None for one in costs) > 100)
-        self.assertEqual([], [one.contradiction for one in costs if one.contradiction])
+        self.assertTrue(sum(cost.service_s is not None for cost in costs) > 100)
+        self.assertEqual([], [cost.contradiction for cost in costs if cost.contradiction])
