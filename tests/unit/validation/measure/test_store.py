@@ -160,9 +160,8 @@ class ContradictionTest(StoreCase):
 
     def test_a_benchmark_knows_what_it_is_judged_by(self):
         """A figure that nobody measured, first and said to be the primary one, is shown and not judged."""
-        self.document["trials"] = [
-            new for row in self.rows for new in ({**row, "metric": "goodness", "value": 7.5}, row)
-        ]
+        invented = {"metric": "goodness", "value": 7.5}
+        self.document["trials"] = [new for row in self.rows for new in ({**row, **invented}, row)]
         found = self.load()
         self.assertEqual({"throughput"}, {trial.metric for trial in found.trials if trial.primary})
         for row in self.document["trials"]:
