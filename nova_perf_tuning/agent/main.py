@@ -88,10 +88,9 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
-    limit = rewrite_limit.RewriteLimit(options.rewrite_limit)
+    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, options.nova_config)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban)
     with journal.agent(), contextlib.ExitStack() as stack:
-        poller = sources.Poller(root, options.nova_config)
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)
         stack.callback(agent.close)
         for source in _sources(root, live):

@@ -30,7 +30,6 @@ from nova_perf_tuning.host.transaction import verify as verify_module
 from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
 Setting = model.Setting
-_Object = tuple[str, str, str]  # kind, target, identity
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
 #: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things back.
@@ -183,7 +182,7 @@ class Reconciler:
         journal: JournalSession,
         limit: rewrite_limit.RewriteLimit,
         *,
-        extra: Callable[[Sequence[Setting]], list[Setting]] | None = None,
+        extra: Callable[[Sequence[Setting]], list[Setting]] = lambda _settings: [],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
@@ -194,10 +193,10 @@ class Reconciler:
         #: What should hold, as of the last pass.
         self.wanted: list[Setting] = []
         #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
-        self._unmet: dict[_Object, apply_module.Outcome] = {}
-        self._stuck: dict[_Object, apply_module.Outcome] = {}
+        self._unmet: dict[rewrite_limit.Key, apply_module.Outcome] = {}
+        self._stuck: dict[rewrite_limit.Key, apply_module.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
-        self._settled: set[_Object] = set()
+        self._settled: set[rewrite_limit.Key] = set()
 
     def reconcile(self, *, excused: bool = False) -> Pass:
         """Bring the plan into force and say what was done.
@@ -213,8 +212,7 @@ class Reconciler:
             entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
             loud = [setting for setting in plan.settings if not _is_silent(setting)]
             wanted, foreign = _ours(loud, entries, kinds)
-            if self._extra is not None:
-                wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
+            wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
             todo, drifted = self._differences(wanted, entries, kinds, excused)
             outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
             self.wanted, keys = wanted, set(map(_key, wanted))
@@ -238,7 +236,7 @@ class Reconciler:
     def _differences(
         self,
         wanted: Sequence[Setting],
-        entries: Mapping[_Object, journal_module.Entry],
+        entries: Mapping[rewrite_limit.Key, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         excused: bool,
     ) -> tuple[list[Setting], list[Setting]]:
@@ -284,7 +282,7 @@ class Reconciler:
                 if unsupported or outcome.failure is base.FailureClass.PERMANENT:
                     self._settled.add(key)
 
-    def _forget(self, key: _Object) -> None:
+    def _forget(self, key: rewrite_limit.Key) -> None:
         self._unmet.pop(key, None)
         self._settled.discard(key)
 
@@ -298,15 +296,12 @@ class Reconciler:
         self._settled.clear()
 
     def not_in_force(self) -> list[apply_module.Outcome]:
-        """Return what does not hold, from its first failed attempt until it holds or nobody wants it any more.
-
-        May be asked from another thread.
-        """
-        every = [*list(self._unmet.values()), *list(self._stuck.values())]
+        """Return what does not hold, from its first failed attempt until it holds or nobody wants it any more."""
+        every = (*self._unmet.values(), *self._stuck.values())
         return [outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED]
 
     def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
-        """Return what is held back because others keep changing it; may be asked from another thread."""
+        """Return what is held back because others keep changing it."""
         waiting = self.limit.held_back(self._clock())
         ours = set(map(_key, self.wanted)) if waiting else set()
         return {key: conflict for key, conflict in waiting.items() if key in ours and conflict.others}
@@ -314,7 +309,7 @@ class Reconciler:
     def _withdraw(
         self,
         journal: journal_module.Journal,
-        entries: Mapping[_Object, journal_module.Entry],
+        entries: Mapping[rewrite_limit.Key, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         boot: str,
         excused: bool,
@@ -375,7 +370,7 @@ class Reconciler:
             return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
 
 
-def _key(setting: Setting | journal_module.Entry) -> _Object:
+def _key(setting: Setting | journal_module.Entry) -> rewrite_limit.Key:
     return setting.kind, setting.target, setting.identity
 
 
@@ -385,7 +380,7 @@ def _is_ours(entry: journal_module.Entry) -> bool:
 
 def _ours(
     settings: Sequence[Setting],
-    entries: Mapping[_Object, journal_module.Entry],
+    entries: Mapping[rewrite_limit.Key, journal_module.Entry],
     kinds: Mapping[str, base.SettingKind],
 ) -> tuple[list[Setting], list[tuple[Setting, journal_module.Entry]]]:
     """Return the settings that no person has applied, and of the others those that are wanted otherwise."""

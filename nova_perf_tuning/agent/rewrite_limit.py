@@ -115,5 +115,5 @@ class RewriteLimit:
         return [conflict.until for conflict in self.held_back(now).values()]
 
     def held_back(self, now: float) -> dict[Key, Conflict]:
-        """Return what is in a pause now; may be asked from another thread."""
-        return {key: conflict for key, conflict in list(self._conflicts.items()) if now < conflict.until}
+        """Return what is in a pause now."""
+        return {key: conflict for key, conflict in self._conflicts.items() if now < conflict.until}

@@ -214,8 +214,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         failed = self._mistake(instance, flavor)
         if failed is not None:
             raise exception.InstanceFaultRollback(failed)
-        result: object = super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
-        return result
+        return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
 
     def _mistake(self, instance: Instance, flavor: Flavor) -> error_policy.TuningFailed | None:
         """Return what is wrong with a flavor's request, where ``on_error`` refuses it; None for nothing."""

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
 from nova_perf_tuning.nova import Guest
-
-_DISK: Final = ("queues", "iothread")
 
 
 def has_request(xml: str) -> bool:
@@ -44,8 +42,7 @@ def destination_xml(running: str, rewritten: str) -> str:
         # Nova renews the first I/O thread's pin only, and 31 and 32 none.
         for pin in root.iterfind("cputune/iothreadpin"):
             pin.set("cpuset", emulator.get("cpuset"))
-    text: str = etree.tostring(root, encoding="unicode")
-    return text
+    return str(etree.tostring(root, encoding="unicode"))
 
 
 def _devices(root: etree._Element, tag: str, child: str, attribute: str) -> dict[str, etree._Element]:
@@ -73,7 +70,7 @@ def _keep_disk(source: etree._Element | None, disk: etree._Element) -> None:
     """Copy queues and I/O threads, which Nova loses where it rebuilds a volume's disk."""
     if source is None:
         return
-    wanted = {key: source.get(key) for key in _DISK if key in source.attrib}
+    wanted = {key: source.get(key) for key in ("queues", "iothread") if key in source.attrib}
     mapping = source.find("iothreads")
     if wanted or mapping is not None:
         driver = network.child(disk, "driver")

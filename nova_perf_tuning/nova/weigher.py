@@ -44,8 +44,7 @@ class PerfWeigher(weights.BaseHostWeigher):
         except (cfg.Error, ValueError):  # a typo must not keep the scheduler from its work
             LOG.error("[nova_perf_tuning] perf_weight_multiplier cannot be used; %s holds", options.WEIGHT)
             option = options.WEIGHT
-        multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option)
-        return multiplier
+        return float(utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option))
 
     def _weigh_object(self, host_state: HostState, weight_properties: RequestSpec) -> float:
         flavor = weight_properties.flavor

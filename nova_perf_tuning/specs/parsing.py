@@ -54,9 +54,7 @@ def parse(
 
 
 def parse_expanded(specs: Mapping[str, str]) -> request.Request:
-    """Return the request that ``Request.extra_specs()`` wrote; its profile is a mere name here.
-
-    What a guest was built with holds, whatever a profile of that name says today or on this host.
+    """Return the request that ``Request.extra_specs()`` wrote, whatever its profile says today or on this host.
 
     :raises SpecError: as :func:`parse`.
     """
