@@ -1,7 +1,5 @@
 """Output files that appear whole or not at all, and replace nothing but a file."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,8 +3,6 @@
 Small kernel files are read with as few system calls as there can be: there are tens of thousands of them.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

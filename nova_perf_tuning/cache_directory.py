@@ -1,7 +1,5 @@
 """The directory in which this project's tools keep what they have built: guest images and benchmark programs."""
 
-from __future__ import annotations
-
 import os
 
 #: Environment variable that names it; tools/image/build and tools/programs/build obey it too.

@@ -4,8 +4,6 @@ Format: Documentation/admin-guide/cputopology.rst and ``bitmap_parselist()`` / `
 lib/bitmap-str.c. Parsed sets are cached, since one host repeats few texts thousands of times.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Errors that a user can cause, and the exit codes of every command."""
 
-from __future__ import annotations
-
 import enum
 
 

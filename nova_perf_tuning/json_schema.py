@@ -1,7 +1,5 @@
 """What a JSON schema's validator found wrong, in one line that a person can read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text for people: names from foreign files made fit for a terminal or a log, and numbers with their nouns."""
 
-from __future__ import annotations
-
 
 def printable(text: str, keep: str = "") -> str:
     """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.

@@ -1,7 +1,5 @@
 """What a rule is, what it finds and what runs it: one engine for hosts, flavors and images."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import enum

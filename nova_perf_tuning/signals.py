@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP: each ends a run through its clean-up, and none can cut the clean-up short."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

@@ -1,7 +1,5 @@
 """``nova-perf audit``: what this host does not do that is known to pay, with evidence."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """What ``audit``, ``apply --rule`` and ``generate`` share: the host, and what the operator knows of it."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``nova-perf bench list``, ``bench run`` and ``bench parse``."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

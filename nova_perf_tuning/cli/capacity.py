@@ -1,7 +1,5 @@
 """``nova-perf capacity``: how many guests of a flavor a host carries, from what was measured."""
 
-from __future__ import annotations
-
 import argparse
 
 from nova_perf_tuning import errors

@@ -1,7 +1,5 @@
 """``openstack perf cleanup``: what runs left on the cloud."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 

@@ -1,7 +1,5 @@
 """What all ``openstack perf`` commands share: the connection, errors as one line, the project's exit codes."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import logging

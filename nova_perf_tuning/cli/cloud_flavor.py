@@ -1,7 +1,5 @@
 """``openstack perf flavor``: flavors that say what their guests need, and whether they say it right."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """``openstack perf host``: compute hosts with what their validation earned them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

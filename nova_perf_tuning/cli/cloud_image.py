@@ -1,7 +1,5 @@
 """``openstack perf image``: images whose properties waste performance."""
 
-from __future__ import annotations
-
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor

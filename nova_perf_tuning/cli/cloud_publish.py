@@ -1,7 +1,5 @@
 """``openstack perf publish``: verdicts of hosts where the scheduler sees them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

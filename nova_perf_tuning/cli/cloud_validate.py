@@ -1,7 +1,5 @@
 """``openstack perf validate``: the compute hosts of a cloud, measured pair by pair and judged."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """What all commands share: output as a table for people or as JSON for programs."""
 
-from __future__ import annotations
-
 import abc
 import argparse
 import collections

@@ -1,7 +1,5 @@
 """``nova-perf evaluate``: a verdict from recorded samples alone."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Sequence

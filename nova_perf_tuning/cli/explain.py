@@ -1,7 +1,5 @@
 """``nova-perf explain``: what a flavor's specs mean, before anybody boots a guest with them."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

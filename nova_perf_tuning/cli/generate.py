@@ -1,7 +1,5 @@
 """``nova-perf generate``: configuration that fits a host, for review."""
 
-from __future__ import annotations
-
 import argparse
 
 from nova_perf_tuning.cli import audit_options, command

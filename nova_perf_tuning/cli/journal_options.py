@@ -1,7 +1,5 @@
 """What ``apply``, ``verify``, ``restore`` and ``status`` share: the host they mean, its journal and its agent."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

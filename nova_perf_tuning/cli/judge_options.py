@@ -1,7 +1,5 @@
 """Options of commands that judge: which budgets apply to a host, and verdicts for CI."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Entry point of ``nova-perf``."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Types of options: argparse refuses a wrong value with one line that says what to give."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Callable

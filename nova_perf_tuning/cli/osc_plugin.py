@@ -4,8 +4,6 @@ Found by the entry point ``openstack.cli.extension``; the commands are those of 
 of ``openstack``, whatever its command, imports this module: keep it light.
 """
 
-from __future__ import annotations
-
 import argparse
 
 API_NAME = "perf"

@@ -1,7 +1,5 @@
 """``nova-perf paths``: where the files that come with this package are, however it was installed."""
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import sysconfig

@@ -1,7 +1,5 @@
 """``nova-perf plan``: what should hold on a host, and why."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence

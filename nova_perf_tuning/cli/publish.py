@@ -1,7 +1,5 @@
 """``nova-perf publish``: the verdict on this host where its nova-compute reads it."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

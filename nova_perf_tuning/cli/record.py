@@ -1,7 +1,5 @@
 """``nova-perf record``: a recording of this host for ``--sysroot``."""
 
-from __future__ import annotations
-
 import argparse
 
 from nova_perf_tuning.cli import command

@@ -1,7 +1,5 @@
 """``nova-perf report``: the HTML report or a summary of recorded results."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

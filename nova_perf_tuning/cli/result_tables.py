@@ -1,7 +1,5 @@
 """Measured figures as text: three significant digits, intervals, and the table that ends a validation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command

@@ -1,7 +1,5 @@
 """Options of the commands that take a flavor's specs on the command line."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

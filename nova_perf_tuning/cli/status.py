@@ -1,7 +1,5 @@
 """``nova-perf status``."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

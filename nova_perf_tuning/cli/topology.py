@@ -1,7 +1,5 @@
 """``nova-perf topology``: the facts of a host, live or recorded."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence

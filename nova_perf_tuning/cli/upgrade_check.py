@@ -5,8 +5,6 @@ configuration files that nova-compute reads. Exit codes are those of ``nova-stat
 to look at, 2 something that must be mended first, 255 the check itself failed.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """``nova-perf validate``: guests untuned and tuned, and the host itself, measured in turn and judged."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

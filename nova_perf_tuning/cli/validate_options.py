@@ -1,7 +1,5 @@
 """What ``nova-perf validate`` and ``openstack perf validate`` share: options, files and a line of progress."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """``nova-perf verify``."""
 
-from __future__ import annotations
-
 import argparse
 
 from nova_perf_tuning import errors

@@ -1,7 +1,5 @@
 """``nova-perf xml``: a domain's XML with a request written into it."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import io

@@ -1,7 +1,5 @@
 """Options of ``nova-perf-agent``: group ``[agent]``."""
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(

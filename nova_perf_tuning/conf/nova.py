@@ -3,8 +3,6 @@
 They stand in ``nova.conf``; what the commands and the agent read of the same group stands in their own file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

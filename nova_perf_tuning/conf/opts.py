@@ -1,7 +1,5 @@
 """All options of this project: for ``oslo-config-generator``, the agent and the commands."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
