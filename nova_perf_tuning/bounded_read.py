@@ -17,21 +17,14 @@ _KERNEL_LIMIT = 65536
 _PAGE = 4096
 
 
-def read(path: str | os.PathLike[str], limit: int) -> bytes:
-    """Return the content of a plain file of at most ``limit`` bytes.
-
-    :raises OSError: it cannot be read, is no plain file (EINVAL), or is larger (EFBIG); ``strerror`` says which.
-    """
-    return _read(path, limit, pipes=False)
-
-
 def read_text(path: str | os.PathLike[str], limit: int) -> str:
-    """Return the content of a plain file as :func:`read` does, as text.
+    """Return the text of a plain file of at most ``limit`` bytes.
 
-    :raises OSError: as :func:`read`, or it is not UTF-8 (EILSEQ).
+    :raises OSError: it cannot be read, is no plain file (EINVAL), larger (EFBIG) or not UTF-8 (EILSEQ);
+        ``strerror`` says which.
     """
     try:
-        return read(path, limit).decode()
+        return _read(path, limit, pipes=False).decode()
     except UnicodeDecodeError as error:
         raise OSError(errno.EILSEQ, f"it is not UTF-8 text (byte {error.start})") from None
 
@@ -41,7 +34,7 @@ def read_argument(path: str, limit: int) -> bytes:
 
     A pipe is waited for while somebody has it open for writing.
 
-    :raises OSError: as :func:`read`.
+    :raises OSError: as :func:`read_text`, and not for what it holds.
     """
     if path == "-":
         return _bounded(sys.stdin.buffer.read(limit + 1), limit)

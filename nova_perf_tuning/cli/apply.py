@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import audit_options, command, journal_options, option_types
+from nova_perf_tuning.cli import audit as audit_module
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.cli import restore as restore_module
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
@@ -34,21 +36,12 @@ class Apply(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_plan(parser)
-        journal_options.add_state_options(parser, sysroot=False)
+        restore_module.add_state_dir(parser)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
-        parser.add_argument(
-            "--from",
-            dest="plan_file",
-            metavar="PLAN.json",
-            help="apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin",
-        )
-        parser.add_argument(
-            "--rule",
-            metavar="ID",
-            action="append",
-            default=[],
-            help="apply what this rule of 'nova-perf audit' proposes instead of the plan; may be repeated",
-        )
+        plan = "apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin"
+        parser.add_argument("--from", dest="plan_file", metavar="PLAN.json", help=plan)
+        rule = "apply what this rule of 'nova-perf audit' proposes instead of the plan"
+        options.add_repeated(parser, "--rule", "ID", rule)
         parser.add_argument(
             "--all-safe",
             action="store_true",
@@ -61,7 +54,7 @@ class Apply(command.PerfCommand):
             help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
             "tmpfiles.d and udev/rules.d)",
         )
-        audit_options.add_path(parser)
+        audit_module.add_path(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
@@ -69,19 +62,24 @@ class Apply(command.PerfCommand):
         settings, warnings = _plan(args)
         kinds = registry.kinds(args.sysroot)
         if args.dry_run:
-            settings, owned = _beside_agent(settings, kinds, journal_options.directory(args))
+            settings, owned = _beside_agent(settings, kinds, restore_module.directory(args))
             lines, rest = apply_module.preview(settings, kinds)
-            rest = [*owned, *rest]
-            return _show(args, rest, warnings, writes=lines)
+            return _show(args, [*owned, *rest], warnings, writes=lines)
+        undo = restore_module.command_line(args)
         try:
-            with journal_options.open_journal(args, writer=True) as journal:
+            with restore_module.open_journal(args, writer=True) as journal:
                 settings, owned = _beside_agent(settings, kinds, journal.state_dir)
                 done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
-            return _tell(args, [*owned, *done], warnings, journal.path)
         except KeyboardInterrupt:
-            undo = journal_options.restore_command(args)
-            print(f"nova-perf apply: interrupted; undo what it has written with: {undo}", file=sys.stderr)
+            command.warn("nova-perf apply", f"interrupted; undo what it has written with: {undo}")
             return 130
+        try:
+            code = _show(args, [*owned, *done], warnings, path=journal.path)
+            sys.stdout.flush()
+        except OSError:  # whose exit code alone would be read as: nothing is changed
+            command.warn("nova-perf apply", f"settings were written, the output was not; undo them with: {undo}")
+            raise
+        return code
 
 
 def _beside_agent(
@@ -93,38 +91,25 @@ def _beside_agent(
         return settings, []
     places = [setting for setting in settings if setting.kind in journal_module.AGENT_KINDS]
     detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
-    rest = [
-        apply_module.Outcome(setting, apply_module.Result.OWNED, setting.current, None, detail)
-        for setting in places
-    ]
-    for outcome, observation in zip(rest, verify.verify(places, kinds), strict=True):
-        if observation.state in (base.State.HOLDS, base.State.PENDING):
-            outcome.result, outcome.detail = apply_module.Result.UNCHANGED, ""
-    return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], rest
-
-
-def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
-    try:
-        code = _show(args, outcomes, warnings, path=path)
-        sys.stdout.flush()
-    except OSError:
-        print(f"nova-perf apply: {_done(args)}", file=sys.stderr)
-        raise
-    return code
+    outcomes = []
+    for setting, observation in zip(places, verify.verify(places, kinds), strict=True):
+        holds = observation.state in (base.State.HOLDS, base.State.PENDING)
+        result = apply_module.Result.UNCHANGED if holds else apply_module.Result.OWNED
+        outcomes.append(apply_module.Outcome(setting, result, setting.current, None, "" if holds else detail))
+    return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], outcomes
 
 
 def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
-    rules = bool(args.rule or args.all_safe)
-    if rules and (args.plan_file or args.rps or args.housekeeping):
-        raise option_types.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
-    if args.persist and not rules:
-        raise option_types.OptionError(
+    if args.rule or args.all_safe:
+        if args.plan_file or args.rps or args.housekeeping:
+            raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
+        return _proposed(args)
+    if args.persist:
+        raise options.OptionError(
             "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
         )
     if args.plan_file:
         return planfile.load(args.plan_file), []
-    if args.rule or args.all_safe:
-        return _proposed(args)
     plan = plan_module.plan_from(args)
     return plan.settings, plan.warnings
 
@@ -134,39 +119,31 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]
     rules = runner.chosen(args.rule)
     for rule in rules:
         if not rule.appliable:
-            raise option_types.OptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
+            raise options.OptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
-    host = audit_options.view(args)
+    host = audit_module.view(args)
     report = runner.run(host, rules)
-    # A rule that is safe may find a host where its own remedy is not.
-    chosen = [finding for finding in report.findings if finding.safe or finding.rule in args.rule]
-    proposed = [setting for finding in chosen for setting in finding.settings]
-    settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
     warnings = [
         f"{name}: cannot judge this host: {reason}" for name, reason in report.unknown if name in args.rule
     ]
     warnings += [f"rule {name} is broken, please report: {error}" for name, error in report.failed]
+    proposed: list[model.Setting] = []
     for finding in report.findings:
+        # A rule that is safe may find a host where its own remedy is not.
         if not finding.settings:
-            warnings.append(
-                f"{finding.rule}: not applied, only to be followed: {' '.join(finding.remedy.split())}"
-            )
-    for finding in report.findings:
-        if finding.settings and finding not in chosen:
+            remedy = " ".join(finding.remedy.split())
+            warnings.append(f"{finding.rule}: not applied, only to be followed: {remedy}")
+        elif finding.safe or finding.rule in args.rule:
+            proposed += finding.settings
+        else:
             advice = f"not applied, since it is not safe here (--rule {finding.rule}): {finding.why}"
             warnings.append(f"{finding.rule}: {advice}")
+    settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
     if args.persist:
         settings, lost = persist.plan(host, settings)
         warnings += lost
     return settings, warnings
-
-
-def _done(args: argparse.Namespace) -> str:
-    # Said where the exit code alone would be read as: nothing is changed.
-    return (
-        f"the settings were written, the output was not; undo them with: {journal_options.restore_command(args)}"
-    )
 
 
 def _show(
@@ -183,13 +160,15 @@ def _show(
     """
     rows = [_as_json(outcome) for outcome in outcomes]
     counts = ({"to write": len(writes)} if writes else {}) | command.count(outcome.result for outcome in outcomes)
-    prefix = "" if writes is None else "# "
+    faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)
+    code = int(errors.ExitCode.FAIL if faults else errors.ExitCode.PASS)
     if args.format == "json":
         document = {"settings": rows, "counts": counts, "warnings": warnings}
         command.print_json({**document, "journal": path} if writes is None else {"writes": writes, **document})
-        return _exit_code(outcomes)
+        return code
     for line in writes or ():
         print(line)
+    prefix = "" if writes is None else "# "
     head = ("result", "class", "kind", "target", "value", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
     command.say(*warnings, prefix=f"{prefix}warning: ")
@@ -197,13 +176,8 @@ def _show(
     if writes is None:
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
-        print(f"journal: {path}; undo it with: {journal_options.restore_command(args)}")
-    return _exit_code(outcomes)
-
-
-def _exit_code(outcomes: list[apply_module.Outcome]) -> int:
-    faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)
-    return int(errors.ExitCode.FAIL if faults else errors.ExitCode.PASS)
+        print(f"journal: {path}; undo it with: {restore_module.command_line(args)}")
+    return code
 
 
 def _as_json(outcome: apply_module.Outcome) -> dict[str, object]:

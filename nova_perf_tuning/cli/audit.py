@@ -8,12 +8,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nova_perf_tuning import atomic_write, errors, rules
-from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import base, runner
+from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import guests
 from nova_perf_tuning.printing import printable
 
 _LEVELS = [level.value for level in rules.Level]
+_AMOUNT = options.number(0.001, 1e9)
+_MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
 class Audit(command.PerfCommand):
@@ -26,17 +32,15 @@ class Audit(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_host(parser, "/etc/nova/nova.conf")
-        audit_options.add_path(parser)
-        parser.add_argument(
-            "--rule", metavar="ID", action="append", default=[], help="only this rule; may be repeated"
-        )
+        add_path(parser)
+        options.add_repeated(parser, "--rule", "ID", "only this rule")
         parser.add_argument(
             "--fail-on",
             choices=_LEVELS,
             default="warning",
             help="the least level for exit code 1 (default: warning)",
         )
-        parser.add_argument("--junit", metavar="FILE", help="also write JUnit XML, a test case a rule")
+        options.add(parser, "--junit", "FILE", "also write JUnit XML, a test case a rule")
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
@@ -45,7 +49,7 @@ class Audit(command.PerfCommand):
         if args.list:
             _list_rules(args, chosen)
             return None
-        host = audit_options.view(args)
+        host = view(args)
         report = runner.run(host, chosen)
         if args.junit:
             with atomic_write.writing(args.junit) as file:
@@ -55,13 +59,46 @@ class Audit(command.PerfCommand):
         if args.format == "json":
             command.print_json(as_json(report, warnings))
         else:
-            _show(report, args.all, warnings)
+            show(report, args.all, warnings)
         for name, error in report.failed:
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:
             return int(errors.ExitCode.ERROR)
         failed = any(_fails(finding, args.fail_on) for finding in report.findings)
         return int(errors.ExitCode.FAIL if failed else errors.ExitCode.PASS)
+
+
+def add_path(parser: argparse.ArgumentParser) -> None:
+    """Add what is known of the path that matters."""
+    speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
+    options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
+    options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
+    network = "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say"
+    options.add_repeated(parser, "--physnet", "NAME=NIC", network)
+    options.add(
+        parser, "--kernel-log", "FILE", "dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
+    )
+
+
+def view(args: argparse.Namespace) -> host_module.Host:
+    """Return the host that the options name, ready to be judged.
+
+    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
+    """
+    novaconf.read(args.nova_config)  # which refuses what is wrong
+    given = list(plan_module.domain_files(args.domain))
+    root = reader.open_root(args.sysroot)
+    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
+    log = args.kernel_log
+    known = host_module.Options(
+        bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
+        rtt_ms=args.rtt,
+        physnets=options.pairs("--physnet", args.physnet),
+        nova=novaconf.texts(args.nova_config),
+        domains=[(domain.name, data) for data, domain in given],
+        kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
+    )
+    return host_module.Host(root, facts, known)
 
 
 def _fails(finding: rules.Finding, fail_on: str) -> bool:
@@ -153,7 +190,8 @@ def _lines(finding: rules.Finding) -> str:
     return _plain("\n".join([*lines, f"  source: {finding.source}"]))
 
 
-def _show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
+def show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
+    """Print the report for people."""
     for finding in report.findings:
         print(f"{_lines(finding)}\n")
     if everything:

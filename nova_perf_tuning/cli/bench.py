@@ -5,8 +5,7 @@ import dataclasses
 import os
 import socket
 
-from nova_perf_tuning import bounded_read
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import base as launch
@@ -45,11 +44,8 @@ class BenchRun(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "kind",
-            metavar="KIND[:KEY=VALUE,...]",
-            help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
-        )
+        kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
+        options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind)
 
     def run_command(self, args: argparse.Namespace) -> None:
         kind, _, given = args.kind.partition(":")
@@ -79,15 +75,12 @@ class BenchParse(command.PerfCommand):
     """Read a benchmark's output from a file (- is stdin) and show its figures."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("kind", metavar="KIND", help="benchmark that printed it, see 'nova-perf bench list'")
-        parser.add_argument("file", metavar="FILE", help="what it printed on standard output; - is stdin")
+        options.add(parser, "kind", "KIND", "benchmark that printed it, see 'nova-perf bench list'")
+        options.add(parser, "file", "FILE", "what it printed on standard output; - is stdin")
 
     def run_command(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
-        try:
-            data = bounded_read.read_argument(args.file, base.MAX_CHARACTERS)
-        except OSError as error:
-            raise base.OutputError(f"{args.file}: {error.strerror}") from None
+        data = options.read(args.file, base.MAX_CHARACTERS)
         _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))
 
 
@@ -109,31 +102,19 @@ def _show(
             shown |= {"environment": environments.to_dict(environment), "warnings": warnings}
         command.print_json(shown)
         return
-    rows = [
-        (
-            reading.metric,
-            text.number(reading.value),
-            reading.unit,
-            f"{reading.better} is better",
-            "judged" if reading.primary else "",
-        )
-        for reading in readings
-    ]
+    rows = []
+    for reading in readings:
+        better, judged = f"{reading.better} is better", "judged" if reading.primary else ""
+        rows.append((reading.metric, text.number(reading.value), reading.unit, better, judged))
     command.print_table(("figure", "value", "unit", "", ""), rows)
     command.say(*warnings, prefix="warning: ")
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, object]:
-    metric, unit, better = benchmark.primary
     return {
-        "kind": benchmark.kind,
-        "summary": benchmark.summary,
-        "metric": metric,
-        "unit": unit,
-        "better": better,
-        "packages": list(benchmark.packages),
-        "programs": list(benchmark.programs),
-        "paired": benchmark.paired,
+        **{name: getattr(benchmark, name) for name in ("kind", "summary")},
+        **dict(zip(("metric", "unit", "better"), benchmark.primary, strict=True)),
+        **{name: getattr(benchmark, name) for name in ("packages", "programs", "paired")},
         "parameters": benchmark.defaults,
     }
 

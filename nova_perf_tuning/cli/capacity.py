@@ -3,7 +3,7 @@
 import argparse
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
@@ -21,29 +21,15 @@ class Capacity(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
-        parser.add_argument("--benchmark", metavar="LABEL", default="iperf3", help="whose work (default: iperf3)")
+        options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
+        options.add(parser, "--benchmark", "LABEL", "whose work (default: iperf3)", default="iperf3")
         parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
-        parser.add_argument(
-            "--shared",
-            metavar="LIST",
-            type=option_types.cpus,
-            required=True,
-            help="shared CPUs of the host, such as 0-3,16",
-        )
-        parser.add_argument(
-            "--rate",
-            metavar="UNITS",
-            type=option_types.number(1e-9, 1e9),
-            help="units of work per second of each guest (default: as measured)",
-        )
-        parser.add_argument(
-            "--busy",
-            metavar="SHARE",
-            type=option_types.number(0.01, 1),
-            default=0.8,
-            help="share of a CPU that may be busy (default: 0.8)",
-        )
+        shared = "shared CPUs of the host, such as 0-3,16"
+        parser.add_argument("--shared", metavar="LIST", type=options.cpus, required=True, help=shared)
+        rate = "units of work per second of each guest (default: as measured)"
+        options.add(parser, "--rate", "UNITS", rate, options.number(1e-9, 1e9))
+        busy = "share of a CPU that may be busy (default: 0.8)"
+        options.add(parser, "--busy", "SHARE", busy, options.number(0.01, 1), 0.8)
 
     def run_command(self, args: argparse.Namespace) -> None:
         results = store.load(args.results)
@@ -61,18 +47,18 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
     rate = f"{text.number(forecast.rate)} {forecast.work_unit} per second"
     print(f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}")
     print(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
-    rows = [
-        (
-            limit.resource,
-            text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-",
-            text.number(limit.per_guest),
-            _count(limit.guests),
-            "-"
-            if limit.fewest is None and limit.most is None
-            else f"{_count(limit.fewest)} to {_count(limit.most)}",
+    rows = []
+    for limit in forecast.limits:
+        interval = f"{_count(limit.fewest)} to {_count(limit.most)}"
+        rows.append(
+            (
+                limit.resource,
+                text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-",
+                text.number(limit.per_guest),
+                _count(limit.guests),
+                "-" if limit.fewest is None and limit.most is None else interval,
+            )
         )
-        for limit in forecast.limits
-    ]
     head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval")
     command.print_table(head, rows, limit=80)
     first = forecast.limits[0] if forecast.limits else None

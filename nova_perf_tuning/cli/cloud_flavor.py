@@ -8,14 +8,14 @@ from openstack.compute.v2 import flavor as sdk_flavor
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_options
+from nova_perf_tuning.cli import cloud_command, explain, options
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles, vocabulary
 from nova_perf_tuning.validation.cloud import flavors
 
 Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
 
 #: Bound of the numbers on the command line; Nova's own is smaller still for some.
-_NUMBER = option_types.whole(1, 999_999_999)
+_NUMBER = options.whole(1, 999_999_999)
 #: Extra specs that state something about performance.
 _SHOWN = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF_")
 
@@ -62,16 +62,16 @@ class FlavorCreate(cloud_command.CloudShowOne):
         parser.add_argument(
             "--disk",
             metavar="GIB",
-            type=option_types.whole(0, 999_999_999),
+            type=options.whole(0, 999_999_999),
             default=0,
             help="root disk in GiB (default: 0: the image's)",
         )
         parser.add_argument("--id", metavar="ID", help="id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
-        spec_options.add_flavor(parser)
+        options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
-        given = spec_options.flavor(parsed_args)
+        given = options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         for warning in warnings:
             self.warn(f"warning: {crosscheck.message(warning)}")
@@ -97,7 +97,7 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
-        spec_options.add_flavor(parser)
+        options.add_flavor(parser)
         parser.add_argument(
             "--remove", metavar="KEY", action="append", default=[], help="take a spec out; may be repeated"
         )
@@ -106,7 +106,7 @@ class FlavorSet(cloud_command.CloudShowOne):
         flavor = flavors.find(self.connection, parsed_args.flavor)
         specs, warnings = flavor_rules.changed(
             flavor.extra_specs,
-            spec_options.flavor(parsed_args),
+            options.flavor(parsed_args),
             frozenset(parsed_args.remove),
             flavor.vcpus,
             profiles.load(parsed_args.profile_dir),

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, judge_options, option_types
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, evaluate, options
 from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
@@ -37,7 +37,7 @@ class Publish(cloud_command.CloudLister):
             metavar="FILE",
             help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT",
         )
-        judge_options.add_places(parser)
+        evaluate.add_places(parser)
         parser.add_argument(
             "--disable-on-fail",
             action="store_true",
@@ -82,7 +82,7 @@ class Publish(cloud_command.CloudLister):
         if args.result is None:
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
-            raise option_types.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
+            raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
         verdicts = publish_module.read(args)
         for line in verdicts.left_out:
             self.warn(line)

@@ -3,25 +3,18 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from openstack import connection
 
 from nova_perf_tuning import atomic_write, errors
-from nova_perf_tuning.cli import (
-    cloud_command,
-    command,
-    judge_options,
-    option_types,
-    result_tables,
-    spec_options,
-    validate_options,
-)
+from nova_perf_tuning.cli import cloud_command, command, evaluate, options, result_tables, validate_options
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.validation.cloud import campaign, fleet, fleet_results, heat_pair, host_cpu, model, run_store
@@ -34,8 +27,8 @@ from nova_perf_tuning.validation.report import report, summary, text
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
-_COUNT: Final = option_types.whole(1, 1000)
-_TIME: Final = option_types.duration(20)
+_COUNT: Final = options.whole(1, 1000)
+_TIME: Final = options.duration(20)
 _RUN: Final = model.RunSettings()
 _BLOCKS: Final = 3
 _MAX_LOSS: Final = 0.15
@@ -49,98 +42,6 @@ _FREE: Final = {"resume", "database", "output", "format", "junit", "budget", "ba
     "max_parallel",
     "max_loss",
 }
-
-#: Options that have one value: name, what it is called in the help, its type, help.
-_OPTIONS: Final[Sequence[tuple[str, str, Callable[[str], object], str]]] = (
-    (
-        "--hosts",
-        "A,B,...",
-        str,
-        "compute hosts or host aggregates by name, 'all' that are up and enabled (administrators only), or"
-        " 'any': one pair where the scheduler puts it",
-    ),
-    (
-        "--peers",
-        "K",
-        _COUNT,
-        "number of different peers for each host; 2 tell a bad host from a bad peer, 3 where several are bad"
-        f" (default: {_RUN.peers})",
-    ),
-    (
-        "--max-parallel",
-        "N",
-        _COUNT,
-        "pairs measured at a time, no host in two of them; lower it where hosts share a network or the quota is"
-        f" small, raise it for large fleets (default: {_RUN.max_parallel})",
-    ),
-    (
-        "--max-loss",
-        "SHARE",
-        option_types.number(0.01, 0.9),
-        "a host whose pairs all lose more than this against the other hosts FAILs; not below twice the noise of"
-        f" an A/A run (default: {_MAX_LOSS}, 15 %%)",
-    ),
-    (
-        "--pair-time-limit",
-        "TIME",
-        _TIME,
-        "for one pair from its first stack to its last result; raise it where guests boot slowly (default: 20m)",
-    ),
-    (
-        "--slot-time",
-        "TIME",
-        option_types.duration(5),
-        "length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends"
-        " with 'no time was left in the slot' (default: what the benchmarks take and 5 s for each run)",
-    ),
-    (
-        "--boot-time",
-        "TIME",
-        _TIME,
-        "how long guests get until they are ready; lower it where they boot fast, since turns begin no earlier"
-        " (default: 60s)",
-    ),
-    (
-        "--resume",
-        "RUN",
-        str,
-        "go on with a run that was interrupted or has died, as it was begun; beside it only --time-limit,"
-        " --max-parallel, --max-loss, --bare-host, budgets and files count. One that is complete is judged and"
-        " written again",
-    ),
-    (
-        "--agent-metrics",
-        "URL",
-        str,
-        "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in"
-        " 'http://{host}:9751/metrics' (default: host CPU is not known)",
-    ),
-    (
-        "--database",
-        "URL",
-        str,
-        "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"
-        " (default: a SQLite file in the state directory)",
-    ),
-    ("--image", "NAME", str, "of the guests (default: perf-guest)"),
-    ("--external-network", "NAME", str, "by which guests reach Heat (default: the only)"),
-    ("--guest-vcpus", "N", option_types.whole(1, 1024), "of flavors that are made (default: 2)"),
-    ("--guest-ram", "MIB", option_types.whole(128, 1 << 24), "of flavors that are made (default: 256)"),
-)
-#: Options that may be repeated.
-_REPEATED: Final = (
-    (
-        "--bare-host",
-        "RESULTS.json",
-        "results of 'nova-perf validate --launcher host' on one of the hosts, with the same --benchmark; budgets"
-        " against 'host' are judged by them; may be repeated, once for a host",
-    ),
-    (
-        "--flavor",
-        "NAME",
-        "measure this flavor, which exists, instead of untuned against tuned; may be repeated to compare",
-    ),
-)
 
 
 class Validate(cloud_command.CloudCommand):
@@ -160,10 +61,37 @@ class Validate(cloud_command.CloudCommand):
         command.add_format(parser)
         blocks = f"pair of hosts (default: {_BLOCKS})"
         validate_options.add(parser, blocks=blocks, budget="", time_limit="none", flavor=False)
-        for name, metavar, kind, meaning in _OPTIONS:
-            parser.add_argument(name, metavar=metavar, type=kind, help=meaning)
-        for name, metavar, meaning in _REPEATED:
-            parser.add_argument(name, metavar=metavar, action="append", default=[], help=meaning)
+        add = functools.partial(options.add, parser)
+        up = "or aggregates by name, 'all' that are up and enabled (administrators only), or 'any' for one pair"
+        add("--hosts", "A,B,...", f"compute hosts {up}")
+        peers = "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad"
+        add("--peers", "K", f"{peers} (default: {_RUN.peers})", _COUNT)
+        pairs = "pairs measured at a time; lower it where hosts share a network, raise it for large fleets"
+        add("--max-parallel", "N", f"{pairs} (default: {_RUN.max_parallel})", _COUNT)
+        loss = "greatest loss of a host against the others; keep it above twice the noise of an A/A run"
+        add("--max-loss", "SHARE", f"{loss} (default: {_MAX_LOSS}, 15 %%)", options.number(0.01, 0.9))
+        pair = "for one pair from its first stack to its last result; raise it where guests boot slowly"
+        add("--pair-time-limit", "TIME", f"{pair} (default: 20m)", _TIME)
+        slot = "length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends"
+        slot += " with 'no time was left in the slot' (default: what the benchmarks take and 5 s for each run)"
+        add("--slot-time", "TIME", slot, options.duration(5))
+        boot = "how long guests get until they are ready; lower it where they boot fast (default: 60s)"
+        add("--boot-time", "TIME", boot, _TIME)
+        resume = "go on with a run that was interrupted or has died, as it was begun; beside it only --time-limit,"
+        resume += " --max-parallel, --max-loss, --bare-host, budgets and files count. One that is complete is"
+        add("--resume", "RUN", f"{resume} judged and written again")
+        metrics = "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in"
+        add("--agent-metrics", "URL", f"{metrics} 'http://{{host}}:9751/metrics' (default: host CPU is not known)")
+        url = "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"
+        add("--database", "URL", f"{url} (default: a SQLite file in the state directory)")
+        add("--image", "NAME", "of the guests (default: perf-guest)")
+        add("--external-network", "NAME", "by which guests reach Heat (default: the only)")
+        add("--guest-vcpus", "N", "of flavors that are made (default: 2)", options.whole(1, 1024))
+        add("--guest-ram", "MIB", "of flavors that are made (default: 256)", options.whole(128, 1 << 24))
+        bare = "results of 'nova-perf validate --launcher host' on a host, with the same --benchmark, for budgets"
+        options.add_repeated(parser, "--bare-host", "RESULTS.json", f"{bare} against 'host'; once for a host")
+        flavor = "measure this flavor, which exists, instead of untuned against tuned"
+        options.add_repeated(parser, "--flavor", "NAME", flavor)
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",
@@ -198,7 +126,7 @@ class Run:
 
         :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
         """
-        judge_options.begin_junit(self._args.junit)
+        evaluate.begin_junit(self._args.junit)
         with contextlib.ExitStack() as self._opened:
             run, launcher = self._resumed() if self._args.resume else self._begun()
             if launcher is not None:
@@ -244,7 +172,7 @@ class Run:
     def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
         engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
-            raise option_types.OptionError(
+            raise options.OptionError(
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
             )
         plan = _new_plan(self._args, run_store.new_id())
@@ -324,7 +252,7 @@ class Run:
         store.save(results, self._results_file)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []))
-        judge_options.write_junit(self._args.junit, results, [], self._args.budget)
+        evaluate.write_junit(self._args.junit, results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
         if not any(trial.value is not None for trial in results.trials):
@@ -425,12 +353,12 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
 def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
     """Return the plan to go on with: the run's own, with the limits that the options give.
 
-    :raises option_types.OptionError: an option says what is measured.
+    :raises options.OptionError: an option says what is measured.
     """
     values = {name: value for name, value in vars(args).items() if name not in _FREE}
     if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise option_types.OptionError(
+        raise options.OptionError(
             f"{named}: run {run.run_id} goes on as it was begun, since its pairs are compared with each other;"
             " leave it out or begin a new run"
         )
@@ -443,13 +371,11 @@ def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.Fleet
 def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
     if args.flavor:
         if args.profile or args.spec:
-            raise option_types.OptionError(
-                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
-            )
+            raise options.OptionError("--flavor: an existing flavor has its specs; leave out --profile and --spec")
         if len(set(args.flavor)) < len(args.flavor):
-            raise option_types.OptionError("--flavor: the same flavor is given twice; name it once")
+            raise options.OptionError("--flavor: the same flavor is given twice; name it once")
         return tuple(model.Arm(name, flavor=name) for name in args.flavor)
     wanted, _ = validate_options.tuned_request(args, vcpus)
-    specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
+    specs = {**options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
     return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})

@@ -2,13 +2,16 @@
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Sequence
 
-from nova_perf_tuning.cli import command, judge_options, result_tables
+from nova_perf_tuning import atomic_write
+from nova_perf_tuning.cli import command, options, result_tables
 from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.report import data, junit, text
 
 
 class Evaluate(command.PerfCommand):
@@ -21,43 +24,38 @@ class Evaluate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
-        parser.add_argument(
-            "--budget",
-            metavar="FILE",
-            default=budget_file.SHIPPED,
-            help=f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)",
-        )
-        judge_options.add_places(parser)
-        judge_options.add_junit(parser)
+        options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
+        budgets = f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)"
+        options.add(parser, "--budget", "FILE", budgets, default=budget_file.SHIPPED)
+        add_places(parser)
+        add_junit(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        judge_options.begin_junit(args.junit, args.results)
+        begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
-        results = judge_options.with_places(store.load(args.results), args.host_group, args.flavor)
+        results = with_places(store.load(args.results), args.host_group, args.flavor)
         left_out = budget_file.left_out(results, budgets)
-        many: fleet.FleetVerdict | None = None
-        why, knobs = "", []
+        hosts, why, knobs = None, "", list[ablation.Knob]()
         if results.environment.fleet is not None:
             results, many = fleet.judge(results, budgets)
             judged: Sequence[verdict.Judgement] = many.judgements
-            whole = many.whole or verdict.Verdict.INVALID
+            whole, hosts = many.whole or verdict.Verdict.INVALID, many.hosts
         else:
             judged = verdict.judge_all(results, budgets)
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
             why = "" if judged else text.of(budget_file.why_none(results))
-        judge_options.write_junit(args.junit, results, judged, args.budget, why)
+        write_junit(args.junit, results, judged, args.budget, why)
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
             shown |= data.lines("left_out", left_out)
-            shown |= {"hosts": [dataclasses.asdict(host) for host in many.hosts]} if many else {}
+            shown |= {} if hosts is None else {"hosts": list(map(dataclasses.asdict, hosts))}
             command.print_json(shown)
             return int(whole.exit_code)
         result_tables.print_findings(results)
-        if many is not None:
-            result_tables.print_hosts(many.hosts)
-        else:
+        if hosts is None:
             result_tables.print_verdicts(judged)
+        else:
+            result_tables.print_hosts(hosts)
         result_tables.print_ablation(knobs)
         if why:
             command.say(why)
@@ -65,3 +63,64 @@ class Evaluate(command.PerfCommand):
         result_tables.print_diagnosis(results, judged)
         print(f"\n{whole.value}")
         return int(whole.exit_code)
+
+
+def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
+    """Add ``--host-group`` and, if wanted, ``--flavor``."""
+    group = "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results"
+    options.add(parser, "--host-group", "NAME", group)
+    if flavor:
+        options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
+
+
+def with_places(results: model.Results, host_group: str | None, flavor: str | None) -> model.Results:
+    """Return recorded results with what the command line says of their host."""
+    before = results.environment
+    host_group, flavor = host_group or before.host_group, flavor or before.flavor
+    environment = dataclasses.replace(before, host_group=host_group, flavor=flavor)
+    return dataclasses.replace(results, environment=environment)
+
+
+def add_junit(parser: argparse.ArgumentParser) -> None:
+    """Add ``--junit``."""
+    cases = "a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE skipped"
+    options.add(parser, "--junit", "FILE", f"write JUnit XML for CI: {cases}")
+
+
+def check_output(path: str, results: str) -> None:
+    """Refuse a file that cannot be written.
+
+    :param results: the file that is read; empty: none.
+    :raises atomic_write.OutputError: no file can be there, or it would take the place of the results.
+    """
+    atomic_write.check(path)
+    if results and os.path.realpath(path) == os.path.realpath(results):
+        raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
+
+
+def begin_junit(path: str | None, results: str = "") -> None:
+    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error.
+
+    :param results: as for :func:`check_output`, which this raises the errors of.
+    """
+    if path is not None:
+        check_output(path, results)
+        unfinished = "the command did not come to a verdict; see what it printed"
+        store.write_atomically(path, junit.junit(model.Results(Environment(), []), [], unfinished))
+
+
+def write_junit(
+    path: str | None,
+    results: model.Results,
+    judged: Sequence[verdict.Judgement],
+    budget: str | None,
+    unjudged: str = "",
+) -> None:
+    """Write the file if it was asked for.
+
+    :param budget: the budget file; :param unjudged: why no budget of it applies, if so.
+    :raises OSError: it cannot be written.
+    """
+    if path is not None:
+        why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
+        store.write_atomically(path, junit.junit(results, judged, why))

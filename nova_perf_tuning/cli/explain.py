@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.cli import command, option_types, spec_options
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.guest.domain import LeftOut
@@ -66,18 +66,13 @@ class Explain(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--vcpus",
-            metavar="N",
-            type=option_types.whole(1, guest_parsing.MAX_VCPUS),
-            required=True,
-            help="vCPUs of the flavor",
-        )
-        spec_options.add(parser)
+        vcpus = options.whole(1, guest_parsing.MAX_VCPUS)
+        parser.add_argument("--vcpus", metavar="N", type=vcpus, required=True, help="vCPUs of the flavor")
+        options.add_specs(parser)
 
     def run_command(self, args: argparse.Namespace) -> None:
-        specs = spec_options.flavor(args)
-        properties = spec_options.pairs("--image-property", args.image_property)
+        specs = options.flavor(args)
+        properties = options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
         wanted, warnings = crosscheck.guest_request(specs, properties, args.vcpus, known)
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
@@ -85,14 +80,8 @@ class Explain(command.PerfCommand):
         table = rows(wanted, specs, properties, chosen, args.vcpus)
         notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in warnings]
         if args.format == "json":
-            command.print_json(
-                {
-                    "vcpus": args.vcpus,
-                    "specs": [row.as_data() for row in table],
-                    "flavor_lacks": missing,
-                    "warnings": notes,
-                }
-            )
+            shown = {"vcpus": args.vcpus, "specs": [row.as_data() for row in table]}
+            command.print_json({**shown, "flavor_lacks": missing, "warnings": notes})
         else:
             _print(table, missing, warnings)
 

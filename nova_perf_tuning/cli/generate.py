@@ -2,14 +2,12 @@
 
 import argparse
 
-from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.cli import audit as audit_module
+from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host.audit import generate
 
-_WHAT = {
-    "nova-conf": "CPU sets and NUMA nodes of networks for nova.conf",
-    "grub-args": "arguments for the kernel's command line",
-}
+_WHAT = {"nova-conf": generate.nova_conf, "grub-args": generate.grub_args}
 
 
 class Generate(command.PerfCommand):
@@ -20,18 +18,14 @@ class Generate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "what", choices=tuple(_WHAT), help="; ".join(f"{key}: {text}" for key, text in _WHAT.items())
-        )
+        what = "nova-conf: CPU sets and NUMA nodes of networks for nova.conf; "
+        what += "grub-args: arguments for the kernel's command line"
+        parser.add_argument("what", choices=tuple(_WHAT), help=what)
         plan_module.add_host(parser, "/etc/nova/nova.conf")
-        audit_options.add_path(parser)
+        audit_module.add_path(parser)
 
     def run_command(self, args: argparse.Namespace) -> None:
-        host = audit_options.view(args)
-        if args.what == "nova-conf":
-            text = generate.nova_conf(host)
-        else:
-            text = generate.grub_args(host)
+        text = _WHAT[args.what](audit_module.view(args))
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:

@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import data, text
 
@@ -24,16 +24,11 @@ class History(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", metavar="HOST", nargs="?", help="only this host")
-        parser.add_argument(
-            "--add", metavar="RESULTS.json", action="append", default=[], help="keep these results"
-        )
-        parser.add_argument("--benchmark", metavar="NAME", help="only this benchmark")
-        parser.add_argument("--arm", metavar="NAME", help="only this arm")
-        parser.add_argument(
-            "--database",
-            metavar="URL",
-            help="SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)",
-        )
+        options.add_repeated(parser, "--add", "RESULTS.json", "keep these results")
+        options.add(parser, "--benchmark", "NAME", "only this benchmark")
+        options.add(parser, "--arm", "NAME", "only this arm")
+        url = "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)"
+        options.add(parser, "--database", "URL", url)
 
     def run_command(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.database import engine as database
@@ -42,7 +37,7 @@ class History(command.PerfCommand):
         loaded = [(path, store.load(path)) for path in args.add]
         for path, results in loaded:
             if results.environment.fleet is not None:
-                raise option_types.OptionError(
+                raise options.OptionError(
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"
                 )

@@ -6,35 +6,25 @@ import sysconfig
 from typing import Final
 
 import nova_perf_tuning
-from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.cli import command, options
 
 _TOP: Final = pathlib.Path(nova_perf_tuning.__file__).parent.parent
 _OWN: Final = "nova_perf_tuning"
 _SHARE: Final = "share/nova-perf-tuning"
+_UNIT: Final = "nova-perf-agent.service"
+_POLICY: Final = "irqbalance-policy-nova-perf"
 
-#: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it: below a prefix,
-#: or beside the package as in the tree.
+#: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it below a prefix;
+#: None: beside the package, as in the tree.
 _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     "heat": ("Heat templates and environments of the validation", f"{_OWN}/validation/cloud/heat", None),
     "metadefs": ("metadata definitions for Glance", f"{_OWN}/nova/metadefs", None),
     "profiles": ("tuning profiles; examples for your own", f"{_OWN}/specs/profiles", None),
-    "budgets": (
-        "the overhead budgets of '--budget default'",
-        f"{_OWN}/validation/judge/default_budgets.yaml",
-        None,
-    ),
+    "budgets": ("budgets of '--budget default'", f"{_OWN}/validation/judge/default_budgets.yaml", None),
     "devstack": ("the DevStack plugin", "devstack", f"{_SHARE}/devstack"),
     "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
-    "systemd": (
-        "the agent's unit",
-        "etc/systemd/nova-perf-agent.service",
-        "lib/systemd/system/nova-perf-agent.service",
-    ),
-    "irqbalance": (
-        "policy script for irqbalance",
-        "etc/irqbalance/irqbalance-policy-nova-perf",
-        f"{_SHARE}/irqbalance-policy-nova-perf",
-    ),
+    "systemd": ("the agent's unit", f"etc/systemd/{_UNIT}", f"lib/systemd/system/{_UNIT}"),
+    "irqbalance": ("policy script for irqbalance", f"etc/irqbalance/{_POLICY}", f"{_SHARE}/{_POLICY}"),
     "dashboard": ("Grafana's dashboard of agents' metrics", "etc/grafana", f"{_SHARE}/grafana"),
     "sample": ("configuration with every option and its help", "sample", f"{_SHARE}/sample"),
     "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),  # noqa: S108
@@ -50,9 +40,8 @@ def locations() -> dict[str, tuple[pathlib.Path, str]]:
         places = [_TOP / tree] if installed is None or (_TOP / "setup.cfg").is_file() else []
         if installed is not None:
             places += [pathlib.Path(prefix, installed) for prefix in prefixes]
-        present = [path for path in places if path.exists()]
-        if present:
-            located[name] = present[0].resolve(), what
+        if present := next(filter(pathlib.Path.exists, places), None):
+            located[name] = present, what
     return located
 
 
@@ -68,8 +57,8 @@ class Paths(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> None:
         known = locations()
-        if args.name is not None and args.name not in known:
-            raise option_types.OptionError(
+        if args.name not in (None, *known):
+            raise options.OptionError(
                 f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(known)}"
             )
         rows = [

@@ -4,13 +4,13 @@ import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import bounded_read, cpulist
-from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.host.plan import guests, planner
 
 #: Warnings that are shown one by one.
 _SHOWN = 20
@@ -51,13 +51,8 @@ class Plan(command.PerfCommand):
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot``."""
-    parser.add_argument(
-        "--sysroot",
-        metavar="DIR|FILE",
-        default="/",
-        help="a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
-        " (default: /, this host)",
-    )
+    recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
+    options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
 
 
 def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
@@ -66,31 +61,16 @@ def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
     :param nova_config: what is read where no nova.conf is named.
     """
     add_sysroot(parser)
-    parser.add_argument(
-        "--nova-config",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="take CPU sets and what else counts from this nova.conf; later files win; may be repeated "
-        f"(default: {nova_config})",
-    )
-    parser.add_argument(
-        "--domain",
-        metavar="XML",
-        action="append",
-        default=[],
-        help="also look at this guest's domain XML; may be repeated",
-    )
+    sets = "take CPU sets and what else counts from this nova.conf; later files win"
+    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {nova_config})")
+    options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`plan_from` obeys: the host, ``--housekeeping`` and ``--rps``."""
     add_host(parser, "none, while the agent and audit read /etc/nova/nova.conf")
-    parser.add_argument(
-        "--housekeeping",
-        metavar="LIST",
-        help="CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)",
-    )
+    cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
+    options.add(parser, "--housekeeping", "LIST", cpus)
     parser.add_argument(
         "--rps",
         action="store_true",
@@ -103,38 +83,25 @@ def plan_from(args: argparse.Namespace) -> planner.Plan:
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
-    sets = cpu_sets(args)
+    text = args.housekeeping
+    housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
+    sets = dataclasses.replace(novaconf.read(args.nova_config), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_host(args.sysroot), domains)
     return planner.plan(facts, sets, rps=args.rps)
 
 
-def cpu_sets(args: argparse.Namespace) -> layout.CpuSets:
-    """Return the CPU sets of nova.conf and of ``--housekeeping``.
-
-    :raises errors.PerfTuningError: a list or a nova.conf cannot be read.
-    """
-    text = args.housekeeping
-    housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
-    return dataclasses.replace(novaconf.read(args.nova_config), housekeeping=housekeeping)
-
-
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
     """Read the domains of XML files, each with its text.
 
-    :raises option_types.OptionError: one cannot be read or is no domain XML.
+    :raises options.OptionError: one cannot be read or is no domain XML.
     """
     for path in paths:
+        data = options.read(path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)")
         try:
-            data = bounded_read.read(path, parsing.MAX_BYTES)
-            domain = parsing.parse_domain(data)
-        except OSError as error:
-            raise option_types.OptionError(
-                f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)"
-            ) from None
+            yield data, parsing.parse_domain(data)
         except parsing.DomainError as error:
-            raise option_types.OptionError(f"--domain {path!r}: {error}") from None
-        yield data, domain
+            raise options.OptionError(f"--domain {path}: {error}") from None
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:

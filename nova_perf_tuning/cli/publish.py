@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from nova_perf_tuning import atomic_write
-from nova_perf_tuning.cli import command, judge_options, option_types
+from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
@@ -46,7 +46,7 @@ class Publish(command.PerfCommand):
             help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
             "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
         )
-        judge_options.add_places(parser)
+        evaluate.add_places(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
         parser.add_argument(
             "--nova-config",
@@ -64,9 +64,7 @@ class Publish(command.PerfCommand):
             _withdraw(args, path)
             return
         if args.result is None:
-            raise option_types.OptionError(
-                "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
-            )
+            raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
         verdicts = read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), max_age)
@@ -88,7 +86,7 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
         args.result,
         budget_file.load(args.budget),
         name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        lambda loaded: judge_options.with_places(loaded, args.host_group, args.flavor),
+        lambda loaded: evaluate.with_places(loaded, args.host_group, args.flavor),
     )
 
 
@@ -101,9 +99,9 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
         directories = [] if files else cfg.find_config_dirs("nova", "nova-compute")
         conf([], project="nova", default_config_files=names, default_config_dirs=directories)
         if wrong := [mistake for mistake in nova.mistakes(conf) if "result_" in mistake]:
-            raise option_types.OptionError(wrong[0])
+            raise options.OptionError(wrong[0])
     except cfg.Error as error:
-        raise option_types.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
+        raise options.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
     return conf
 
 
@@ -113,10 +111,10 @@ def _usable(
     """Return the result of this host, which nova-compute will accept."""
     result = host_results.of_host(verdicts.hosts, name, args.result)
     if result.verdict == "INVALID":
-        raise option_types.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
+        raise options.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
     if objection is not None:
-        raise option_types.OptionError(f"{args.result}: {objection}")
+        raise options.OptionError(f"{args.result}: {objection}")
     return result
 
 
@@ -131,7 +129,7 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
 
 def _withdraw(args: argparse.Namespace, path: str) -> None:
     if args.result is not None:
-        raise option_types.OptionError("--withdraw takes away what is published; leave out RESULT")
+        raise options.OptionError("--withdraw takes away what is published; leave out RESULT")
     try:
         os.unlink(path)
         removed = True

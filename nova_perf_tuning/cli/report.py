@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import os
 
-from nova_perf_tuning.cli import command, judge_options
+from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
@@ -18,19 +18,17 @@ class Report(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
-        parser.add_argument(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="HTML file (default: report.html beside the results)",
-        )
-        parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
+        options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
+        html = "HTML file (default: report.html beside the results)"
+        parser.add_argument("-o", "--output", metavar="FILE", help=html)
+        options.add(parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)")
 
     def run_command(self, args: argparse.Namespace) -> None:
-        path = _output(args)
+        path = args.output
+        if path is None and args.format != "json":
+            path = os.path.join(os.path.dirname(args.results), "report.html")
         if path is not None:
-            judge_options.check_output(path, args.results)
+            evaluate.check_output(path, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         recorded, hosts = False, None
@@ -52,11 +50,3 @@ class Report(command.PerfCommand):
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
             if args.format != "json":
                 command.say(path)
-
-
-def _output(args: argparse.Namespace) -> str | None:
-    """Return the file for the HTML, None for none."""
-    path: str | None = args.output
-    if path is not None or args.format == "json":
-        return path
-    return os.path.join(os.path.dirname(args.results), "report.html")

@@ -8,7 +8,8 @@ from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import state as agent_module
-from nova_perf_tuning.cli import command, journal_options
+from nova_perf_tuning.cli import command, restore, verify
+from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -24,13 +25,13 @@ class Status(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        journal_options.add_state_options(parser)
+        restore.add_journal(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
         agent, fault = None, ""
         try:
-            agent = journal_options.agent_state(args)
+            agent = agent_state(args)
         except agent_module.UnreadableError as error:
             fault = str(error)
         if args.format == "json":
@@ -38,18 +39,25 @@ class Status(command.PerfCommand):
             command.print_json({**journal, "agent": shown})
         else:
             _print_journal(journal)
-            command.say(*([f"agent: its state cannot be read: {fault}"] if fault else _agent_lines(agent)))
+            command.say(*([f"agent: its state cannot be read: {fault}"] if fault else agent_lines(agent)))
         return int(errors.ExitCode.INCONCLUSIVE if journal["journal_fault"] else errors.ExitCode.PASS)
+
+
+def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
+    """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
+    if args.sysroot == "/":
+        return agent_module.read(opts.load(opts.default_files("/")).agent.run_dir)
+    return agent_module.read(os.path.join(os.path.realpath(args.sysroot), agent_module.RUN_DIR.lstrip("/")))
 
 
 def _journal(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the journal says, compared with what the host holds; who may not read it gets no settings."""
     try:
-        with journal_options.open_journal(args) as journal:
+        with restore.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
     except journal_module.ForbiddenError as error:
         unknown = dict.fromkeys(("settings", "counts", "stale", "competing_daemons"))
-        path = os.path.join(os.path.abspath(journal_options.directory(args)), journal_module.JOURNAL)
+        path = os.path.join(os.path.abspath(restore.directory(args)), journal_module.JOURNAL)
         return {**unknown, "journal": path, "journal_fault": str(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]
@@ -83,7 +91,7 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
     command.say(f"journal: {journal['journal']}")
 
 
-def _agent_lines(agent: agent_module.AgentState | None) -> list[str]:
+def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
     """Return what the agent says of itself, for people."""
     if agent is None:
         return ["agent: not running"]
@@ -115,15 +123,10 @@ def _as_json(
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"
     return {
-        "kind": entry.kind,
-        "target": entry.target,
-        "value": entry.wanted,
+        **verify.as_json(entry.setting(), observation),
         "original": entry.original,
-        "current": entry.wanted if observation is base.HELD else observation.current,
-        "state": observation.state.value,
         "applied": entry.state != "held",
         "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
-        "rule": entry.rule,
         "reason": entry.reason,
         "detail": detail,
     }

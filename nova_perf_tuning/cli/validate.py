@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Final
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.cli import command, judge_options, option_types, result_tables, validate_options
+from nova_perf_tuning.cli import command, evaluate, options, result_tables, validate_options
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
@@ -75,17 +75,13 @@ class Validate(command.PerfCommand):
             " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
             " ends at half of its boots only if each spec is decided too",
         )
-        parser.add_argument(
-            "--boots",
-            metavar="N",
-            type=option_types.whole(1, 1000),
-            help=f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
-        )
+        boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
+        options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
     def run_command(self, args: argparse.Namespace) -> int:
         with signals.guarded():
             try:
-                judge_options.begin_junit(args.junit)
+                evaluate.begin_junit(args.junit)
                 run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
@@ -157,7 +153,7 @@ class _Run:
             result_tables.print_ablation(knobs)
             result_tables.print_paths(results_file, report_file)
         # What fails now is reported after all that was measured is shown.
-        judge_options.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
+        evaluate.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
         if self.args.noise_floor:
             floors = _store_floors(results, NOISE_FILE)
             command.say(*(floors if self.args.format != "json" else ()))
@@ -212,16 +208,16 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     # Both arms of these are the same: A/A runs, whose interval shows the noise.
     untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
     if untuned and (args.profile or args.spec):
-        raise option_types.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
+        raise options.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
     if args.flavor and args.launcher == "host":
-        raise option_types.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+        raise options.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
     tuned, reasons = request.Request(), dict[str, str]()
     if not untuned:
         tuned, reasons = validate_options.tuned_request(args, vcpus)
     second = model.AA_ARMS[1] if args.noise_floor else ablation.FULL
     without = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(without) < 2:
-        raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+        raise options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
     values = tuned.extra_specs()
     judged = bool(args.budget)
     return session.Plan(
@@ -261,11 +257,9 @@ def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:
         word, code = "terminated", stop.code
     else:
         word, code = "interrupted", 128 + signal.SIGINT
-    rest = (
-        "guests are removed, results so far are kept"
-        if measured
-        else "nothing was measured, no guest is left and no file written"
-    )
+    rest = "nothing was measured, no guest is left and no file written"
+    if measured:
+        rest = "guests are removed, results so far are kept"
     command.warn(_PROGRAM, f"{word}; {rest}")
     return code
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write
-from nova_perf_tuning.cli import judge_options, option_types, spec_options
+from nova_perf_tuning.cli import evaluate, options
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import session
@@ -26,39 +26,20 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     :param blocks, budget, time_limit: what their help says of this command.
     :param flavor: whether ``--flavor`` says which budgets apply.
     """
-    spec_options.add_flavor(parser, DEFAULT_PROFILE)
-    parser.add_argument(
-        "--benchmark",
-        metavar="KIND[:KEY=VALUE,...]",
-        action="append",
-        default=[],
-        help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
-    )
-    parser.add_argument(
-        "--blocks", metavar="N", type=option_types.whole(1, 1000), help=f"trials per arm and {blocks}"
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="N",
-        type=option_types.whole(1, 3600),
-        help=f"length of each trial (default: {_SECONDS})",
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="FILE",
-        help=f"judge by these overhead budgets (YAML; 'default': those shipped){budget}",
-    )
-    judge_options.add_places(parser, flavor=flavor)
-    judge_options.add_junit(parser)
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        type=option_types.duration(20),
-        help=f"90s, 8m or 1h: the whole run ends by then with what it has (default: {time_limit})",
-    )
-    parser.add_argument(
-        "--output", metavar="DIR", default=".", help="directory for results.json and report.html (default: here)"
-    )
+    options.add_flavor(parser, DEFAULT_PROFILE)
+    benchmark = f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})"
+    options.add_repeated(parser, "--benchmark", "KIND[:KEY=VALUE,...]", benchmark)
+    options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
+    seconds = f"length of each trial (default: {_SECONDS})"
+    options.add(parser, "--seconds", "N", seconds, options.whole(1, 3600))
+    judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
+    options.add(parser, "--budget", "FILE", judge)
+    evaluate.add_places(parser, flavor=flavor)
+    evaluate.add_junit(parser)
+    limit = f"90s, 8m or 1h: the whole run ends by then with what it has (default: {time_limit})"
+    options.add(parser, "--time-limit", "TIME", limit, options.duration(20))
+    files = "directory for results.json and report.html (default: here)"
+    options.add(parser, "--output", "DIR", files, default=".")
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
@@ -66,7 +47,7 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
 
     :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
     """
-    specs = spec_options.flavor(args, DEFAULT_PROFILE)
+    specs = options.flavor(args, DEFAULT_PROFILE)
     known = profiles.load(args.profile_dir)
     tuned = parsing.parse(specs, {}, known)
     crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))
@@ -87,7 +68,7 @@ def output_files(directory: str) -> tuple[str, str]:
 def make_output_directory(path: str) -> None:
     """Make it and see now, not after ten minutes, that files can be made in it.
 
-    :raises option_types.OptionError: it cannot be made or written.
+    :raises options.OptionError: it cannot be made or written.
     :raises atomic_write.OutputError: something else than a file has a name that is needed.
     """
     probe = os.path.join(path, f".nova-perf-{os.getpid()}")
@@ -96,7 +77,7 @@ def make_output_directory(path: str) -> None:
         with open(probe, "x", encoding="ascii"):
             os.unlink(probe)
     except OSError as error:
-        raise option_types.OptionError(f"--output {path}: {error.strerror}") from None
+        raise options.OptionError(f"--output {path}: {error.strerror}") from None
     for file in output_files(path):
         atomic_write.check(file)
 

@@ -3,7 +3,7 @@
 import argparse
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, journal_options
+from nova_perf_tuning.cli import command, restore
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -19,18 +19,17 @@ class Verify(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        journal_options.add_state_options(parser)
+        restore.add_journal(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        with journal_options.open_journal(args) as journal:
+        with restore.open_journal(args) as journal:
             entries = journal.entries()
-        boot = apply_module.boot_id(args.sysroot)
+        boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
         settings = [entry.setting() for entry in entries if entry.is_current(boot)]
         stale = len(entries) - len(settings)
-        kinds = registry.kinds(args.sysroot)
         observations = verify_module.verify(settings, kinds)
         pairs = list(zip(settings, observations, strict=True))
-        rows = [_as_json(setting, observation) for setting, observation in pairs]
+        rows = [as_json(*pair) for pair in pairs]
         counts = command.count(observation.state for observation in observations)
         if args.format == "json":
             command.print_json({"settings": rows, "counts": counts, "stale": stale})
@@ -42,11 +41,12 @@ class Verify(command.PerfCommand):
             print(command.summary(counts, "setting") if settings else "nothing is applied")
         if any(observation.state is base.State.UNREADABLE for observation in observations):
             return int(errors.ExitCode.ERROR)
-        drift = any(verify_module.is_drift(setting, observation, kinds) for setting, observation in pairs)
+        drift = any(verify_module.is_drift(*pair, kinds) for pair in pairs)
         return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
 
 
-def _as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
+def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
+    """Return what was applied and what holds, as JSON has it."""
     return {
         "kind": setting.kind,
         "target": setting.target,

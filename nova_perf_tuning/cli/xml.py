@@ -6,8 +6,7 @@ import io
 import sys
 from collections.abc import Mapping
 
-from nova_perf_tuning import bounded_read
-from nova_perf_tuning.cli import command, option_types, spec_options
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.rules import Finding
@@ -25,30 +24,30 @@ class Xml(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("domain", metavar="DOMAIN.xml", help="file with the domain's XML, - for stdin")
+        options.add(parser, "domain", "DOMAIN.xml", "file with the domain's XML, - for stdin")
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
-        spec_options.add(parser)
+        options.add_specs(parser)
 
     def run_command(self, args: argparse.Namespace) -> None:
-        specs = spec_options.flavor(args)
-        properties = spec_options.pairs("--image-property", args.image_property)
+        specs = options.flavor(args)
+        properties = options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
-        data = _read(args.domain)
+        hint = "; give domain XML (virsh dumpxml), or - for stdin"
+        data = options.read(args.domain, parsing.MAX_BYTES, hint=hint)
         try:
             guest = parsing.parse_domain(data)
             wanted, warnings = _request(guest, specs, properties, own_profiles)
             result = transform.transform(data, wanted)
         except parsing.DomainError as error:
-            raise option_types.OptionError(f"{args.domain}: {error}") from None
+            raise options.OptionError(f"{args.domain}: {error}") from None
         notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in warnings]
         notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
         if not wanted:
             nothing = "nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged"
             notes.append(("no_request", nothing))
         if args.format == "json":
-            command.print_json(
-                {"xml": result.xml, "notes": [{"code": code, "text": text} for code, text in notes]}
-            )
+            shown = [{"code": code, "text": text} for code, text in notes]
+            command.print_json({"xml": result.xml, "notes": shown})
             return
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
@@ -95,12 +94,3 @@ def _request(
     if specs:
         crosscheck.refuse(results)
     return wanted, [*crosscheck.unusable_properties(unusable), *results]
-
-
-def _read(path: str) -> bytes:
-    try:
-        return bounded_read.read_argument(path, parsing.MAX_BYTES)
-    except OSError as error:
-        raise option_types.OptionError(
-            f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin"
-        ) from None

@@ -261,7 +261,7 @@ class ToldTest(LoopTest):
         self.assertEqual(60, self.figures(agent)["nova_perf_findings", "written_by_others"])
         state, _facts = agent.snapshot
         self.assertEqual(50, len(state.findings))
-        lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
+        lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: 10 more findings", lines)
 
     def test_a_person_is_told_what_the_plan_cannot_give(self):
@@ -269,7 +269,7 @@ class ToldTest(LoopTest):
         self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=("guest g1: no CPU of node 1",))
         state = self.serve().state()
         self.assertEqual(["guest g1: no CPU of node 1"], state.warnings)
-        lines = status._agent_lines(dataclasses.replace(state, age_s=0.0))
+        lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: warning: guest g1: no CPU of node 1", lines)
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):

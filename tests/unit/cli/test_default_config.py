@@ -10,7 +10,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.agent import state as agent_module
-from nova_perf_tuning.cli import journal_options, main
+from nova_perf_tuning.cli import main, restore, status
 from nova_perf_tuning.conf import opts
 from tests.support import agent_samples, sysroots
 
@@ -29,31 +29,29 @@ class DefaultConfigTest(testtools.TestCase):
 
     def args(self, *words):
         parser = argparse.ArgumentParser()
-        journal_options.add_state_options(parser)
+        restore.add_journal(parser)
         return parser.parse_args(words)
 
     def test_state_and_run_dir(self):
-        self.assertEqual(f"{self.directory}/state", journal_options.directory(self.args()))
-        self.assertEqual(1, journal_options.agent_state(self.args()).pid)
-        self.assertEqual("nova-perf restore", journal_options.restore_command(self.args()))
+        self.assertEqual(f"{self.directory}/state", restore.directory(self.args()))
+        self.assertEqual(1, status.agent_state(self.args()).pid)
+        self.assertEqual("nova-perf restore", restore.command_line(self.args()))
 
     def test_a_flag_wins_and_without_the_file_there_are_defaults(self):
-        self.assertEqual("/x", journal_options.directory(self.args("--state-dir", "/x")))
+        self.assertEqual("/x", restore.directory(self.args("--state-dir", "/x")))
         self.config.unlink()
-        self.assertEqual("/var/lib/nova-perf-tuning", journal_options.directory(self.args()))
+        self.assertEqual("/var/lib/nova-perf-tuning", restore.directory(self.args()))
 
     def test_it_is_of_the_live_host(self):
         root = sysroots.make_host(self)
-        self.assertEqual(
-            f"{root}/var/lib/nova-perf-tuning", journal_options.directory(self.args("--sysroot", root))
-        )
-        self.assertIsNone(journal_options.agent_state(self.args("--sysroot", root)))
+        self.assertEqual(f"{root}/var/lib/nova-perf-tuning", restore.directory(self.args("--sysroot", root)))
+        self.assertIsNone(status.agent_state(self.args("--sysroot", root)))
         self.assertEqual([], opts.default_files(root))
 
     def test_one_that_cannot_be_used_does_not_mean_the_defaults(self):
         self.config.unlink()
         self.config.mkdir()
-        error = self.assertRaises(opts.ConfigError, journal_options.directory, self.args())
+        error = self.assertRaises(opts.ConfigError, restore.directory, self.args())
         self.assertIn(str(self.config), str(error))
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(3, main.main(["status"]))

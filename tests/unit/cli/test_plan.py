@@ -133,9 +133,6 @@ class PlanCommandTest(testtools.TestCase):
 
     def test_hostile_domains_are_one_line(self):
         path = self.directory / "path.xml"
-        os.mkfifo(path)
-        self.assertIn("not a plain file", self.refused("--domain", str(path)))
-        path.unlink()
         for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
             path.write_bytes(data)
             self.assertIn("path.xml", self.refused("--domain", str(path)))

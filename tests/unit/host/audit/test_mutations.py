@@ -81,7 +81,7 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     assert b"<testsuite" in audit_command.junit(report, "info")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        audit_command._show(report, True)
+        audit_command.show(report, True)
     assert "\x1b" not in output.getvalue()
     return report
 

@@ -4,17 +4,17 @@ import argparse
 
 import testtools
 
-from nova_perf_tuning.cli import option_types, spec_options
+from nova_perf_tuning.cli import options
 
 
 class FlavorTest(testtools.TestCase):
     def flavor(self, *arguments, default=None):
         parser = argparse.ArgumentParser()
-        spec_options.add_flavor(parser, default)
-        return spec_options.flavor(parser.parse_args(arguments), default)
+        options.add_flavor(parser, default)
+        return options.flavor(parser.parse_args(arguments), default)
 
     def error(self, *arguments):
-        return str(self.assertRaises(option_types.OptionError, self.flavor, *arguments))
+        return str(self.assertRaises(options.OptionError, self.flavor, *arguments))
 
     def test_profile_is_short_for_a_spec(self):
         self.assertEqual({"perf:profile": "storage"}, self.flavor("--profile", "storage"))

@@ -1,0 +1,156 @@
+"""Options that several commands have: their types, files, and a flavor's specs."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+
+from nova_perf_tuning import bounded_read, cpulist, errors
+from nova_perf_tuning.specs import vocabulary
+
+_DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_PROFILE = f"{vocabulary.PREFIX}profile"
+
+
+class OptionError(errors.PerfTuningError):
+    """Options that do not go together, or one whose value cannot be used."""
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Return the type of a whole number from ``low`` to ``high``."""
+
+    def convert(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"'{text[:40]}': give a whole number from {low} to {high}")
+
+    return convert
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    """Return the type of a number from ``low`` to ``high``."""
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text[:40]}': give a number from {low:g} to {high:g}")
+        return value
+
+    return convert
+
+
+def duration(least_s: int) -> Callable[[str], float]:
+    """Return the type of a time of at least ``least_s`` seconds and at most a week, in seconds."""
+
+    def convert(text: str) -> float:
+        match = _DURATION(text)
+        seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+        if not least_s <= seconds <= 7 * 86400:
+            raise argparse.ArgumentTypeError(f"'{text[:40]}': give {least_s}s to 168h, such as 90s, 8m or 1h")
+        return float(seconds)
+
+    return convert
+
+
+def cpus(text: str) -> frozenset[int]:
+    """Return the CPUs of a list such as ``0-3,16``, at least one."""
+    try:
+        numbers = cpulist.parse(text)
+    except cpulist.CpuListError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not numbers:
+        raise argparse.ArgumentTypeError("empty; give at least one CPU, such as 0-3")
+    return numbers
+
+
+def read(path: str, limit: int, option: str = "", hint: str = "") -> bytes:
+    """Return what a file, a pipe or ``-``, standard input, holds.
+
+    :param option, hint: what an error names before the path, and what it advises.
+    :raises OptionError: it cannot be read or is larger than ``limit``.
+    """
+    try:
+        return bounded_read.read_argument(path, limit)
+    except OSError as error:
+        raise OptionError(f"{option}{path}: {error.strerror}{hint}") from None
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    name: str,
+    metavar: str,
+    meaning: str,
+    kind: Callable[[str], object] = str,
+    default: object = None,
+) -> None:
+    """Add an argument that has one value."""
+    parser.add_argument(name, metavar=metavar, type=kind, default=default, help=meaning)
+
+
+def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, meaning: str) -> None:
+    """Add an option that may be given several times; its value is a list."""
+    parser.add_argument(name, metavar=metavar, action="append", default=[], help=f"{meaning}; may be repeated")
+
+
+def add_profile_dir(parser: argparse.ArgumentParser) -> None:
+    """Add ``--profile-dir``."""
+    add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
+
+
+def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
+    """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
+    default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
+    add(parser, "--profile", "NAME", f"tuning profile: the same as --spec perf:profile=NAME{default}")
+    add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, a perf: one or Nova's own hw:")
+    add_profile_dir(parser)
+
+
+def add_specs(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`add_flavor` and ``--image-property``."""
+    add_flavor(parser)
+    add_repeated(parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4")
+
+
+def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
+    """Return ``KEY=VALUE`` texts as a mapping.
+
+    :raises OptionError: no ``=``, no key, or a key twice with different values.
+    """
+    specs: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise OptionError(f"{option} {vocabulary.shown(text)}: write it as KEY=VALUE")
+        if specs.setdefault(key, value) != value:
+            raise OptionError(f"{option} {vocabulary.shown(key)} is given twice with different values; remove one")
+    return specs
+
+
+def extra_specs(values: Sequence[str]) -> dict[str, str]:
+    """Return the ``--spec`` options.
+
+    :raises OptionError: as :func:`pairs`, or a key without its scope.
+    """
+    specs = pairs("--spec", values)
+    for key in specs:
+        if ":" not in key:
+            scope = "; write it with its scope, as in perf:vif_queues"
+            hint = vocabulary.suggestion(f"{vocabulary.PREFIX}{key}") or scope
+            raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
+    return specs
+
+
+def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
+    """Return the extra specs that ``--spec`` and ``--profile`` give.
+
+    :param default_profile: taken when neither is given.
+    :raises OptionError: as :func:`extra_specs`, or two different profiles.
+    """
+    specs = extra_specs(args.spec)
+    name = args.profile or (None if specs else default_profile)
+    if name is not None and specs.setdefault(_PROFILE, name) != name:
+        raise OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
+    return specs
