@@ -18,7 +18,5 @@ class ExitCode(enum.IntEnum):
 class PerfTuningError(Exception):
     """Something a user can mend: one line that names the key or file, what is wrong, what to do.
 
-    The command line prints ``str(error)`` on stderr and exits with :attr:`exit_code`; no traceback.
+    The command line prints ``str(error)`` on stderr and exits with :attr:`ExitCode.ERROR`; no traceback.
     """
-
-    exit_code: ExitCode = ExitCode.ERROR

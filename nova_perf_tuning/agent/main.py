@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         notifier.send(STATUS=f"cannot work: {text}")
         if "NOTIFY_SOCKET" in os.environ:
             time.sleep(_PAUSE_S)
-        return error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR
+        return errors.ExitCode.ERROR
 
 
 def _parser() -> argparse.ArgumentParser:

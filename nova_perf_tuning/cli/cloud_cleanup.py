@@ -4,7 +4,7 @@ import argparse
 import contextlib
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 
 
@@ -19,13 +19,10 @@ class Cleanup(cloud_command.CloudLister):
     nothing = "no stacks of such runs are left"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "run", metavar="RUN", nargs="*", help="ids of runs (default: all that may have left something)"
-        )
+        runs = "ids of runs (default: all that may have left something)"
+        parser.add_argument("run", metavar="RUN", nargs="*", help=runs)
         parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
-        parser.add_argument(
-            "--database", metavar="URL", help="where runs are kept, as for 'openstack perf validate'"
-        )
+        options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
         with contextlib.closing(run_store.RunStore(parsed_args.database, make=False)) as store:

@@ -47,9 +47,11 @@ class CloudCommand(osc_command.Command):
         except Exception as error:
             if debug or isinstance(error, BrokenPipeError):
                 raise
-            self.warn(_line(error))
-            if isinstance(error, errors.PerfTuningError):
-                return int(error.exit_code)
+            of_osc = type(error).__module__ == osc_exceptions.__name__
+            if isinstance(error, api.ERRORS):
+                self.warn(api.text_of(error))
+            else:
+                self.warn(one_line(error) if of_osc else command.error_line(error, "openstack"))
             return int(errors.ExitCode.ERROR)
 
     @property
@@ -59,9 +61,10 @@ class CloudCommand(osc_command.Command):
         cloud: connection.Connection = self.app.client_manager.sdk_connection
         return cloud
 
-    def warn(self, text: str) -> None:
+    def warn(self, *lines: str) -> None:
         """Tell something beside the result."""
-        command.warn(f"openstack {self.cmd_name or ''}", text)
+        for line in lines:
+            command.warn(f"openstack {self.cmd_name or ''}", line)
 
     def _authenticate(self, *, quiet: bool) -> None:
         if quiet:
@@ -93,12 +96,3 @@ class CloudLister(CloudCommand, osc_command.Lister):
 
 class CloudShowOne(CloudCommand, osc_command.ShowOne):
     """A command that shows one thing; all output formats of cliff."""
-
-
-def _line(error: Exception) -> str:
-    if isinstance(error, api.ERRORS):
-        return api.text_of(error)
-    if isinstance(error, errors.PerfTuningError | OSError) or type(error).__module__ == osc_exceptions.__name__:
-        return one_line(error)
-    line = one_line(error, 200)
-    return f"internal error, please report: {type(error).__name__}: {line} (openstack --debug shows where)"

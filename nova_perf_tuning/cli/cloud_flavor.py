@@ -1,6 +1,7 @@
 """``openstack perf flavor``: flavors that say what their guests need, and whether they say it right."""
 
 import argparse
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 from cliff import columns
@@ -59,22 +60,16 @@ class FlavorCreate(cloud_command.CloudShowOne):
         parser.add_argument("name", metavar="NAME", help="name of the new flavor")
         parser.add_argument("--vcpus", metavar="N", type=_NUMBER, required=True, help="vCPUs")
         parser.add_argument("--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB")
-        parser.add_argument(
-            "--disk",
-            metavar="GIB",
-            type=options.whole(0, 999_999_999),
-            default=0,
-            help="root disk in GiB (default: 0: the image's)",
-        )
-        parser.add_argument("--id", metavar="ID", help="id of the flavor (default: a UUID)")
+        disk = "root disk in GiB (default: 0: the image's)"
+        options.add(parser, "--disk", "GIB", disk, options.whole(0, 999_999_999), 0)
+        options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
         options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         given = options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
-        for warning in warnings:
-            self.warn(f"warning: {crosscheck.message(warning)}")
+        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         made = flavors.create(
             self.connection,
             parsed_args.name,
@@ -98,9 +93,7 @@ class FlavorSet(cloud_command.CloudShowOne):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         options.add_flavor(parser)
-        parser.add_argument(
-            "--remove", metavar="KEY", action="append", default=[], help="take a spec out; may be repeated"
-        )
+        options.add_repeated(parser, "--remove", "KEY", "take a spec out")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         flavor = flavors.find(self.connection, parsed_args.flavor)
@@ -111,8 +104,7 @@ class FlavorSet(cloud_command.CloudShowOne):
             flavor.vcpus,
             profiles.load(parsed_args.profile_dir),
         )
-        for warning in warnings:
-            self.warn(f"warning: {crosscheck.message(warning)}")
+        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = _shown(flavors.find(self.connection, flavor.id))
         return (*names, "set", "removed"), (*values, Lines(done), Lines(removed))
@@ -157,7 +149,7 @@ class FlavorExplain(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
-        parser.add_argument("--profile-dir", metavar="DIR", help="directory of own profiles (.yaml files)")
+        options.add_profile_dir(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         known = profiles.load(parsed_args.profile_dir)
@@ -167,34 +159,21 @@ class FlavorExplain(cloud_command.CloudLister):
             _, properties = flavors.find_image(self.connection, parsed_args.image)
         specs, vcpus = flavor.extra_specs, flavor.vcpus
         wanted, warnings = crosscheck.guest_request(specs, properties, vcpus, known)
-        for warning in warnings:
-            self.warn(f"warning: {crosscheck.message(warning)}")
+        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         chosen = known.get(wanted.profile or "")
-        rows = explain.rows(wanted, specs, properties, chosen, vcpus)
-        return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), [
-            (
-                row.spec,
-                row.value,
-                row.origin,
-                format_columns.DictColumn(dict(row.native)),
-                Lines(row.xml),
-                Lines([left_out.text for left_out in row.left_out]),
-                row.host or "",
-                row.reason or "",
-            )
-            for row in rows
-        ]
+        rows = []
+        for row in explain.rows(wanted, specs, properties, chosen, vcpus):
+            native, host, why = format_columns.DictColumn(dict(row.native)), row.host or "", row.reason or ""
+            left_out = Lines([left_out.text for left_out in row.left_out])
+            rows.append((row.spec, row.value, row.origin, native, Lines(row.xml), left_out, host, why))
+        return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), rows
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
     """Add what the checks of flavors and images share."""
-    parser.add_argument("--profile-dir", metavar="DIR", help="directory of own profiles (.yaml files)")
-    parser.add_argument(
-        "--fail-on",
-        choices=("error", "warning"),
-        default="warning",
-        help="the least level for exit code 1 (default: warning)",
-    )
+    options.add_profile_dir(parser)
+    least = "the least level for exit code 1 (default: warning)"
+    parser.add_argument("--fail-on", choices=("error", "warning"), default="warning", help=least)
 
 
 def findings_table(
@@ -203,29 +182,14 @@ def findings_table(
     """Return findings as rows, and let the command end with 1 when one reaches ``fail_on``."""
     if any(fail_on == "warning" or finding.level.value == "error" for _name, finding in findings):
         command.exit_code = errors.ExitCode.FAIL
+    texts = operator.attrgetter("why", "remedy", "source")
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
-        (
-            name,
-            finding.level.value,
-            finding.rule,
-            finding.evidence[0].value,
-            finding.why,
-            finding.remedy,
-            finding.source,
-        )
+        (name, finding.level.value, finding.rule, finding.evidence[0].value, *texts(finding))
         for name, finding in findings
     ]
 
 
 def _shown(flavor: sdk_flavor.Flavor) -> tuple[Sequence[str], Sequence[object]]:
-    names = ("id", "name", "vcpus", "ram", "disk", "public", "properties")
-    values = (
-        flavor.id,
-        flavor.name,
-        flavor.vcpus,
-        flavor.ram,
-        flavor.disk,
-        flavor.is_public,
-        format_columns.DictColumn(dict(sorted(flavor.extra_specs.items()))),
-    )
-    return names, values
+    specs = format_columns.DictColumn(dict(sorted(flavor.extra_specs.items())))
+    plain = operator.attrgetter("id", "name", "vcpus", "ram", "disk", "is_public")(flavor)
+    return ("id", "name", "vcpus", "ram", "disk", "public", "properties"), (*plain, specs)

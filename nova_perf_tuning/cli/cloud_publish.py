@@ -31,12 +31,9 @@ class Publish(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("result", metavar="RESULT", nargs="?", help="result file (JSON)")
-        parser.add_argument("--host", metavar="HOST", help="the compute host (default: all that RESULT names)")
-        parser.add_argument(
-            "--budget",
-            metavar="FILE",
-            help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT",
-        )
+        options.add(parser, "--host", "HOST", "the compute host (default: all that RESULT names)")
+        budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT"
+        options.add(parser, "--budget", "FILE", budgets)
         evaluate.add_places(parser)
         parser.add_argument(
             "--disable-on-fail",
@@ -64,16 +61,15 @@ class Publish(cloud_command.CloudLister):
         self, host: hosts.Host, result: host_result.HostResult | None, judged: str, args: argparse.Namespace
     ) -> Sequence[object]:
         """Publish a host's result, None: withdraw what is published; return what was done."""
+        wanted, verdict = frozenset[str](), ""
         if result is not None:
             hosts.check(result, host)
-        wanted = traits.wanted(result) if result is not None else frozenset()
+            wanted, verdict = traits.wanted(result), result.verdict
         changed = hosts.set_traits(self.connection, host, wanted)
         service = "left alone"
-        if args.disable_on_fail and (result is None or result.verdict in ("PASS", "FAIL")):
-            failed = result if result is not None and result.verdict == "FAIL" else None
-            service = hosts.set_service(self.connection, host, failed)
-        shown = [cloud_flavor.Lines(sorted(names)) for names in changed]
-        return (host.name, result.verdict if result is not None else "", judged, *shown, service)
+        if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
+            service = hosts.set_service(self.connection, host, result if verdict == "FAIL" else None)
+        return (host.name, verdict, judged, *(cloud_flavor.Lines(sorted(names)) for names in changed), service)
 
     def _results(
         self, args: argparse.Namespace
@@ -84,8 +80,7 @@ class Publish(cloud_command.CloudLister):
                 return [(args.host, None)], ""
             raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
         verdicts = publish_module.read(args)
-        for line in verdicts.left_out:
-            self.warn(line)
+        self.warn(*verdicts.left_out)
         chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)] if args.host else verdicts.hosts
         if args.withdraw:
             return [(args.host or result.host, None) for result in chosen], ""

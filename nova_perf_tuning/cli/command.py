@@ -48,24 +48,11 @@ class PerfCommand(command.Command):
         """
         try:
             return int(self.take_action(parsed_args) or errors.ExitCode.PASS)
-        except (errors.PerfTuningError, OSError) as error:
-            if isinstance(error, BrokenPipeError) or self._debug():
-                raise
-            line = " ".join(str(error).split())
-            code = error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR
-        except ModuleNotFoundError as error:
-            line, code = f"{error}; install nova-perf-tuning[report,cloud]", errors.ExitCode.ERROR
         except Exception as error:
-            if self._debug():
+            if isinstance(error, BrokenPipeError) or getattr(self.app_args, "debug", False):
                 raise
-            line = f"internal error, please report: {type(error).__name__}: {one_line(error, 200)}"
-            line += " (nova-perf --debug shows where)"
-            code = errors.ExitCode.ERROR
-        warn(f"nova-perf {self.cmd_name or ''}".rstrip(), line)
-        return int(code)
-
-    def _debug(self) -> bool:
-        return bool(getattr(self.app_args, "debug", False))
+            warn(f"nova-perf {self.cmd_name or ''}".rstrip(), error_line(error, "nova-perf"))
+            return int(errors.ExitCode.ERROR)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int | None:
         return self.run_command(parsed_args)
@@ -90,6 +77,16 @@ def say(*lines: str, prefix: str = "") -> None:
     """Print lines that may have names from files in them."""
     for line in lines:
         print(printable(f"{prefix}{line}"))
+
+
+def error_line(error: Exception, program: str) -> str:
+    """Return what a user reads of an error that ends a command of ``program``."""
+    if isinstance(error, errors.PerfTuningError | OSError):
+        return " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error}; install nova-perf-tuning[report,cloud]"
+    line = f"{type(error).__name__}: {one_line(error, 200)}"
+    return f"internal error, please report: {line} ({program} --debug shows where)"
 
 
 def warn(program: str, text: str) -> None:

@@ -48,9 +48,8 @@ class PerfApp(app.App):
         except ValueError:
             print(f"nova-perf: there is no command '{argv[0]}'; see 'nova-perf --help'", file=sys.stderr)
             return int(errors.ExitCode.ERROR)
-        except (errors.PerfTuningError, ModuleNotFoundError) as error:  # while its modules are imported
-            hint = "; install nova-perf-tuning[report,cloud]" if isinstance(error, ModuleNotFoundError) else ""
-            print(f"nova-perf: {error}{hint}", file=sys.stderr)
+        except ModuleNotFoundError as error:  # while its modules are imported
+            print(f"nova-perf: {error}; install nova-perf-tuning[report,cloud]", file=sys.stderr)
             return int(errors.ExitCode.ERROR)
         return int(super().run_subcommand(argv) or 0)
 

@@ -37,25 +37,16 @@ class Publish(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "result", metavar="RESULT", nargs="?", help="results.json of 'validate', or a result file"
-        )
-        parser.add_argument(
-            "--budget",
-            metavar="FILE",
-            help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
-            "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
-        )
+        result = "results.json of 'validate', or a result file"
+        parser.add_argument("result", metavar="RESULT", nargs="?", help=result)
+        budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
+        budgets += "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME"
+        options.add(parser, "--budget", "FILE", budgets)
         evaluate.add_places(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
-        parser.add_argument(
-            "--nova-config",
-            metavar="FILE",
-            action="append",
-            default=[],
-            help="nova-compute's configuration, for the host's name and the result file; may be repeated "
-            "(default: where nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)",
-        )
+        nova_config = "nova-compute's configuration, for the host's name and the result file (default: where "
+        nova_config += "nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)"
+        options.add_repeated(parser, "--nova-config", "FILE", nova_config)
 
     def run_command(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
