@@ -50,8 +50,7 @@ between CPUs for each burst, so leave it off where NICs have enough queues.
         help="""
 Seconds between two looks for changes that came without an event (new interrupts, devices, guests, CPUs).
 
-The symptom of too large a value is a guest whose driver was loaded again and whose interrupts stay on the wrong
-CPUs for that long. One look costs about half a millisecond on a host with 2,000 interrupts.
+If too large, interrupts of a guest whose driver was loaded again stay on the wrong CPUs for that long.
 """,
     ),
     cfg.FloatOpt(
@@ -63,8 +62,7 @@ CPUs for that long. One look costs about half a millisecond on a host with 2,000
 Seconds between two readings of everything that was placed.
 
 It finds what nobody announced: a mask that a driver or the kernel has reset, an interrupt or a thread that
-somebody moved. Too large a value shows as drift that is put right late. On a host with 2,000 interrupts and 512
-guests one reading takes about 20 ms of one CPU, more where guests ask to be placed.
+somebody moved. If too large, drift is put right late.
 """,
     ),
     cfg.FloatOpt(
@@ -75,9 +73,8 @@ guests one reading takes about 20 ms of one CPU, more where guests ask to be pla
         help="""
 As ``interval``, while a guest runs whose passed-through devices are to be placed (``perf:irq_placement``).
 
-Their interrupts come and go with the guest's driver, of which the host hears nothing; those that are placed are
-read back, since one made anew may have its old number. Too large shows as packets of such a guest served on the
-wrong node for seconds after its reboot.
+Their interrupts come and go with the guest's driver, of which the host hears nothing. If too large, they may stay
+on the wrong node for several seconds after a guest reboot.
 """,
     ),
     cfg.StrOpt(
@@ -90,9 +87,8 @@ wrong node for seconds after its reboot.
         help="""
 What becomes of the tuning when the agent is stopped.
 
-Leave it at ``leave``: an upgrade or a restart then disturbs no guest, and ``nova-perf restore`` undoes everything
-when that is wanted. ``restore`` suits a trial, and hosts where another tool takes over when the agent is stopped.
-A crash leaves everything in place in any case; the journal knows the originals.
+With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restore`` undoes everything.
+``restore`` suits a trial, and hosts where another tool takes over. A crash leaves everything in place.
 """,
     ),
     cfg.IntOpt(
@@ -104,10 +100,9 @@ A crash leaves everything in place in any case; the journal knows the originals.
 How often in a row a value that somebody else keeps changing is written again before the agent holds back.
 
 Five minutes in which it holds earn one more. After that the agent tries again after 20 seconds, then 40, up to ten
-minutes, and reports who may be writing. A change that an event explains (a driver that was loaded, a
-guest or this agent that has just started) counts as a fifth.
-Too large shows as two programs that take turns and burn CPU; too small as values that stay wrong for a while after
-several resets by a driver.
+minutes, and reports who may be writing. A change that an event explains (a driver that was loaded, a guest or this
+agent that has just started) counts as a fifth. If too large, two programs take turns and burn CPU. If too small,
+values stay wrong for a while after several resets by a driver.
 """,
     ),
     cfg.StrOpt(
@@ -136,11 +131,8 @@ The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's 
         help="""
 Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
 
-It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. Ports below 1024 are
-not for the agent.
-
-It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
-at once and says so.
+It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. It needs the package
+``prometheus_client`` (``pip install nova-perf-tuning[metrics]``). Ports below 1024 are not for the agent.
 """,
     ),
 ]

@@ -28,8 +28,8 @@ HOST_OPTS = [
         help="""
 Directory of the journal, which holds the original of everything that was changed.
 
-It must be on a disk that survives a crash, belong to root and be writable by nobody else. Without it nothing is
-ever written to the kernel, so a full or read-only disk shows as ``apply`` refusing to start.
+It must be on a disk that survives a crash, belong to root and be writable by nobody else. With a full or read-only
+disk ``apply`` refuses to start.
 
 Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the directory along
 when something is applied, or run ``nova-perf restore`` first: a journal left behind can no longer undo.
@@ -53,19 +53,14 @@ What happens to an instance when the ``perf:`` extra specs of its flavor cannot 
 
 With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which spec and why. A resize (within a
 cell) to a flavor with one, and a hard reboot of a guest whose specs have become wrong, are refused before the
-guest is touched. With ``ignore``, it shows as a warning in the log of nova-compute and a guest that is slower than
-its flavor promises.
+guest is touched. With ``ignore``, it shows as a warning in the log of nova-compute and a slower guest.
 
 A spec that is right and has no effect on this host, such as a ring that its QEMU does not have, is left out with
-both values, with a line in that log ("left out: ...").
+both values, with a line in that log ("left out: ..."). What is wrong in an image (``hw_perf_*``) is left out too.
 
 Start with ``fail``: a flavor that promises a speed and does not give it is the harder fault to find. Use
 ``ignore`` where instances must come up at any price, for instance while hosts are evacuated after a failure.
-
-What an image asks for (``hw_perf_*``) never fails a build: what is wrong in it is left out, and the flavor wins.
-
-Neither value touches instances without ``perf:`` specs, nor detach, delete or the migration of other instances.
-Nova's API refuses most wrong values before they come this far (microversion 2.86 and later).
+Neither value touches instances without ``perf:`` specs.
 """,
     ),
     cfg.IntOpt(
@@ -79,7 +74,7 @@ How many I/O threads an image may ask for with ``hw_perf_iothreads``.
 Each is a thread of the host, and images belong to tenants. An image that asks for more gets none, with a warning
 in the log of nova-compute; a flavor may ask for up to 16 (``perf:iothreads``).
 
-Too many show as hosts with more runnable threads than CPUs for them. 0 leaves I/O threads to flavors.
+If too large, hosts have more runnable threads than CPUs for them. 0 leaves I/O threads to flavors.
 """,
     ),
     cfg.StrOpt(
@@ -88,11 +83,9 @@ Too many show as hosts with more runnable threads than CPUs for them. 0 leaves I
 Directory with profiles of your own (``*.yaml``), read beside those of the package.
 
 The symptom of a directory that is missing, or set on some hosts only, is "no such profile" in the fault of an
-instance whose flavor names one of yours. Set it to the same contents on every compute host, or an instance
-that migrates is built differently there.
+instance whose flavor names one of yours. Give it the same contents on every compute host.
 
-Not set, only the profiles of the package are known. /etc/nova-perf-tuning/profiles is a good place. A profile
-of yours cannot have the name of a packaged one.
+/etc/nova-perf-tuning/profiles is a good place. A profile of yours cannot have the name of a packaged one.
 ``nova-perf-status upgrade check`` reads the directory as nova-compute would.
 """,
     ),
@@ -109,8 +102,7 @@ the file; nobody but root need write it.
 While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
 Without it they are left to ``openstack perf publish``, so have one or the other on a host, not both.
 
-It is read again with every update of the host's inventory ([DEFAULT] ``update_resources_interval``), so a new
-result counts after about a minute, without a restart.
+A new result counts with the next update of the host's inventory, after about a minute.
 """,
     ),
     cfg.IntOpt(
@@ -121,9 +113,8 @@ result counts after about a minute, without a restart.
         help="""
 Seconds for which a validation result counts; after that the host loses its CUSTOM_PERF_* traits and its score.
 
-Too long shows as a host that keeps its trait though a new kernel, BIOS setting or neighbour has made it slow;
-too short as hosts that vanish from scheduling between two validations. Running instances are not affected
-either way.
+If too large, a host keeps its trait though a new kernel or BIOS setting has made it slow. If too small, hosts
+vanish from scheduling between two validations. Running instances are not affected.
 
 Start with 30 days, and keep it at least twice the interval at which hosts are validated.
 """,
@@ -139,11 +130,9 @@ Read by nova-scheduler, and only when ``[filter_scheduler] weight_classes`` name
 them free, 0 switches the preference off. An aggregate's metadata ``perf_weight_multiplier`` overrides it for
 its hosts.
 
-A score is what guests reached of the bare host, in percent. It is weighed as it stands, 97 as 0.97 and no
-score as 0, for instances with ``perf:`` specs only. So 1.0 keeps them off hosts that were never validated;
-raise it to 10 or more when a few percent should count as much as Nova's own weighers, whose weights span 0 to
-1 among the candidates. Where a flavor must not run elsewhere at all, let it require the trait
-CUSTOM_PERF_VALIDATED instead.
+A score is what guests reached of the bare host, in percent. It is weighed as it stands, 97 as 0.97 and no score as
+0, for instances with ``perf:`` specs only. So 1.0 prefers validated hosts. With 10 or more a few percent count as
+much as Nova's own weighers. Where a flavor must not run elsewhere, let it require the trait CUSTOM_PERF_VALIDATED.
 """,
     ),
 ]
@@ -153,9 +142,10 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list
     """Return one line, ``[group] option: reason``, for each option whose value cannot be used."""
     lines = []
     for option in options:
+        reason = ""
         try:
-            empty = conf[group][option.dest] in (None, "")
-            reason = "it is empty" if empty and option.default is not None else ""
+            if conf[group][option.dest] in (None, "") and option.default is not None:
+                reason = "it is empty"
         except (cfg.Error, ValueError) as error:
             text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
             reason = text.partition(" is not valid: ")[2] or text
