@@ -33,12 +33,8 @@ class HostShow(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[object]]:
         host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)
-        shown = {
-            **_columns(host),
-            "node": host.node,
-            "resource_provider": host.provider_id,
-            "service_id": host.service_id,
-        }
+        shown = {**_columns(host), "node": host.node}
+        shown |= {"resource_provider": host.provider_id, "service_id": host.service_id}
         return tuple(shown), tuple(shown.values())
 
 
@@ -46,10 +42,7 @@ def _columns(host: hosts.Host) -> dict[str, object]:
     """Return what list and show tell of a host, in the order of the list's columns."""
     return {
         "host": host.name,
-        "zone": host.zone,
-        "state": host.state,
-        "status": host.status,
-        "verdict": host.verdict,
+        **{name: getattr(host, name) for name in ("zone", "state", "status", "verdict")},
         "traits": cloud_flavor.Lines(sorted(host.earned)),
         "traits_set_by": "nova-compute" if host.managed else "API" if host.earned else "",
         "disabled_reason": host.disabled_reason,

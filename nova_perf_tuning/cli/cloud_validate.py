@@ -270,9 +270,7 @@ class Run:
         if self._args.format == "json":
             command.print_json(report.as_json(results, summaries, []))
             return
-        print()
-        result_tables.print_summary(summaries)
-        result_tables.print_headline(results, summaries)
+        result_tables.print_summary(results, summaries)
         lacking = list(results.environment.host_cpu_faults.items())[:_MAX_CPU_FAULTS]
         command.say(
             f"host CPU of guests: {results.environment.host_cpu_source}",

@@ -14,36 +14,26 @@ _RATIO = (
 )
 
 
-def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
-    """Print a row per benchmark and arm, and what a ratio is that does not look like that of the medians."""
-    rows: list[list[str]] = []
+def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
+    """Print a row per benchmark and arm, what a ratio is, all in one sentence, and what to beware of."""
+    rows: list[tuple[str, ...]] = []
     for benchmark in summaries:
         for arm in benchmark.arms:
             ratios = {pair.baseline: pair.ratio for pair in benchmark.comparisons if pair.arm == arm.arm}
             first = next((baseline for baseline in ratios if baseline != model.HOST), None)
-            rows.append(
-                [
-                    benchmark.label,
-                    arm.arm,
-                    f"{text.number(arm.median.value)} {benchmark.unit}" if arm.median else "-",
-                    str(arm.n)
-                    + (f" ({arm.failed} failed)" if arm.failed else "")
-                    + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
-                    f"{first}: {text.ratio(ratios[first])}" if first else "-",
-                    text.ratio(ratios.get(model.HOST)),
-                    f"{text.number(arm.service_per_unit.value * 1e3)} ms/{benchmark.work_unit}"
-                    if arm.service_per_unit
-                    else "-",
-                ]
-            )
+            median = f"{text.number(arm.median.value)} {benchmark.unit}" if arm.median else "-"
+            failed = f" ({arm.failed} failed)" if arm.failed else ""
+            left_out = f" ({len(arm.left_out)} left out)" if arm.left_out else ""
+            ratio = f"{first}: {text.ratio(ratios[first])}" if first else "-"
+            service = arm.service_per_unit
+            cost = f"{text.number(service.value * 1e3)} ms/{benchmark.work_unit}" if service else "-"
+            trials, to_host = f"{arm.n}{failed}{left_out}", text.ratio(ratios.get(model.HOST))
+            rows.append((benchmark.label, arm.arm, median, trials, ratio, to_host, cost))
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
+    print()
     command.print_table(head, rows)
     if any(pair.ratio is not None for benchmark in summaries for pair in benchmark.comparisons):
         print(_RATIO)
-
-
-def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
-    """Print what the figures say in one sentence, and what to beware of."""
     print()
     command.say(text.of(summary.headline(summaries)))
     notes = map(text.of, summary.notes(results, summaries))
@@ -64,16 +54,11 @@ def print_findings(results: model.Results) -> None:
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     """Print a row per figure that was judged, with the verdict on it alone."""
-    rows = [
-        [
-            word.value,
-            judgement.budget.benchmark,
-            f"{judgement.budget.arm} against {judgement.budget.baseline}",
-            text.of(why),
-        ]
-        for judgement in judgements
-        for word, why in judgement.verdicts_and_reasons
-    ]
+    rows = []
+    for judgement in judgements:
+        budget = judgement.budget
+        for word, why in judgement.verdicts_and_reasons:
+            rows.append((word.value, budget.benchmark, f"{budget.arm} against {budget.baseline}", text.of(why)))
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
 

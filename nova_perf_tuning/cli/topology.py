@@ -15,19 +15,9 @@ from nova_perf_tuning.printing import counted
 _SHOWN = 24
 
 _NODE_HEAD = ("node", "packages", "cores", "threads", "memory", "distances", "CPUs")
-_NIC_HEAD = (
-    "device",
-    "kind",
-    "driver",
-    "PCI",
-    "node",
-    "queues",
-    "MTU",
-    "Mbit/s",
-    "member of",
-    "interrupts on CPUs",
-)
+_NIC_HEAD = ("device", "kind", "driver", "PCI", "node", "queues", "MTU", "Mbit/s", "member of", "interrupts")
 _GUEST_HEAD = ("guest", "process", "vCPUs", "vCPUs on", "emulator on", "I/O threads on", "vhost workers on")
+_THREAD_KINDS = ("vcpu", "emulator", "iothread", "vhost")
 
 
 class Topology(command.PerfCommand):
@@ -143,14 +133,10 @@ def _nic_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
 def _guest_rows(guests: Sequence[model.GuestProcess]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for guest in guests:
-        by_kind: dict[str, list[model.Thread]] = {}
-        for thread in guest.threads:
-            by_kind.setdefault(thread.kind, []).append(thread)
         used = [
-            _union(thread.affinity for thread in by_kind.get(kind, ()))
-            for kind in ("vcpu", "emulator", "iothread", "vhost")
+            _union(thread.affinity for thread in guest.threads if thread.kind == kind) for kind in _THREAD_KINDS
         ]
-        rows.append((guest.name, guest.pid, len(by_kind.get("vcpu", ())), *used))
+        rows.append((guest.name, guest.pid, sum(thread.kind == "vcpu" for thread in guest.threads), *used))
     return rows
 
 

@@ -25,14 +25,8 @@ from nova_perf_tuning.specs import profiles, vocabulary
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 SHIM = "nova.virt.perf_tuning"
 
-#: Said of everything that needs Nova where there is none.
-NO_NOVA = (
-    f"There is no Nova in this environment ({sys.prefix}), so this was not checked; run nova-perf-status with the "
-    "Python that runs Nova, in whose environment nova-perf-tuning is to be installed."
-)
-
-#: Said after NO_NOVA, which one row says in full.
-NO_NOVA_EITHER = "Not checked: there is no Nova in this environment, see the first row."
+#: Said of what needs Nova where there is none; the first row says what to do.
+NO_NOVA = "Not checked: there is no Nova in this environment, see the first row."
 
 #: Exit code when the check could not be made, as of nova-status.
 BROKEN = 255
@@ -43,28 +37,26 @@ _mend = functools.partial(Result, upgradecheck.Code.FAILURE)
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """What must hold before Nova is started with our driver; each check says one sentence and what to do.
-
-    :param conf: Nova's configuration, read.
-    """
+    """What must hold before Nova is started with our driver; each check says one sentence and what to do."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
 
     def check(self) -> Any:
         """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
-        wrong = options.mistakes(self.conf)
-        if wrong:
+        if wrong := options.mistakes(self.conf):
             print(f"nova-perf-status: {wrong[0]}", file=sys.stderr)
             return BROKEN
         return super().check()
 
     def _nova(self) -> Result:
-        version = _nova_version()
+        version, (first, last) = _nova_version(), TESTED
         if version is None:
-            return _look(NO_NOVA)
-        first, last = TESTED
-        if not version.split(".")[0].isdigit() or not first <= int(version.split(".")[0]) <= last:
+            return _look(
+                f"There is no Nova in this environment ({sys.prefix}); run nova-perf-status with the Python that "
+                "runs Nova, in whose environment nova-perf-tuning is to be installed."
+            )
+        if version.split(".")[0] not in map(str, range(first, last + 1)):
             return _look(
                 f"Nova {version} is not among the releases that this version is tested with, {first} to {last}; "
                 "run its functional tests (tools/nova_tests.sh), or install another version of either.",
@@ -73,7 +65,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _shim(self) -> Result:
         if _nova_version() is None:
-            return _look(NO_NOVA_EITHER)
+            return _look(NO_NOVA)
         try:
             _import(SHIM)
         except Exception as error:
@@ -95,7 +87,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _validators(self) -> Result:
         if _nova_version() is None:
-            return _look(NO_NOVA_EITHER)
+            return _look(NO_NOVA)
         try:
             validators = _import("nova.api.validation.extra_specs.validators")
         except Exception as error:
@@ -114,12 +106,8 @@ class Checks(upgradecheck.UpgradeCommands):
             known = profiles.load(directory)
         except errors.PerfTuningError as error:
             return _mend(f"{error}; until then every instance with a profile fails.")
-        own = (
-            f"with those of {directory}"
-            if directory
-            else "of the package; [nova_perf_tuning] profile_dir is not set"
-        )
-        return _fine(f"{len(known)} profiles {own}.")
+        unset = "of the package; [nova_perf_tuning] profile_dir is not set"
+        return _fine(f"{len(known)} profiles {f'with those of {directory}' if directory else unset}.")
 
     _upgrade_checks = (
         ("Nova release", _nova),

@@ -122,7 +122,9 @@ class _Run:
         if results is None or not results.trials:
             if stopped is not None:
                 return _tell_stop(stopped, measured=False)
-            raise errors.PerfTuningError(_why_nothing(results))
+            faults = results.environment.errors if results is not None else []
+            first = f"first error: {faults[0].error}" if faults else "give more --time-limit"
+            raise errors.PerfTuningError(f"nothing was measured before the time limit; {first}")
         code = self.finish(results)
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
@@ -137,9 +139,7 @@ class _Run:
         if self.args.format == "json":
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
         else:
-            print()
-            result_tables.print_summary(summaries)
-            result_tables.print_headline(results, summaries)
+            result_tables.print_summary(results, summaries)
             command.say(*map(text.of, summary.warnings(results.environment)), prefix="warning: ")
             result_tables.print_findings(results)
             command.say(*map(text.of, budget_file.left_out(results, self.budgets)), prefix="note: ")
@@ -262,12 +262,6 @@ def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:
         rest = "guests are removed, results so far are kept"
     command.warn(_PROGRAM, f"{word}; {rest}")
     return code
-
-
-def _why_nothing(results: model.Results | None) -> str:
-    faults = results.environment.errors if results is not None else []
-    first = f"; first error: {faults[0].error}" if faults else "; give more --time-limit"
-    return f"nothing was measured before the time limit{first}"
 
 
 @contextlib.contextmanager
