@@ -63,6 +63,13 @@ class SimulatedValidation(testtools.TestCase):
         with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
             return cloud_validate.Run(args, self.cloud).run()
 
+    def budget(self, line):
+        """Write a budget and return the path of its file."""
+        path = os.path.join(self.folder, "budget.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"budgets: [{{{line}}}]")
+        return path
+
     def results(self):
         return store.load(os.path.join(self.output, "results.json"))
 

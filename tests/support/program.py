@@ -33,6 +33,13 @@ def nova_perf(*arguments, env=None, input=""):
     return subprocess.CompletedProcess(arguments, code, *shown)
 
 
+def refused(case, *arguments, **options):
+    """Run nova-perf, which must end with one line on stderr and exit code 3; return the line."""
+    done = nova_perf(*arguments, **options)
+    case.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), (arguments, done.stderr))
+    return done.stderr
+
+
 def run(*arguments):
     """Run nova-perf and return exit code, standard output and standard error."""
     done = nova_perf(*arguments)

@@ -70,12 +70,8 @@ class BenchTest(testtools.TestCase):
             (("parse", "cpu", "/"), "/: Is a directory"),
             (("parse", "cpu", "/dev/zero"), "larger than"),
         ):
-            done = program.nova_perf("bench", *arguments)
-            self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)
-            self.assertIn(words, done.stderr)
-            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+            self.assertIn(words, program.refused(self, "bench", *arguments))
 
     def test_missing_program_names_the_package(self):
-        done = program.nova_perf("bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
-        self.assertEqual(3, done.returncode)
-        self.assertIn("cpu: sysbench is not on this host; install sysbench", done.stderr)
+        line = program.refused(self, "bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
+        self.assertIn("cpu: sysbench is not on this host; install sysbench", line)

@@ -28,7 +28,3 @@ class DaemonsTest(testtools.TestCase):
             stranger = self.program()
             self.enterContext(mock.patch.object(os, "geteuid", lambda: 65534))
         self.assertNotIn(stranger, verify.running_daemons().values())
-
-    def test_the_likely_one(self):
-        self.assertEqual("tuned (pid 77)", verify.likely_writer("irq_affinity", {"tuned": 77, "numad": 78}))
-        self.assertEqual("a program that is not known", verify.likely_writer("vhost", {"tuned": 77}))

@@ -1,7 +1,6 @@
 """openstack perf validate on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
 import dataclasses
-import io
 import json
 import os
 import re
@@ -9,9 +8,9 @@ import re
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_validate, evaluate, report
+from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.measure import store
-from tests.support import fleet_case, openstack_program, samples
+from tests.support import fleet_case, openstack_program, program, samples
 from tests.support import simulated_cloud as simulation
 
 
@@ -37,9 +36,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
     def test_a_bad_host_and_a_dead_one(self):
         """The run judges them as evaluate does."""
-        budget, out = os.path.join(self.folder, "budget.yaml"), io.StringIO()
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.0}]")
+        budget = self.budget("benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.0")
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}, dead={"h006"}), count=8)
         options = ("--hosts", "all", "--peers", "3", "--budget", budget)
         self.assertEqual(1, self.validate(*options, cloud=cloud))
@@ -49,12 +46,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({"h002": "FAIL", "h006": "INVALID"}, verdicts)
         self.assertRegex(hosts["h002"].reasons[0], r"iperf3 \(\w+\): slower than the other hosts by \d+%")
         self.assertIn("slower than the other hosts by", self.report())
-        command = evaluate.Evaluate(None, None)
         path = os.path.join(self.output, "results.json")
-        args = command.get_parser("evaluate").parse_args([path, "--budget", budget, "-f", "json"])
-        with fixtures.MonkeyPatch("sys.stdout", out):
-            self.assertEqual(1, command.run(args))
-        again = json.loads(out.getvalue())
+        done = program.nova_perf("evaluate", path, "--budget", budget, "-f", "json")
+        self.assertEqual(1, done.returncode, done.stderr)
+        again = json.loads(done.stdout)
         self.assertEqual(fleet.verdict, again["verdict"])
         self.assertEqual([dataclasses.asdict(host) for host in fleet.hosts], again["hosts"])
 
@@ -105,9 +100,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                     unit = "Gbit" if trial.benchmark == "iperf3" else "1,000 events"
                     yield dataclasses.replace(trial, host_cpu_s=cpu, work=10.0, work_unit=unit)
 
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
+        budget = self.budget("benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1")
         url = "http://{host}:9751/metrics"
         with fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher):
             code = self.validate("--hosts", "all", "--blocks", "8", "--budget", budget, "--agent-metrics", url)
@@ -138,10 +131,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             ((), ('PASS">PASS (as recorded)<', "not judged again")),
             (("--budget", "default"), ('FAIL">FAIL<', "slower than the other hosts")),
         ):
-            command = report.Report(None, None)
-            with fixtures.MonkeyPatch("sys.stdout", io.StringIO()):
-                code = command.run(command.get_parser("report").parse_args([path, *budget]))
-            self.assertEqual(0, code)
+            self.assertEqual(0, program.nova_perf("report", path, *budget).returncode)
             for word in words:
                 self.assertIn(word, self.report())
 
@@ -154,9 +144,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         return path
 
     def test_budgets_against_the_bare_host(self):
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: host, max_loss: 0.01}]")
+        budget = self.budget("benchmark: iperf3, arm: tuned, baseline: host, max_loss: 0.01")
         known = [
             option for name in ("h000", "h001.example.org") for option in ("--bare-host", self.bare_host(name))
         ]
@@ -187,8 +175,8 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             self.assertIn(reason, str(error))
         only_fio = ("--benchmark", "fio", "--bare-host", path)
         args = fleet_case.parse("--hosts", "all", "--output", self.output, "--database", self.url, *only_fio)
-        refused = cloud_validate.Run(args, fleet_case.SimulatedCloud())
-        error = self.assertRaises(errors.PerfTuningError, refused.run)
+        run = cloud_validate.Run(args, fleet_case.SimulatedCloud())
+        error = self.assertRaises(errors.PerfTuningError, run.run)
         self.assertIn("nothing of fio on the host itself", str(error))
 
     def test_wherever_the_scheduler_puts_it(self):

@@ -111,9 +111,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
     def test_the_command_that_goes_on(self):
         """It names database, files and budgets of the call that was cut off, and no password."""
-        budget = os.path.join(self.folder, "b.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
+        budget = self.budget("benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5")
         self.unfinished("--blocks", "8", "--budget", budget)
         self.assertEqual([], os.listdir(self.output))
         words = shlex.split(self.err.getvalue().rsplit("go on with: ", 1)[1])

@@ -60,9 +60,7 @@ class PlanCommandTest(testtools.TestCase):
         return plan
 
     def refused(self, *arguments):
-        code, out, err = run("--sysroot", self.root, *arguments)
-        self.assertEqual((3, "", 1), (code, out, len(err.splitlines())), err)
-        return err
+        return program.refused(self, "plan", "--sysroot", self.root, *arguments)
 
     def ask(self, **specs):
         """Make all guests of the host ask for ``specs``, as Nova writes them into the domain."""

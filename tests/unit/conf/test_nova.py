@@ -20,10 +20,6 @@ class OptionsTest(testtools.TestCase):
         self.assertEqual("fail", conf.nova_perf_tuning.on_error)
         self.assertEqual("/var/lib/nova-perf-tuning/verdict.json", conf.nova_perf_tuning.result_file)
 
-    def test_help_is_more_than_a_line(self):
-        for option in nova.OPTS:
-            self.assertTrue(option.help.count("\n\n") >= 2, option.name)
-
     def test_sample_has_every_option(self):
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "sample.conf")
         source = pathlib.Path(__file__).parents[3] / "etc" / "config-generator.conf"
