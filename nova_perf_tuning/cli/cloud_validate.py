@@ -154,7 +154,7 @@ class Run:
             code = self._judged(run, ended)
         finally:
             if ended != "complete":
-                self._warn(f"not complete; go on with: {self._resume_command(run.run_id)}")
+                self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
         if broken is not None:
             raise broken
         if stopped_by:
@@ -244,7 +244,7 @@ class Run:
         except (OSError, atomic_write.OutputError) as error:
             how = "written by" if ended == "complete" else "written when the run has gone on, by"
             raise errors.PerfTuningError(
-                f"{one_line(error)}; what was measured is kept, and {how}: {self._resume_command(run.run_id)}"
+                f"{one_line(error)}; what was measured is kept, and {how}: {self.resume_command(run.run_id)}"
             ) from error
 
     def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
@@ -296,7 +296,7 @@ class Run:
         more = "; give more --time-limit" if ended == "time limit" else ""
         raise errors.PerfTuningError(f"no pair was measured{more}")
 
-    def _resume_command(self, run_id: str) -> str:
+    def resume_command(self, run_id: str) -> str:
         """Return the command that goes on with a run, with what the run does not keep itself."""
         kept = {"--output": "" if self._args.output == "." else self._args.output, "--budget": self._args.budget}
         words = [word for option, value in kept.items() if value for word in (option, value)]

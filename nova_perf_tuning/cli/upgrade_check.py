@@ -59,7 +59,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if version.split(".")[0] not in map(str, range(first, last + 1)):
             return _look(
                 f"Nova {version} is not among the releases that this version is tested with, {first} to {last}; "
-                "run its functional tests (tools/nova_tests.sh), or install another version of either.",
+                "run its functional tests (tools/nova_tests.sh), or install another version of either."
             )
         return _fine(f"Nova {version} is one of the releases {first} to {last}.")
 
@@ -96,7 +96,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if len(registered) != len(vocabulary.VOCABULARY):
             return _mend(
                 f"Nova's API knows {len(registered)} of {len(vocabulary.VOCABULARY)} kinds of perf: extra specs; "
-                "install nova-perf-tuning again and look for 'Failed to load' in the log of nova-api.",
+                "install nova-perf-tuning again and look for 'Failed to load' in the log of nova-api."
             )
         return _fine(f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
 

@@ -117,10 +117,7 @@ class PlaybooksTest(testtools.TestCase):
     def test_only_a_pass_brings_a_host_back_into_service(self):
         log, openstack, program = (self.work / name for name in ("log", "openstack", "nova-perf"))
         openstack.write_text(OPENSTACK.format(log=log))
-        for code, verdict, last in (
-            (1, "FAIL", "reason nova-perf-tuning: FAIL"),
-            (0, "PASS", "--enable"),
-        ):
+        for code, verdict, last in ((1, "FAIL", "reason nova-perf-tuning: FAIL"), (0, "PASS", "--enable")):
             program.write_text(NOVA_PERF.format(code=code, verdict=verdict))
             openstack.chmod(0o755), program.chmod(0o755)
             variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}

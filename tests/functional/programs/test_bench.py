@@ -30,8 +30,7 @@ class BenchTest(testtools.TestCase):
             ("iperf3:streams=2,", "throughput"),
         ):
             done = program.nova_perf(
-                *("bench", "run", f"{kind}seconds=1", "-f", "json"),
-                env={**os.environ, "TMPDIR": directory},
+                *("bench", "run", f"{kind}seconds=1", "-f", "json"), env={**os.environ, "TMPDIR": directory}
             )
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             [primary] = [reading for reading in json.loads(done.stdout)["readings"] if reading["primary"]]

@@ -12,12 +12,7 @@ from nova_perf_tuning.validation.launch import guest
 
 class StampsTest(unittest.TestCase):
     def run_stamped(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["busybox", *guest._STAMPED, *argv],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return subprocess.run(["busybox", *guest._STAMPED, *argv], capture_output=True, text=True, check=False)
 
     def test_a_program_lives_between_its_stamps(self) -> None:
         before = time.time()

@@ -60,11 +60,7 @@ class ValidateTest(testtools.TestCase):
         """Run it in a process of its own, for signals."""
         command = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output, *QUICK]
         running = subprocess.Popen(
-            [*command, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment
         )
         for stream in (running.stdout, running.stderr):
             self.addCleanup(stream.close)

@@ -62,8 +62,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         full.clear()
         self.assertEqual(
-            0,
-            self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks))),
+            0, self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks)))
         )
 
     def test_not_resumed_on_another_cloud(self):
@@ -89,8 +88,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
             self.assertEqual(
-                code,
-                self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))),
+                code, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad)))
             )
             [line, *_] = run_store.RunStore(self.url).lines()
             self.assertEqual(("complete", False), (line.state, line.leftovers))
@@ -118,7 +116,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(["openstack", "--os-cloud", "simulated", "perf", "validate"], words[:5])
         self.assertEqual(1, self.validate(*words[5:]), "the budget counts")
         args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
-        text = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None))._resume_command("r1")
+        text = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None)).resume_command("r1")
         self.assertEqual(
             "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", text
         )
