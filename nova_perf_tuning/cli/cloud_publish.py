@@ -22,8 +22,8 @@ class Publish(cloud_command.CloudLister):
     (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves.
     Where nova-compute makes the traits from a result file on the host, they are left to it.
 
-    A result that is INVALID, too old or of another host is refused; other hosts of RESULT are published all the
-    same, and the exit code is 3. A second run changes nothing. Needs admin rights.
+    A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other hosts of RESULT
+    are published all the same. A second run changes nothing. Needs admin rights.
 
     Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7

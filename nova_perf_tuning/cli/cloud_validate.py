@@ -72,14 +72,16 @@ class Validate(cloud_command.CloudCommand):
         add("--max-loss", "SHARE", f"{loss} (default: {_MAX_LOSS}, 15 %%)", options.number(0.01, 0.9))
         pair = "for one pair from its first stack to its last result; raise it where guests boot slowly"
         add("--pair-time-limit", "TIME", f"{pair} (default: 20m)", _TIME)
-        slot = "length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends"
-        slot += " with 'no time was left in the slot' (default: what the benchmarks take and 5 s for each run)"
+        slot = "length of a turn, in which a pair of guests runs every benchmark once"
+        slot += " (default: what the benchmarks take and 5 s for each run)"
         add("--slot-time", "TIME", slot, options.duration(5))
         boot = "how long guests get until they are ready; lower it where they boot fast (default: 60s)"
         add("--boot-time", "TIME", boot, _TIME)
-        resume = "go on with a run that was interrupted or has died, as it was begun; beside it only --time-limit,"
-        resume += " --max-parallel, --max-loss, --bare-host, budgets and files count. One that is complete is"
-        add("--resume", "RUN", f"{resume} judged and written again")
+        resume = (
+            "go on with a run that was interrupted or has died; one that is complete is judged and written again."
+        )
+        others = "Beside it only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and files count"
+        add("--resume", "RUN", f"{resume} {others}")
         metrics = "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in"
         add("--agent-metrics", "URL", f"{metrics} 'http://{{host}}:9751/metrics' (default: host CPU is not known)")
         url = "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"

@@ -24,14 +24,13 @@ class Publish(command.PerfCommand):
     """Give nova-compute of this host the verdict of its validation, from which it makes the host's traits.
 
     Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for many, or a result
-    file. The verdict goes to the file of [nova_perf_tuning] result_file, whole or not at all; nova-compute with
-    this project's driver reads it with its next look at its inventory, within a minute, and sets
-    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again when the result becomes too old, and
-    with --withdraw. Needs the right to write that file, and no credentials.
+    file. The verdict goes to the file of [nova_perf_tuning] result_file. nova-compute with this project's driver
+    reads it within a minute and sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again
+    when the result becomes too old, and with --withdraw. Needs the right to write that file, and no credentials.
 
-    With --budget the trials in RESULT are judged now, those of a run over many hosts too; without it the verdicts
-    that such a run has recorded are published as they are. A result that is INVALID, too old or of another host is
-    refused, and what is published stays.
+    With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many hosts has
+    recorded are published. A result that is INVALID, too old or of another host is refused, and what is published
+    stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """

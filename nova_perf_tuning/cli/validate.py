@@ -64,15 +64,15 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--noise-floor",
             action="store_true",
-            help="A/A run: both pairs of guests are untuned, so every difference is noise; run it once per host"
-            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged; a"
+            help="A/A run: both pairs of guests are untuned, so every difference is noise. Run it once per host"
+            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged. A"
             f" budget tighter than the floor is refused (kept in {NOISE_FILE})",
         )
         parser.add_argument(
             "--ablation",
             action="store_true",
             help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
-            " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
+            " and which is removable. It takes a pair of guests and their time for each spec. With --budget it"
             " ends at half of its boots only if each spec is decided too",
         )
         boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"

@@ -49,8 +49,8 @@ def blocks(page):
             if following.strip() and len(following) - len(following.lstrip()) <= depth:
                 break
             body.append(following)
-        indent = min((len(one) - len(one.lstrip()) for one in body if one.strip()), default=0)
-        text = "\n".join(one[indent:] for one in body).strip()
+        indent = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
+        text = "\n".join(line[indent:] for line in body).strip()
         yield Block(f"{page}:{number + 1}", text)
 
 
@@ -71,7 +71,7 @@ def literals(page):
     """Yield what stands in a page as program text, command by command."""
     texts = [(block.place, block.text) for block in blocks(page)]
     found = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
-    texts += [(page, " ".join(one[1].split())) for one in found]
+    texts += [(page, " ".join(literal[1].split())) for literal in found]
     yield from ((place, part) for place, text in texts for part in parts(text))
 
 
@@ -109,7 +109,7 @@ class KnownCommandsTest(testtools.TestCase):
         wrong, seen = [], 0
         for place, text in itertools.chain.from_iterable(map(literals, self.pages)):
             for program, rest in OURS.findall(text):
-                plain = list(itertools.takewhile(lambda one: one[0] not in "-[…", rest.split()))
+                plain = list(itertools.takewhile(lambda word: word[0] not in "-[…", rest.split()))
                 if not plain and program != "nova-perf-agent":
                     continue
                 seen += 1
@@ -118,8 +118,8 @@ class KnownCommandsTest(testtools.TestCase):
                 except ValueError:
                     wrong.append(f"{place}: no command '{program}{rest}'")
                     continue
-                unknown = [one for one in OPTION.findall(rest) if one not in known | COMMON]
-                wrong += [f"{place}: '{program}{rest}' has no {one}" for one in unknown]
+                unknown = [option for option in OPTION.findall(rest) if option not in known | COMMON]
+                wrong += [f"{place}: '{program}{rest}' has no {option}" for option in unknown]
         self.assertEqual([], wrong)
         self.assertGreater(seen, 120)
 
@@ -136,7 +136,8 @@ class KnownCommandsTest(testtools.TestCase):
                     # tools/cloud is thin shell over a Python package.
                     files = [path, *(path.parent / "perf_cloud").glob("*.py")]
                     source = "".join(file.read_text(encoding="utf-8") for file in files)
-                    wrong += [f"{place}: {tool} has no {one}" for one in OPTION.findall(rest) if one not in source]
+                    unknown = [option for option in OPTION.findall(rest) if option not in source]
+                    wrong += [f"{place}: {tool} has no {option}" for option in unknown]
         self.assertEqual([], wrong)
         self.assertGreater(seen, 50)
 

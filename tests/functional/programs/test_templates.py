@@ -46,9 +46,9 @@ class ParametersTest(testtools.TestCase):
 
     def test_the_list_passes_everything_on(self):
         pair = template("benchmark_pair.yaml")["parameters"]
-        own = {key: one for key, one in pair.items() if key not in ("client_host", "server_host")}
+        own = {key: entry for key, entry in pair.items() if key not in ("client_host", "server_host")}
         validation = template("host_validation.yaml")
-        self.assertEqual(own, {key: one for key, one in validation["parameters"].items() if key != "pairs"})
+        self.assertEqual(own, {key: entry for key, entry in validation["parameters"].items() if key != "pairs"})
         inner = template("pair_of_list.yaml")
         self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
         passed = validation["resources"]["all_pairs"]["properties"]["resource_def"]["properties"]
@@ -75,9 +75,9 @@ class ParametersTest(testtools.TestCase):
         for path in found:
             parameters = yaml.safe_load(path.read_text(encoding="utf-8"))["parameters"]
             self.assertEqual(set(), set(parameters) - set(pair), path.name)
-            for one in parameters["benchmarks"]:
-                given = ",".join(f"{key}={value}" for key, value in one["parameters"].items())
-                [job] = plugins.jobs([f"{one['benchmark']}:{given}"])
+            for entry in parameters["benchmarks"]:
+                given = ",".join(f"{key}={value}" for key, value in entry["parameters"].items())
+                [job] = plugins.jobs([f"{entry['benchmark']}:{given}"])
                 self.assertLess(int(job.parameters["seconds"]) + 4, parameters["slot_seconds"])
             rounds = parameters["trials"] + 2
             self.assertLess(rounds * 2 * parameters["slot_seconds"], parameters["time_limit"])
@@ -101,8 +101,8 @@ class FlavorsTest(testtools.TestCase):
 
     def test_every_profile_is_there(self):
         names = {path.stem for path in (TOP / "nova_perf_tuning" / "specs" / "profiles").glob("*.yaml")}
-        specs = [one["properties"]["extra_specs"] for one in template("flavors.yaml")["resources"].values()]
-        self.assertEqual(names, {one["perf:profile"] for one in specs})
+        specs = [flavor["properties"]["extra_specs"] for flavor in template("flavors.yaml")["resources"].values()]
+        self.assertEqual(names, {spec["perf:profile"] for spec in specs})
 
 
 class CommandsTest(testtools.TestCase):
@@ -118,7 +118,7 @@ class CommandsTest(testtools.TestCase):
             "smb:direction=get,megabytes=100000,runs=3",
         ):
             kind, _, given = text.partition(":")
-            parameters = dict(one.split("=") for one in given.split(",")) if given else {}
+            parameters = dict(pair.split("=") for pair in given.split(",")) if given else {}
             benchmark = plugins.load(kind)
             steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
             [made] = commands([{"benchmark": kind, "parameters": parameters}])
@@ -129,7 +129,7 @@ class CommandsTest(testtools.TestCase):
             self.assertEqual(not benchmark.paired, made["alone"])
 
     def test_the_launchers_entries_are_taken_as_they_are(self):
-        own = [one.kind for one in plugins.load_all() if one.kind not in ("iperf3", "fio")]
+        own = [plugin.kind for plugin in plugins.load_all() if plugin.kind not in ("iperf3", "fio")]
         for job in plugins.jobs(["iperf3:streams=2", "iperf3:processes=3", "fio:seconds=0", "fio", *own]):
             [made] = commands([heat_pair._benchmark(job)])
             for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
@@ -138,14 +138,14 @@ class CommandsTest(testtools.TestCase):
 
     def test_refused_in_the_guest(self):
         copies = ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"})
-        for entry in ({"benchmark": "none"}, *({"benchmark": "smb", "parameters": one} for one in copies)):
+        for entry in ({"benchmark": "none"}, *({"benchmark": "smb", "parameters": values} for values in copies)):
             self.assertRaises(subprocess.CalledProcessError, commands, [entry])
 
 
 class FiguresTest(testtools.TestCase):
     def figures(self, *trials):
         argv = ["jq", "-cs", "-f", HEAT / "figures.jq"]
-        text = "\n".join(json.dumps(one) for one in trials)
+        text = "\n".join(json.dumps(trial) for trial in trials)
         return json.loads(subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout)
 
     def trial(self, kind, output, status=0, stderr=""):
@@ -158,7 +158,7 @@ class FiguresTest(testtools.TestCase):
             self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
         )
         for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
-            [primary] = [one for one in plugins.load(kind).parse(text) if one.primary]
+            [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
             self.assertIn(f"{round(primary.value, 2):g}"[:4], found[kind])
             self.assertIn(primary.unit, found[kind])
         self.assertIn("events/s, median of 1", found["cpu"])
@@ -175,7 +175,7 @@ class FiguresTest(testtools.TestCase):
     def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
         text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
         found = self.figures(self.trial("smb", text))["smb"]
-        readings = {one.metric: one.value for one in plugins.load("smb").parse(text)}
+        readings = {reading.metric: reading.value for reading in plugins.load("smb").parse(text)}
         mean, median, deviation, slowest, fastest = (
             f"{round(readings[name], 2):g}" for name in ("throughput", "median", "deviation", "slowest", "fastest")
         )
