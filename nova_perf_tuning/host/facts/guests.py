@@ -27,6 +27,7 @@ _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
+_NAME_AT: Final = len(_NAME)
 
 
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
@@ -116,7 +117,7 @@ def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
         if data is None or not data.startswith(_NAME):
             root.notes.add("status of a thread unreadable, left out", tasks or "")
         else:
-            known.append((tid, data[len(_NAME) : data.find(b"\n")], start, _allowed(root, data, tasks)))
+            known.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
     return known
 
 
