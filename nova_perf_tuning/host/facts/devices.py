@@ -141,7 +141,7 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
 
 
 def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
-    """Return guests' taps and the names of their masters: what can be told of them with few reads."""
+    """Return guests' taps and the names of their masters: what few reads show of them."""
     taps = []
     for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
         directory = Directory(f"{virtual}/{name}")

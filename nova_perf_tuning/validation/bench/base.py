@@ -168,7 +168,7 @@ class Benchmark(abc.ABC):
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
     :cvar paired: it needs a server, which runs on the peer.
     :cvar work_metric: the reading that counts the work done; None: there is none.
-    :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: not told.
+    :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: unknown.
     :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
         ``tools/image/build --add``.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.

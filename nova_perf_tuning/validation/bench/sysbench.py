@@ -162,7 +162,7 @@ class Tpcc(_Database):
         seconds, threads = self.figure(text, "total time"), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
         if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:
-            raise self.fault(f"{len(by_thread)} of {threads:g} threads have told what they did")
+            raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
             raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")

@@ -96,7 +96,7 @@ def identity(api: api_module.Api) -> str:
 def _identity(session: Any, wanted: str | None) -> str:
     access = session.auth.get_access(session)
     if not access.project_id:
-        raise model.CloudError("log in to a project; stacks are told from those of other clouds by it")
+        raise model.CloudError("log in to a project: it tells this cloud's stacks from those of others")
     heat = access.service_catalog.get_endpoint_data_list(
         service_type="orchestration", interface=_INTERFACES, region_name=wanted
     )

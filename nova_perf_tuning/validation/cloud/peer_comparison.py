@@ -18,7 +18,7 @@ from nova_perf_tuning.validation.cloud import model
 from nova_perf_tuning.validation.judge.verdict import Verdict
 from nova_perf_tuning.validation.measure import model as results
 
-#: Fewest hosts among which one can be told from the others.
+#: Fewest hosts among which a slow one can be found.
 MIN_HOSTS: Final = 3
 #: Probability that any host of a run of equal ones is called slow.
 _WRONG: Final = 0.01

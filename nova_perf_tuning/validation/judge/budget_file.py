@@ -230,7 +230,7 @@ def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> 
 
 
 def accelerator(environment: Environment) -> str | None:
-    """Return what guests ran on, None where that is not told in a word that is known.
+    """Return what guests ran on, None where no known word says so.
 
     A cloud tells nobody: for its guests it is an empty text.
     """

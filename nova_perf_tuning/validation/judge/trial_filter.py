@@ -2,7 +2,7 @@
 
 A guard finds in the conditions of a trial, or in how trials of a run differ, what makes figures worthless. What a
 host could not tell (it is missing from :attr:`model.Trial.conditions`) trips nothing. What failed, is missing or
-was excluded is told with every figure; where it is too much of an arm, the rest is a selection, not a sample.
+was excluded stands with every figure; where it is too much of an arm, the rest is a selection, not a sample.
 """
 
 from __future__ import annotations

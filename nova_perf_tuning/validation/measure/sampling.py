@@ -1,4 +1,4 @@
-"""Counters of a trial read many times while it runs, so that the CPU of any part of it can be told.
+"""Counters of a trial read many times while it runs, so that the CPU of any part of it is known.
 
 Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about
 one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
@@ -137,7 +137,7 @@ class Counters:
             for name, seconds in read().items():
                 found[name] = found.get(name, 0.0) + seconds
         now = host_environment.softirq_by_cpu()
-        # A CPU that goes offline is no longer told of, and one that comes online was not there at the begin.
+        # A CPU that goes offline has no counter any more, and one that comes online was not there at the begin.
         self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
         return {**found, "softirq": sum(self._softirq.values())}
 

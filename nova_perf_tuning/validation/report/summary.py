@@ -227,7 +227,7 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[trial_filter.Run
 
 
 def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason | None:
-    """Return why no CPU can be told of an arm, of which some trials have no counters; None if it can."""
+    """Return why no CPU is known of an arm, of which some trials have no counters; None if it can."""
     contradictions = [cost.contradiction for cost in costs if cost.contradiction]
     if contradictions:
         return reason(_C.CONTRADICTED, why=(contradictions[0],), count=len(contradictions), of=len(costs))

@@ -63,7 +63,7 @@ class AgentCase(testtools.TestCase):
                 pipe.close()
 
     def drain(self):
-        """Read what was told: the agent waits where nobody does."""
+        """Read its messages: the agent waits where nobody does."""
         while select.select([self.notes], [], [], 0)[0]:
             self.notes.recv(4096)
 

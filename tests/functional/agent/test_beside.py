@@ -131,7 +131,7 @@ class BesideTest(BesideCase):
         self.assertIn("nova-perf restore", finding["text"])
         self.command("restore")
         self.until(lambda: self.irq() == "4", "the agent takes over what was given back")
-        self.until(lambda: not self.status()["findings"], "nothing is told any more")
+        self.until(lambda: not self.status()["findings"], "no finding is left")
         code, err = self.end(process)
         self.assertEqual(0, code, err)
         self.assertEqual(self.before, sysroots.content(self.root))

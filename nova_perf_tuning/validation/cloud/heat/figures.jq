@@ -4,7 +4,7 @@
 def figure:
   if .status != 0 then null
   elif .benchmark == "iperf3" then
-    # Several processes are a list; one that told nothing is an error, not nothing to add.
+    # Several processes are a list; one that printed nothing is an error, not nothing to add.
     try (.stdout | fromjson | [(.outputs // [.])[] | .end.sum_received.bits_per_second / 1e6]
          | {name: "throughput", unit: "Mbit/s", value: (add // error)}) catch null
   elif .benchmark == "fio" then

@@ -28,13 +28,13 @@ signal_documents() {
 try_signal() {
     for pause in 1 2 3 5 8 13 20 30 60 60; do
         "$1" "$2" && return 0
-        say "Heat cannot be told ($(tail -n 1 "$work/error")); trying again in $pause s"
+        say "Heat cannot be reached ($(tail -n 1 "$work/error")); trying again in $pause s"
         sleep "$pause"
     done
     say "giving up. Does curl time out while ping works? Then set guest_tx_offload to false"
     return 1
 }
-# tell STATUS ID TEXT: a signal to the report whose data is text; no jq, since its absence is told this way.
+# tell STATUS ID TEXT: a signal to the report whose data is text; no jq, since its absence is reported this way.
 # Heat's events do not have the id: the text begins with it.
 tell() {
     text=$(printf '%s' "$3" | tr -c ' -~' ' ' | tr -d '\042\134' | head -c 1000) # no quote, no backslash

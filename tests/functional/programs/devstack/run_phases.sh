@@ -54,7 +54,7 @@ if [[ -n ${DEVSTACK_TREE:-} ]]; then
     function install_package { record install_package "$@"; }
     function echo_summary { echo "$@"; }
     OFFLINE=False
-    # Called as they are, and told like the others.
+    # Called as they are, and noted like the others.
     for name in define_plugin iniset async_wait setup_develop install_bindep pip_uninstall run_process; do
         eval "devstack_$(declare -f "$name")"
     done

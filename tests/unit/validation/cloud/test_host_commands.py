@@ -14,7 +14,7 @@ MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
 
 
 def write_result(folder, **kwargs):
-    """Write a result made a minute ago unless told otherwise; return the path."""
+    """Write a result made a minute ago by default; return the path."""
     fields = {
         "host": "cmp1",
         "created_at": datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1),

@@ -43,7 +43,7 @@ class RuleTest(testtools.TestCase):
             ),
             ("one of three", {("a", "b"): 100, ("b", "c"): 70, ("c", "a"): 70}, {"a": GOOD, "b": GOOD, "c": SLOW}),
             ("a slow path is no host's", {**ring, ("c", "d"): 99, ("d", "a"): 70}, dict.fromkeys("abcd", GOOD)),
-            ("two cannot be told apart", {("a", "b"): 100}, {"a": GOOD, "b": GOOD}),
+            ("two cannot be distinguished", {("a", "b"): 100}, {"a": GOOD, "b": GOOD}),
             (
                 "only slow peers",
                 {**ring, ("a", "x"): 50, ("b", "x"): 50, ("x", "z"): 50},

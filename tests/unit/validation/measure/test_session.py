@@ -21,7 +21,7 @@ class TimetableTest(testtools.TestCase):
         self.job = dataclasses.replace(samples.job(), parameters={"seconds": "4"})
 
     def run_session(self, boots, blocks, limit_s, boot_s=10.0, trial_s=6.0):
-        """Run a session of two boots and three arms whose times are told; return its blocks of each boot."""
+        """Run a session of two boots and three arms with given times; return its blocks of each boot."""
         self.times = session.Timetable(session.Plan(ARMS, (self.job,), boots, blocks, 0, limit_s))
         self.output, run = [], []
         for boot in range(boots):

@@ -24,7 +24,7 @@ TESTS = {
 
 
 def measured(tests=TESTS, boots=3, blocks=4, noise=0.01):
-    """Return results in which the judged figure is the same in all arms, and the others are as told."""
+    """Return results in which the judged figure is the same in all arms, and the others are as given."""
     rng = random.Random(7)
     data = samples.results(dict.fromkeys(("host", "untuned", "tuned"), 100.0), boots, blocks, noise)
     for trial in list(data.trials):
