@@ -47,11 +47,12 @@ class RewriteLimit:
     """Decides whether an object that was found changed is written again now.
 
     :param limit: writes in a row.
+    :ivar conflicts: what was found changed of late.
     """
 
     def __init__(self, limit: int = 5) -> None:
         self._limit = float(limit)
-        self._conflicts: dict[Key, Conflict] = {}
+        self.conflicts: dict[Key, Conflict] = {}
 
     def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, current: str = "") -> bool:
         """Return whether ``key``, found changed to ``current``, is to be written now; it counts as written then.
@@ -61,7 +62,7 @@ class RewriteLimit:
             was rebooted needs does not wait for its end.
         :param held: the last write took effect; without that the time since earns nothing.
         """
-        conflict = self._conflicts.setdefault(key, Conflict(now, self._limit))
+        conflict = self.conflicts.setdefault(key, Conflict(now, self._limit))
         conflict.others, conflict.current = held, current
         if now < conflict.until:
             if not (excused and conflict.spare):
@@ -92,23 +93,23 @@ class RewriteLimit:
 
     def is_known(self, key: Key, now: float, current: str) -> bool:
         """Whether ``key`` is in a pause and was seen with this value already: it is no news."""
-        conflict = self._conflicts.get(key)
+        conflict = self.conflicts.get(key)
         return conflict is not None and now < conflict.until and conflict.current == current
 
     def holds(self, key: Key) -> None:
         """Note that ``key`` was found as wanted."""
-        if key in self._conflicts:
-            self._conflicts[key].others = False
+        if key in self.conflicts:
+            self.conflicts[key].others = False
 
     def forget(self, now: float) -> None:
         """Drop what has not been found changed for so long that its budget is full again.
 
         What is gone stays till then: a link that goes down and up all the time gives no new budget.
         """
-        for key, conflict in list(self._conflicts.items()):
+        for key, conflict in list(self.conflicts.items()):
             earned = max(EARNED_S * (self._limit - conflict.budget), 2 * conflict.pause)
             if now - max(conflict.last, conflict.until) > earned:
-                del self._conflicts[key]
+                del self.conflicts[key]
 
     def due(self, now: float) -> list[float]:
         """Return when the next attempts at what is held back are due."""
@@ -116,4 +117,4 @@ class RewriteLimit:
 
     def held_back(self, now: float) -> dict[Key, Conflict]:
         """Return what is in a pause now."""
-        return {key: conflict for key, conflict in self._conflicts.items() if now < conflict.until}
+        return {key: conflict for key, conflict in self.conflicts.items() if now < conflict.until}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import socket
 import sys
 import urllib.request
@@ -42,8 +44,9 @@ class AgentTest(agent_case.AgentCase):
     def test_killed_and_started_again(self):
         process = self.start()
         process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self.assertFalse(self.status()["running"], "its parent has not taken note yet")
         patience.finish(process)
-        self.assertFalse(self.status()["running"])
         self.file("proc/irq/24/smp_affinity_list").write_text("1\n")
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertEqual("4", self.irq())
@@ -85,6 +88,19 @@ class AgentTest(agent_case.AgentCase):
         self.assertIn("# TYPE nova_perf_guest_host_cpu_seconds_total counter", text)
         self.assertNotIn("nova_perf_guest_host_cpu_seconds_total{", text)
         self.end(process)
+
+
+class UnitTest(agent_case.AgentCase):
+    def test_systemd_has_nothing_to_say_of_it(self):
+        """It passes over what it does not know, with exit code 0: only what it prints tells."""
+        text = (pathlib.Path(__file__).parents[3] / "etc/systemd/nova-perf-agent.service").read_text()
+        text = text.replace("ExecStart=/usr/bin/nova-perf-agent", f"ExecStart={sys.executable}")
+        unit = self.folder / "nova-perf-agent.service"
+        for content, shown in ((text, ""), (text.replace("ProtectClock=", "ProtectClok="), "ProtectClok")):
+            unit.write_text(content)
+            done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
+            self.assertIn(shown, done.stderr)
+            self.assertEqual((0, bool(shown)), (done.returncode, bool(done.stdout + done.stderr)))
 
 
 class ImportsTest(testtools.TestCase):

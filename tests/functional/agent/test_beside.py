@@ -46,7 +46,7 @@ class BesideCase(agent_case.AgentCase):
 
     def plan(self, *settings):
         path = self.folder / "plan.json"
-        rows = [dict(zip(("kind", "target", "value", "rule"), one, strict=True)) for one in settings]
+        rows = [dict(zip(("kind", "target", "value", "rule"), setting, strict=True)) for setting in settings]
         for row in rows:
             if row["kind"] == "irq_affinity":
                 row["identity"] = self.identity(row["target"])

@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import testtools
 
+from nova_perf_tuning.agent import findings
+from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.transaction import verify
 from tests.functional.agent import beside_irqbalance, some_irqbalance
 from tests.support import patience
 
@@ -58,3 +63,52 @@ class IrqbalanceTest(testtools.TestCase):
             ],
             [json.loads(line) for line in done.stdout.splitlines()],
         )
+
+
+class ScriptTest(testtools.TestCase):
+    def test_it_bans_exactly_what_is_listed(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        numbers, script = folder / "list", folder / "script"
+        script.write_text(
+            (TOP / "etc/irqbalance" / irqbalance.SCRIPT).read_text().replace(f"/{irqbalance.LIST}", str(numbers))
+        )
+
+        def answer(number):
+            return patience.run(["sh", script, "/sys", number]).stdout
+
+        self.assertEqual("", answer("24"))
+        numbers.write_text("24\n130\n")
+        self.assertEqual(["ban=true\n", "", "", "ban=true\n"], list(map(answer, ("24", "2", "30", "130"))))
+
+
+class ProgramsTest(testtools.TestCase):
+    """With programs that are named irqbalance."""
+
+    def start(self, *arguments):
+        """Return a program and the file that it writes when it gets a SIGHUP."""
+        output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()), "hangup")
+        code = f"trap 'echo >{output}' HUP; printf irqbalance >/proc/$$/comm; echo; while sleep 0.1; do :; done"
+        process = subprocess.Popen(["sh", "-c", code, "sh", *arguments], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        process.stdout.readline()
+        return process, output
+
+    def test_ours_are_told_to_ask_the_script_again(self):
+        ways = ([f"--policyscript=/x/{irqbalance.SCRIPT}"], ["-l", f"/x/{irqbalance.SCRIPT}"])
+        ours = [self.start(*arguments) for arguments in ways]
+        other, hangup = self.start("--policyscript=/x/theirs")
+        irqbalance.rescan()
+        patience.until(lambda: all(output.exists() for _process, output in ours), "they are told")
+        self.assertEqual((False, None), (hangup.exists(), other.poll()))
+        self.assertFalse(irqbalance.uses_our_script(other.pid))
+
+    def test_one_without_our_script_is_reported(self):
+        for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
+            with self.subTest(argument=argument):
+                process, _hangup = self.start(argument)
+                with mock.patch.object(verify, "running_daemons", return_value={"irqbalance": process.pid}):
+                    codes = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
+                expected = [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else []
+                self.assertEqual(expected, codes)

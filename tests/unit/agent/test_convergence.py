@@ -175,7 +175,7 @@ class ConvergenceTest(testtools.TestCase):
             written = len(bench.host.writes)
             bench.agent.reconcile()
             self.assertEqual(written, len(bench.host.writes), "a host that is as planned was written to")
-            self._check_told(bench)
+            self._check_faults(bench)
             self._check_bound(bench)
             self._check_places(bench)
             self._check_withdrawn(bench)
@@ -184,7 +184,7 @@ class ConvergenceTest(testtools.TestCase):
         finally:
             bench.close()
 
-    def _check_told(self, bench):
+    def _check_faults(self, bench):
         """What does not hold in the end, and nothing else, is said to be not in force."""
         kinds = bench.host.kinds()
         wrong = {
@@ -196,8 +196,8 @@ class ConvergenceTest(testtools.TestCase):
         }
         output = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
         wanted = {(setting.kind, setting.target) for setting in bench.agent.wanted}
-        left = {(entry.kind, entry.target) for entry in bench.journal.entries()} - wanted  # it may not be put back
-        self.assertEqual(wrong, output - left)
+        kept = {(entry.kind, entry.target) for entry in bench.journal.entries()} - wanted  # it may not be put back
+        self.assertEqual(wrong, output - kept)
 
     def _check_bound(self, bench):
         """No object is written more often than something happened, and then once more.
@@ -211,16 +211,16 @@ class ConvergenceTest(testtools.TestCase):
 
     def _check_withdrawn(self, bench):
         """What nobody asks for any more has no value of the agent, or it is told why it cannot be put back."""
-        asked = {(setting.kind, setting.target) for setting in bench.agent.wanted}
+        wanted = {(setting.kind, setting.target) for setting in bench.agent.wanted}
         output = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
         # While a NIC is down its vectors have no handler, and are kept for its return.
         irqs = bench.host.kinds()["irq_affinity"]
-        left = {key: held for key, held in bench.host.lost().items() if key not in asked | output}
+        kept = {key: held for key, held in bench.host.lost().items() if key not in wanted | output}
         self.assertEqual(
             {},
             {
                 (kind, target): held
-                for (kind, target), held in left.items()
+                for (kind, target), held in kept.items()
                 if kind != "irq_affinity" or not irqs.identity(target).endswith("|")
             },
         )
@@ -228,12 +228,12 @@ class ConvergenceTest(testtools.TestCase):
     def _check_originals(self, bench):
         """After a restore nothing has a value of the agent but what the kernel does not let be put back."""
         done = bench.agent.restore()
-        left = {
+        kept = {
             (restored.entry.kind, restored.entry.target)
             for restored in done
             if restored.result is restore.RestoreResult.FAILED
         }
-        self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in left})
+        self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in kept})
 
     def _check_places(self, bench):
         """Whatever was written last lies on CPUs that are nobody's own, but for what asked to be there."""
@@ -361,9 +361,9 @@ class RestoreTest(testtools.TestCase):
 
     def _content(self):
         host = self.bench.host
-        found = {number: vector.affinity for number, vector in host.vectors.items()}
-        found |= {tid: cpus for guest in host.guests.values() for tid, (_kind, cpus) in guest.threads.items()}
-        return found, {name: list(queues.masks) for name, queues in host.xps.items()}
+        affinities = {number: vector.affinity for number, vector in host.vectors.items()}
+        affinities |= {tid: cpus for guest in host.guests.values() for tid, (_kind, cpus) in guest.threads.items()}
+        return affinities, {name: list(queues.masks) for name, queues in host.xps.items()}
 
     def test_all_originals(self):
         host = self.bench.host

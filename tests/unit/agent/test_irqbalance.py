@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import pathlib
 import stat
-import subprocess
 from unittest import mock
 
-import fixtures
 import testtools
 
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
-from nova_perf_tuning.host.transaction import apply, restore, verify
-from tests.support import patience, sysroots
+from nova_perf_tuning.host.transaction import apply, restore
+from tests.support import sysroots
 
-TOP = pathlib.Path(__file__).parents[3]
-SCRIPT = TOP / "etc/irqbalance" / irqbalance.SCRIPT
-DROP_IN = TOP / "etc/irqbalance/nova-perf-tuning.conf"
+DROP_IN = pathlib.Path(__file__).parents[3] / "etc/irqbalance/nova-perf-tuning.conf"
 
 
 def placed(number):
@@ -64,60 +60,9 @@ class ListTest(testtools.TestCase):
         self.assertIn("printf '%s\\n' 24 30 > /run/", kind.describe(irqbalance.TARGET, "30,24"))
         self.assertIn("rm -f /run/", kind.describe(irqbalance.TARGET, irqbalance.NONE))
 
-
-class ScriptTest(testtools.TestCase):
-    def test_it_bans_exactly_what_is_listed(self):
-        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        numbers, script = folder / "list", folder / "script"
-        script.write_text(SCRIPT.read_text().replace(f"/{irqbalance.LIST}", str(numbers)))
-
-        def asked(number):
-            done = subprocess.run(["sh", script, "/sys", number], capture_output=True, text=True, check=True)
-            return done.stdout
-
-        self.assertEqual("", asked("24"))
-        numbers.write_text("24\n130\n")
-        self.assertEqual(
-            ["ban=true\n", "", "", "ban=true\n"], [asked(number) for number in ("24", "2", "30", "130")]
-        )
-
-    def test_the_drop_in_starts_irqbalance_with_it(self):
+    def test_the_drop_in_starts_irqbalance_with_the_script(self):
         (command,) = [line for line in DROP_IN.read_text().splitlines() if line.startswith("ExecStart=/")]
         self.assertIn(f"--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT} ", command)
-
-
-class ProgramsTest(testtools.TestCase):
-    """With programs that are named irqbalance."""
-
-    def start(self, *arguments):
-        """Return a program and the file that it writes when it gets a SIGHUP."""
-        output = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "told")
-        code = f"trap 'echo >{output}' HUP; printf irqbalance >/proc/$$/comm; echo; while sleep 0.1; do :; done"
-        process = subprocess.Popen(["sh", "-c", code, "sh", *arguments], stdout=subprocess.PIPE)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        process.stdout.readline()
-        return process, output
-
-    def test_ours_are_told_to_ask_the_script_again(self):
-        ways = ([f"--policyscript=/x/{irqbalance.SCRIPT}"], ["-l", f"/x/{irqbalance.SCRIPT}"])
-        ours = [self.start(*arguments) for arguments in ways]
-        other, untold = self.start("--policyscript=/x/theirs")
-        irqbalance.rescan()
-        patience.until(lambda: all(output.exists() for _process, output in ours), "they are told")
-        self.assertEqual((False, None), (untold.exists(), other.poll()))
-        self.assertFalse(irqbalance.uses_our_script(other.pid))
-
-    def test_one_without_our_script_is_reported(self):
-        for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
-            with self.subTest(argument=argument):
-                process, _told = self.start(argument)
-                with mock.patch.object(verify, "running_daemons", return_value={"irqbalance": process.pid}):
-                    found = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
-                self.assertEqual(
-                    [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else [], found
-                )
 
 
 class MovedTest(testtools.TestCase):

@@ -30,33 +30,31 @@ class RefusalTest(testtools.TestCase):
         self.bench.now += seconds
         return self.agent.reconcile(**arguments)
 
-    def _told(self):
+    def _faults(self):
         return [(outcome.setting.target, outcome.result, outcome.detail) for outcome in self.agent.not_in_force()]
 
-    def _attempts(self):
-        return self._attempts_of(self.number)
-
-    def _attempts_of(self, irq):
+    def _attempts(self, irq=None):
+        irq = self.number if irq is None else irq
         return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == f"irq:{irq}")
 
     def test_what_is_refused_for_good_is_told_until_it_holds(self):
         self.host.refuses[self.number] = (errno.EIO, True)
         for _ in range(3):
             self._pass()
-            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EIO))], self._told())
+            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EIO))], self._faults())
         self.assertEqual(1, self._attempts())
         self.assertEqual([], self.agent.drifting())
         self.host.refuses.clear()
         self.agent.retry_refused()
         self._pass(excused=True)
-        self.assertEqual([], self._told())
+        self.assertEqual([], self._faults())
 
     def test_what_nobody_wants_any_more_is_not_told(self):
         self.host.refuses[self.number] = (errno.EIO, True)
         self._pass()
         self.host.unbind("eth0")
         self._pass()
-        self.assertEqual([], self._told())
+        self.assertEqual([], self._faults())
 
     def test_what_may_pass_is_tried_ever_more_rarely_and_told(self):
         for error in (errno.EINVAL, errno.EBUSY):
@@ -66,21 +64,21 @@ class RefusalTest(testtools.TestCase):
             for _ in range(360):
                 self._pass(10.0)
             self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
-            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._told())
+            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._faults())
             self.assertEqual({}, self.agent.conflicts())
             self.host.refuses.clear()
             self._pass(700.0)
-            self.assertEqual([], self._told())
+            self.assertEqual([], self._faults())
             self._pass(5000.0)
 
     def test_a_write_that_others_overwrite_at_once_is_told_and_tried_again(self):
         self.host.intruders[self.number] = "0-7"
         self._pass()
-        ((target, result, _detail),) = self._told()
+        ((target, result, _detail),) = self._faults()
         self.assertEqual((self.target, apply.Result.DIFFERS), (target, result))
         self.assertEqual([self.target], [setting.target for setting in self.agent.drifting()])
         self._pass()
-        self.assertEqual([], self._told())
+        self.assertEqual([], self._faults())
         self.assertNotEqual("0-7", self.host.vectors[self.number].affinity)
 
     def test_one_who_overwrites_every_write_is_not_fought(self):
@@ -98,18 +96,18 @@ class RefusalTest(testtools.TestCase):
         self.host.guests["guest1"].asks = None
         self._pass()
         self.assertEqual(([], True), (self.agent.drifting(), self.agent.overdue()))
-        before = self._attempts_of(number)
+        before = self._attempts(number)
         for _ in range(360):
             self.bench.now += 10.0
             if self.agent.overdue():
                 self.agent.reconcile()
-        self.assertLess(5, self._attempts_of(number) - before)
-        self.assertLess(self._attempts_of(number) - before, 20)
+        self.assertLess(5, self._attempts(number) - before)
+        self.assertLess(self._attempts(number) - before, 20)
         self.host.refuses.clear()
         self.bench.now += 700.0
         self.assertTrue(self.agent.overdue())
         self._pass()
-        self.assertEqual((False, []), (self.agent.overdue(), self._told()))
+        self.assertEqual((False, []), (self.agent.overdue(), self._faults()))
 
     def test_what_others_changed_before_it_was_put_back_is_told(self):
         self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
@@ -119,14 +117,14 @@ class RefusalTest(testtools.TestCase):
         self.host.vectors[number].give("7")
         for _ in range(3):
             self._pass()
-            ((target, _result, detail),) = self._told()
+            ((target, _result, detail),) = self._faults()
             self.assertEqual(f"irq:{number}", target)
             self.assertRegex(detail, "is not put back: we wrote .*, somebody has set 7 since; the original is ")
         self.assertEqual("7", self.host.vectors[number].affinity)
         self.host.guest_driver("guest1", False)
         self._pass(700.0)
         self._pass(700.0)
-        self.assertEqual([], self._told())
+        self.assertEqual([], self._faults())
 
     def test_what_cannot_be_put_back_and_falls_asleep_is_told_no_more(self):
         self._pass()
@@ -139,7 +137,7 @@ class RefusalTest(testtools.TestCase):
         self.assertTrue(self.agent.overdue())
         self.host.link("eth0", False)
         self._pass()
-        self.assertEqual((False, []), (self.agent.overdue(), self._told()))
+        self.assertEqual((False, []), (self.agent.overdue(), self._faults()))
 
     def test_an_entry_that_no_kind_takes_is_one_fault(self):
         self._pass()
@@ -165,7 +163,7 @@ class RefusalTest(testtools.TestCase):
         self.host.vectors[self.number].give("0-7")
         done = self._pass()
         self.assertEqual([self.target], [outcome.setting.target for outcome in done.written])
-        ((target, _result, detail),) = self._told()
+        ((target, _result, detail),) = self._faults()
         self.assertEqual(strange.target, target)
         self.assertIn("no target of this kind", detail)
 

@@ -121,6 +121,10 @@ class FailuresTest(PaceTest):
         self.assertEqual([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0], self.pauses())
         return self.tried[-1]
 
+    def assert_excused(self):
+        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit.conflicts.values()}
+        self.assertEqual({rewrite_limit.EXCUSED}, costs)
+
     def pauses(self):
         return [later - earlier for earlier, later in zip(self.tried, self.tried[1:], strict=False)]
 
@@ -131,8 +135,7 @@ class FailuresTest(PaceTest):
         self.link.tell()
         self.assertLess(self.right_after(), 2.1)
         # However long ago it failed first, the event explains what has changed.
-        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
-        self.assertEqual({rewrite_limit.EXCUSED}, costs)
+        self.assert_excused()
 
     def test_an_event_explains_what_has_changed_until_a_pass_answers_it(self):
         self.break_down()
@@ -141,8 +144,7 @@ class FailuresTest(PaceTest):
         self.go_on(20.0)
         self.mend()
         self.right_after()
-        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
-        self.assertEqual({rewrite_limit.EXCUSED}, costs)
+        self.assert_excused()
 
     def test_events_without_end_have_an_attempt_in_two_seconds(self):
         last = self.break_for_long()
@@ -169,5 +171,4 @@ class FailuresTest(PaceTest):
         self.assertEqual([begin], self.tried)
         self.assertNotEqual(self.placed, self.host.vectors[self.number].affinity)
         self.assertLess(self.right_after(), 2.0)
-        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit._conflicts.values()}
-        self.assertEqual({rewrite_limit.EXCUSED}, costs)
+        self.assert_excused()
