@@ -30,32 +30,36 @@ HEAD = """\
 Tutorial: from flavor to verdict on one machine
 ===============================================
 
-One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
-with one, from the flavor to the verdict that the scheduler follows:
+One command shows everything that this project does with OpenStack, from the flavor to the verdict that the scheduler
+follows. It starts a cloud with two compute hosts on this machine, and removes it:
 
 ::
 
     tools/demo.sh
 
-What follows is the output of such a run, made into this page by ``doc/make_tutorial.py``, on a virtual machine
-with two shared CPUs and without KVM. Its guests are emulated: the figures compare arms with each other, not
-hardware. Lines that are cut end in ``...``. ``host1$`` and ``host2$`` say on which host a command runs;
-``tools/cloud/run --host N -- COMMAND`` does that in a cloud that ``tools/cloud/up`` has started.
+``doc/make_tutorial.py`` made this page from the output of such a run. The virtual machine had two shared CPUs and no
+KVM, so its guests are emulated: the figures compare arms with each other, not with hardware. Lines that are cut end in
+``...``. ``host1$`` and ``host2$`` name the host on which a command runs. In a cloud that ``tools/cloud/up`` has
+started, ``tools/cloud/run --host N -- COMMAND`` does the same.
 """
 
 PROSE = {
-    1: "The services are the released ones; Nova's compute services load the driver of this tree. "
-    ":doc:`contributor/cloud` says what in this cloud is not as in a real one.",
-    2: "A profile is a named set of extra specs for one kind of load. ``explain`` says what becomes of each: "
-    "Nova's own ``hw:*``, domain XML, or a setting of the host, and why it has this value.",
-    3: "Every key of the vocabulary has a validator in Nova's API.",
-    4: "Both hosts are this machine, so they look alike. The audit ends with 1: it found something.",
-    5: "What the machine does without guests in between is what its guests are judged beside.",
-    6: "Each pair is a Heat stack: a client on one host, a server on the other, untuned and tuned in turns.",
+    1: "The services are released ones; nova-compute loads the driver of this tree. "
+    ":doc:`contributor/cloud` lists the differences from a real cloud.",
+    2: "A profile is a named set of extra specs for one kind of load. ``explain`` shows what each spec becomes: "
+    "Nova's own ``hw:*``, domain XML, or a setting of the host.",
+    3: "Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
+    4: "Both hosts are this machine, so they look alike. It has no physical NIC and no guest yet, so the plan has no "
+    "settings and most sets are empty; README shows the plan of a host with both. The audit ends with 1: it found "
+    "something.",
+    5: "The machine itself is the baseline for its guests.",
+    6: "Each pair is a Heat stack: a client on one host, a server on the other. Two hosts cannot be compared with each "
+    "other, so the budget gives the verdict. It allows ``fio`` a loss of 95 %: emulated guests on two shared CPUs "
+    "differ by so much that it only tells guests that work from guests that do not.",
     7: "``publish`` writes the file that nova-compute reads on its host; the trait appears with its next report.",
-    8: "A flavor may now ask for validated hosts. In the guest's XML stands what the driver wrote.",
-    9: "The destination writes the guest's XML with its own CPUs, and the rest as it was.",
-    10: "A verdict that is withdrawn, or too old, takes the trait away.",
+    8: "A flavor can now require validated hosts. The guest's XML shows what the driver wrote.",
+    9: "The destination writes the guest's XML with its own CPUs; everything else stays.",
+    10: "A verdict that is withdrawn or too old removes the trait.",
 }
 
 
@@ -72,7 +76,7 @@ def main() -> int:
         for block in blocks(body):
             print("::\n")
             print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
-    print(f"After {seconds(lines)} s the cloud was gone again. The report is the one of :doc:`admin/measuring`.")
+    print(f"After {seconds(lines)} s the cloud was gone again. :doc:`admin/measuring` explains the report.")
     return 0
 
 
