@@ -29,9 +29,7 @@ MAX_VCPUS: Final = 4096
 #: VIRTIO_QUEUE_MAX of QEMU is 1024.
 MAX_QUEUES: Final = 1024
 MAX_IOTHREADS: Final = 1024
-_MAX_NAME: Final = 255
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
-_MAX_IFNAME: Final = 15  # IFNAMSIZ less the closing zero
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
 _PROPERTY: Final = f"{_NOVA}property"
@@ -100,7 +98,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     status = root.getparent()
     pid = None if status is None else status.get("pid")
     name = root.findtext("name", "").strip()
-    if not name or len(name) > _MAX_NAME or "/" in name or "\n" in name:
+    if not name or len(name) > 255 or "/" in name or "\n" in name:
         raise DomainError(f"domain <name> is {name[:40]!r}, which libvirt refuses")
     kind = root.get("type")
     if not kind:
@@ -273,7 +271,8 @@ def _interface(element: etree._Element) -> domain.Interface:
 
 
 def _device_name(name: str | None) -> str | None:
-    if name is not None and (not 0 < len(name) <= _MAX_IFNAME or "/" in name or name in (".", "..")):
+    # IFNAMSIZ is 16, with the closing zero.
+    if name is not None and (not 0 < len(name) < 16 or "/" in name or name in (".", "..")):
         raise DomainError(f"interface target dev is {name[:40]!r}, which is no name of a network device")
     return name
 

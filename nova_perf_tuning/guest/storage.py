@@ -13,8 +13,6 @@ from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
 _SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-non-transitional"})
-#: virtio-scsi has a control and an event queue beside those for requests.
-_MOST_QUEUES: Final = parsing.MAX_QUEUES - 2
 
 
 def can_map(libvirt: int, qemu: int) -> bool:
@@ -102,7 +100,8 @@ def _set_queues(device: etree._Element, request: request_module.Request, vcpus: 
     """Give a device its request queues, no more than vCPUs."""
     wanted = request.disk_queues
     if wanted is not None:
-        queues = min(vcpus, wanted if isinstance(wanted, int) else _MOST_QUEUES)
+        # virtio-scsi has a control and an event queue beside those for requests.
+        queues = min(vcpus, wanted if isinstance(wanted, int) else parsing.MAX_QUEUES - 2)
         network.child(device, "driver").set("queues", str(queues))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 
 from lxml import etree
 
@@ -11,9 +10,6 @@ from nova_perf_tuning.guest import network, parsing, storage
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
-
-_NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
-_UNTUNED: Final = f"{{{parsing.PERF_NAMESPACE}}}untuned"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +85,8 @@ def write(
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:
     """Write into the metadata of a ``<domain>`` that its request is not in force, and why."""
-    etree.SubElement(_metadata(domain), _UNTUNED).text = vocabulary.shown(reason, 300)
+    element = etree.SubElement(_metadata(domain), f"{{{parsing.PERF_NAMESPACE}}}untuned")
+    element.text = vocabulary.shown(reason, 300)
 
 
 def _metadata(domain: etree._Element) -> etree._Element:
@@ -101,4 +98,4 @@ def _metadata(domain: etree._Element) -> etree._Element:
         (domain.find("name") if before is None else before).addnext(metadata)
     for element in metadata.findall(parsing.REQUEST):
         metadata.remove(element)
-    return etree.SubElement(metadata, parsing.REQUEST, nsmap=_NAMESPACES)
+    return etree.SubElement(metadata, parsing.REQUEST, nsmap={"perf": parsing.PERF_NAMESPACE})

@@ -20,8 +20,6 @@ EMULATED_NICS: Final = frozenset(
     {"e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet", "lan9118", "spapr-vlan", "virtuale1000", "virtuale1000e"}
 )
 EMULATED_BUSES: Final = frozenset({"ide", "sata", "fdc", "usb"})
-#: Sockets that desktop editions of Windows use at most; Pro for Workstations alone uses four.
-_DESKTOP_SOCKETS: Final = 2
 _TOPOLOGY: Final = frozenset({"hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_max_sockets"})
 
 
@@ -130,9 +128,10 @@ class WindowsSockets(ImageRule):
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
         stated = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
+        # Pro for Workstations alone uses four sockets.
         text = f"{facts.windows} {facts.name.lower()}".replace("_", " ")
         desktop = re.search(r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", text)
-        if facts.windows and desktop and facts.vcpus > _DESKTOP_SOCKETS and not stated & _TOPOLOGY:
+        if facts.windows and desktop and facts.vcpus > 2 and not stated & _TOPOLOGY:
             yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
 
 
