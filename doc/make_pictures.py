@@ -119,9 +119,9 @@ def noise() -> str:
     """Return the plot of guests that are alike: every difference in it is noise."""
     results = recorded(NOISE)
     found = []
-    for one in summary.summarise(results):
-        pair = next(pair for pair in one.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
-        found.append((one.label, pair.ratio, [value for _, value in pair.values]))
+    for measured in summary.summarise(results):
+        pair = next(pair for pair in measured.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
+        found.append((measured.label, pair.ratio, [value for _, value in pair.values]))
     axis = charts.axis([1.0, *(value for _, _, values in found for value in values)])
     plot = Plot(
         "Guests that are alike, over each other",
@@ -139,10 +139,10 @@ def measured() -> str:
     data = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
     [first, *_] = data["runs"]  # of the main part: the usual guests
     rows = [
-        (f"{one['label']}: {figure['metric']}", figure["ratio"])
-        for one in first["benchmarks"]
-        for place, figure in enumerate(one["figures"])
-        if figure["ratio"] and (place == 0 or one["label"] == "system")
+        (f"{benchmark['label']}: {figure['metric']}", figure["ratio"])
+        for benchmark in first["benchmarks"]
+        for place, figure in enumerate(benchmark["figures"])
+        if figure["ratio"] and (place == 0 or benchmark["label"] == "system")
     ]
     axis = charts.axis([1.0, *(end for _, ratio in rows for end in ratio[:3] if end)])
     run = first["run"]
@@ -159,7 +159,7 @@ def measured() -> str:
 def unixbench() -> str:
     """Return the plot of the published indexes of an HVM guest over a PV guest of the same distribution."""
     reports = yaml.safe_load((DATA / "published.yaml").read_text(encoding="utf-8"))["unixbench"]
-    labelled = {one["label"]: one for one in reports}
+    labelled = {report["label"]: report for report in reports}
     first, second = labelled["Ubuntu 14.04 on HVM"], labelled["Ubuntu 14.04, PV"]
     rows = [(name, first["tests"][name][0] / second["tests"][name][0]) for name in first["tests"]]
     rows.append(("Score", first["score"] / second["score"]))

@@ -94,8 +94,8 @@ def text():
     """Return the whole template."""
     found = sorted(profiles.shipped().values(), key=lambda profile: profile.name)
     outputs = ["\noutputs:", "  flavors:", "    description: Profile and id of its flavor.", "    value:"]
-    outputs += [f"      {one.name}: {{get_resource: {one.name.replace('-', '_')}}}" for one in found]
-    return HEAD + "\n".join(resource(one) for one in found) + "\n".join(outputs) + "\n"
+    outputs += [f"      {entry.name}: {{get_resource: {entry.name.replace('-', '_')}}}" for entry in found]
+    return HEAD + "\n".join(resource(entry) for entry in found) + "\n".join(outputs) + "\n"
 
 
 def main():

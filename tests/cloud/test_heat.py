@@ -50,7 +50,7 @@ class HeatCase(base.CloudTest):
     def setUp(self):
         super().setUp()
         self.run_id = f"test-{secrets.token_hex(3)}"
-        self.hosts = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
+        self.hosts = sorted(service.host for service in self.cloud.compute.services(binary="nova-compute"))
 
     def connect(self):
         files = [str(self.state / "etc" / "clouds.yaml")]
@@ -98,11 +98,13 @@ class HeatCase(base.CloudTest):
         """Return everything that there is, by kind."""
         found = {
             # Neutron makes a group "default" for a project by itself, when somebody first asks for its groups.
-            kind: {one.id for one in getattr(getattr(self.cloud, api), kind)() if one.name != "default"}
+            kind: {
+                resource.id for resource in getattr(getattr(self.cloud, api), kind)() if resource.name != "default"
+            }
             for api, kind in KINDS
         }
-        found["flavors"] = {one.id for one in self.cloud.compute.flavors(is_public=None)}
-        found["heat users"] = {one.id for one in self.cloud.identity.users(domain_id=self.heat_domain())}
+        found["flavors"] = {flavor.id for flavor in self.cloud.compute.flavors(is_public=None)}
+        found["heat users"] = {user.id for user in self.cloud.identity.users(domain_id=self.heat_domain())}
         return found
 
     def heat_domain(self):
@@ -126,7 +128,11 @@ class TemplatesTest(HeatCase):
         before = self.inventory()
         base.on_host("host1", *argv)
         try:
-            made = {one.name: one for one in self.cloud.compute.flavors(is_public=None) if self.run_id in one.name}
+            made = {
+                flavor.name: flavor
+                for flavor in self.cloud.compute.flavors(is_public=None)
+                if self.run_id in flavor.name
+            }
             specs = self.cloud.compute.fetch_flavor_extra_specs(made[f"{self.run_id}-storage"]).extra_specs
             self.assertEqual("storage", specs["perf:profile"])
             self.assertEqual(6, len(made))
@@ -149,12 +155,12 @@ class PairTest(HeatCase):
         launcher.check(plan)
         outcome = launcher.measure(self.pair(), plan)
         self.assertEqual([], outcome.errors)
-        self.assertEqual({one.name: self.pair() for one in arms}, outcome.hosts)
-        primary = [one for one in outcome.trials if one.primary]
+        self.assertEqual({arm.name: self.pair() for arm in arms}, outcome.hosts)
+        primary = [trial for trial in outcome.trials if trial.primary]
         self.assertEqual(6, len(primary))  # arms, iperf3 and fio on either guest
-        self.assertTrue(all(one.value and one.value > 0 and one.guest_cpu_s > 0 for one in primary))
+        self.assertTrue(all(trial.value and trial.value > 0 and trial.guest_cpu_s > 0 for trial in primary))
         self.assertEqual(host_cpu.SOURCE, outcome.host_cpu_source, outcome.host_cpu_faults)
-        used = [one.host_cpu_s["vcpu"] for one in primary if one.host_cpu_s]
+        used = [trial.host_cpu_s["vcpu"] for trial in primary if trial.host_cpu_s]
         self.assertTrue(used and all(value > 0 for value in used), used)
         # What the guests saw: two queues only where the flavor asks for them.
         queues = {arm: guests["client"]["queues"] for arm, guests in outcome.guests.items()}
@@ -205,11 +211,11 @@ class SchedulerTest(HeatCase):
         finally:
             base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
         self.assertEqual(before, self.inventory())
-        return [(one["client"], one["server"]) for one in json.loads(shown)["output_value"]]
+        return [(entry["client"], entry["server"]) for entry in json.loads(shown)["output_value"]]
 
     def test_on_two_hosts(self):
         pairs = self.hosts_of_pairs("anti-affinity", 2)
-        self.assertEqual([self.hosts] * 2, [sorted(one) for one in pairs])
+        self.assertEqual([self.hosts] * 2, [sorted(pair) for pair in pairs])
 
     def test_on_one_host(self):
         [(client, server)] = self.hosts_of_pairs("affinity", 1)
@@ -224,7 +230,7 @@ class FailureTest(HeatCase):
         self.before = self.inventory()
 
     def assert_error(self, outcome, kind, *reasons):
-        self.assertEqual([kind], [one.kind for one in outcome.errors], outcome.errors)
+        self.assertEqual([kind], [error.kind for error in outcome.errors], outcome.errors)
         for reason in reasons:
             self.assertIn(reason, outcome.errors[0].reason)
         self.assertEqual(self.before, self.inventory())

@@ -169,7 +169,9 @@ class PublishTest(CommandTest):
         return {trait for trait in data["traits"] if trait.startswith(traits.PREFIX)}
 
     def service(self) -> Any:
-        [found] = [one for one in self.cloud.compute.services(binary="nova-compute") if one.host == "host1"]
+        [found] = [
+            service for service in self.cloud.compute.services(binary="nova-compute") if service.host == "host1"
+        ]
         return found
 
     def test_trait_decides_where_guests_go(self) -> None:

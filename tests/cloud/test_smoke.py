@@ -31,8 +31,8 @@ class SmokeTest(base.CloudTest):
         ran = re.search(r"^Ran (\d+) tests", done.stderr, re.MULTILINE)
         self.assertIsNotNone(ran, done.stderr)
         self.assertNotIn("skipped", done.stderr)
-        named = [one.name for one in self.cloud.compute.servers(all_projects=True)]
-        named += [one.name for one in self.cloud.compute.flavors(is_public=None)]
+        named = [server.name for server in self.cloud.compute.servers(all_projects=True)]
+        named += [flavor.name for flavor in self.cloud.compute.flavors(is_public=None)]
         self.assertEqual([], [name for name in named if name.startswith("nova-perf-smoke-")])
 
     def test_missing_metadefs_are_named(self) -> None:

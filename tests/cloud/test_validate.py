@@ -33,7 +33,7 @@ class ValidateCase(base.CloudTest):
     def stacks(self):
         """Return the stacks and servers of validations."""
         found = [*self.cloud.orchestration.stacks(), *self.cloud.compute.servers()]
-        return sorted(one.name for one in found if one.name.startswith(model.NAME_PREFIX))
+        return sorted(stack.name for stack in found if stack.name.startswith(model.NAME_PREFIX))
 
     def validate(self, *arguments):
         program = [os.path.join(os.path.dirname(sys.executable), "openstack"), "perf", "validate"]
@@ -96,18 +96,18 @@ class ValidateTest(ValidateCase):
         self.assertEqual(0, running.returncode, output)
         environment = json.loads(shown)["environment"]
         fleet = environment["fleet"]
-        names = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
-        self.assertEqual(names, [one["host"] for one in fleet["hosts"]])
-        self.assertEqual(["done", "done"], [one["state"] for one in fleet["pairs"]])
+        names = sorted(service.host for service in self.cloud.compute.services(binary="nova-compute"))
+        self.assertEqual(names, [host["host"] for host in fleet["hosts"]])
+        self.assertEqual(["done", "done"], [pair["state"] for pair in fleet["pairs"]])
         self.assertEqual({tuple(names), tuple(names[::-1])}, {(p["client"], p["server"]) for p in fleet["pairs"]})
-        figures = {(one["benchmark"], one["arm"]) for pair in fleet["pairs"] for one in pair["figures"]}
+        figures = {(figure["benchmark"], figure["arm"]) for pair in fleet["pairs"] for figure in pair["figures"]}
         self.assertEqual({(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures)
         self.assertEqual([], environment["errors"])
         results = store.load(os.path.join(self.folder, "results.json"))
-        self.assertTrue(all(one.value for one in results.trials if one.primary))
+        self.assertTrue(all(trial.value for trial in results.trials if trial.primary))
         self.assertEqual(self.before, self.stacks())
         self.assertEqual([], self.cleanup())
-        print(f"NOTE: two hosts validated, pairs took {[one['seconds'] for one in fleet['pairs']]} s")
+        print(f"NOTE: two hosts validated, pairs took {[pair['seconds'] for pair in fleet['pairs']]} s")
 
     def test_where_the_scheduler_puts_them_and_without_rights(self):
         self.member()
@@ -116,7 +116,7 @@ class ValidateTest(ValidateCase):
         self.assertEqual(0, running.returncode, output)
         results = store.load(os.path.join(self.folder, "results.json"))
         self.assertEqual([], results.environment.errors)
-        self.assertEqual({"cpu", "iperf3"}, {one.benchmark for one in results.trials if one.value})
+        self.assertEqual({"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value})
         self.assertEqual(self.before, self.stacks())
 
     def test_ctrl_c_leaves_nothing_and_the_run_goes_on(self):

@@ -88,7 +88,7 @@ def nic_irqs(nic):
         path = os.path.dirname(path)
         if path == "/":  # its driver is not bound
             return []
-    return [one for one in device_irqs(os.path.basename(path)) if one["name"]]
+    return [irq for irq in device_irqs(os.path.basename(path)) if irq["name"]]
 
 
 def xps(nic):
@@ -169,9 +169,9 @@ def threads(guest):
 
 def loosen(guest):
     """Let the threads of a guest run on all CPUs, but for those that execute its vCPUs."""
-    for one in threads(guest):
-        if one["name"].startswith(("vhost", "emulator", "IO iothread")):
-            os.sched_setaffinity(one["tid"], range(os.cpu_count()))
+    for thread in threads(guest):
+        if thread["name"].startswith(("vhost", "emulator", "IO iothread")):
+            os.sched_setaffinity(thread["tid"], range(os.cpu_count()))
 
 
 def disturb(command, guest):
@@ -183,7 +183,7 @@ def disturb(command, guest):
 def _nic_faults(nic, cpus):
     """Each interrupt of a NIC is to be on one of the CPUs, its queues evenly."""
     irqs = nic_irqs(nic)
-    found = {one["name"]: one["cpus"] for one in irqs}
+    found = {irq["name"]: irq["cpus"] for irq in irqs}
     queues = {cpu: set() for cpu in cpus}
     for name, there in found.items():
         if len(there) != 1 or there[0] not in queues:
@@ -191,7 +191,7 @@ def _nic_faults(nic, cpus):
         queue = re.search(r"\d+$", name)
         if queue and name != nic and "config" not in name:
             queues[there[0]].add(queue.group())
-    sizes = [len(one) for one in queues.values()]
+    sizes = [len(queue) for queue in queues.values()]
     return bool(irqs), f"{nic}: {found}" if not irqs or max(sizes) - min(sizes) > 1 else ""
 
 
@@ -201,12 +201,12 @@ def _serving(nic, queues):
     :param queues: a pattern of the names of their interrupts; with few queues igb has one for each direction.
     """
     found = {}
-    for one in nic_irqs(nic):
-        queue = re.search(rf"(?:{queues})(\d+)$", one["name"])
+    for irq in nic_irqs(nic):
+        queue = re.search(rf"(?:{queues})(\d+)$", irq["name"])
         if queue:
-            if len(one["cpus"]) != 1:
+            if len(irq["cpus"]) != 1:
                 return {}
-            found.setdefault(one["cpus"][0], set()).add(int(queue.group(1)))
+            found.setdefault(irq["cpus"][0], set()).add(int(queue.group(1)))
     return found
 
 
@@ -225,7 +225,7 @@ def _rps_faults(nic, cpus):
     helpers = sorted(set(cpus) - set(_serving(nic, r"put\.|TxRx-|[rt]x-")))
     shared = [[cpu for cpu in range(os.cpu_count()) if mask >> cpu & 1] for mask in masks]
     right = helpers and sorted(sum(shared, [])) == helpers
-    sizes = [len(one) for one in shared]
+    sizes = [len(worker) for worker in shared]
     even = max(sizes, default=0) - min(sizes, default=0) <= 1
     return bool(masks), "" if right and even else f"{nic}: {helpers} are to share the receiving of {shared}"
 
@@ -233,18 +233,18 @@ def _rps_faults(nic, cpus):
 def _guest_faults(guest, cpus):
     """The guest's emulator, I/O threads and vhost workers are to be allowed on exactly these CPUs."""
     found = {name: [] for name in ("emulator", "IO iothread", "vhost")}
-    for one in threads(guest):
+    for thread in threads(guest):
         for name, lists in found.items():
-            if one["name"].startswith(name):
-                lists.append(one["cpus"])
-    wrong = any(one != cpus for lists in found.values() for one in lists)
+            if thread["name"].startswith(name):
+                lists.append(thread["cpus"])
+    wrong = any(have != cpus for lists in found.values() for have in lists)
     return all(found.values()), f"{guest}: {found}" if wrong or not all(found.values()) else ""
 
 
 def _worker_faults(guest, cpus):
     """Each vhost worker is to have one of the CPUs, all CPUs evenly."""
-    found = [one["cpus"] for one in threads(guest) if one["name"] == "vhost"]
-    single = [one[0] for one in found if len(one) == 1]
+    found = [thread["cpus"] for thread in threads(guest) if thread["name"] == "vhost"]
+    single = [entry[0] for entry in found if len(entry) == 1]
     sizes = [single.count(cpu) for cpu in cpus]
     right = found and len(single) == len(found) == sum(sizes) and max(sizes) - min(sizes) <= 1
     return bool(found), "" if right else f"{guest}'s workers: {found}"
@@ -252,9 +252,9 @@ def _worker_faults(guest, cpus):
 
 def _vector_faults(address, cpus, count):
     """So many interrupts (0: any number) of a passed-through device are to be there, each on one of the CPUs."""
-    found = [one["cpus"] for one in device_irqs(address) if (one["name"] or "").startswith("vfio")]
+    found = [irq["cpus"] for irq in device_irqs(address) if (irq["name"] or "").startswith("vfio")]
     there = len(found) == count if count else bool(found)
-    right = there and all(len(one) == 1 and one[0] in cpus for one in found)
+    right = there and all(len(entry) == 1 and entry[0] in cpus for entry in found)
     return there, "" if right else f"{address}: {found}"
 
 
@@ -330,13 +330,13 @@ def spent(guest):
     count = dict.fromkeys(found, 0)
     pid = int(get(f"/run/libvirt/qemu/{guest}.pid"))
     found["total"] += _ticks_s(f"/proc/{pid}/stat")
-    for one in threads(guest):
+    for thread in threads(guest):
         for kind, name in _CLASSES.items():
-            if re.fullmatch(name, one["name"]):
-                seconds = _ticks_s(f"/proc/{pid if one['own'] else one['tid']}/task/{one['tid']}/stat")
+            if re.fullmatch(name, thread["name"]):
+                seconds = _ticks_s(f"/proc/{pid if thread['own'] else thread['tid']}/task/{thread['tid']}/stat")
                 found[kind] += seconds
                 count[kind] += 1
-                found["total"] += 0.0 if one["own"] else seconds
+                found["total"] += 0.0 if thread["own"] else seconds
     return {"seconds": found, "threads": count}
 
 

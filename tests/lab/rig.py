@@ -309,7 +309,7 @@ class LabCase(testtools.TestCase):
 
     def workers(self, name: str = "g1") -> list[dict[str, Any]]:
         """Return the guest's vhost workers."""
-        return [one for one in self.lab.ask("threads", name) if one["name"] == "vhost"]
+        return [thread for thread in self.lab.ask("threads", name) if thread["name"] == "vhost"]
 
     def begins(self, name: str = "g1") -> int:
         """Return how often the guest has booted."""

@@ -70,7 +70,7 @@ class EventsTest(rig.LabCase):
         self.right_again("a guest's start", self.start, [*rig.nics(), _GUEST])
         workers = self.workers()
         self.assertEqual(4, len(workers))
-        self.assertEqual(self.lab.kernel.startswith("6.12"), all(one["own"] for one in workers))
+        self.assertEqual(self.lab.kernel.startswith("6.12"), all(worker["own"] for worker in workers))
 
     def test_everything_that_happens_with_a_guest(self):
         """NIC interrupts, vhost workers, emulator and I/O thread together, and at the end every original."""
@@ -92,7 +92,7 @@ class EventsTest(rig.LabCase):
 
     def with_two_channels(self):
         """What virtio leaves of the vectors of queues that are off is nobody's: the other NICs are looked at."""
-        others = [one for one in rig.nics() if one[1] != "nic1"]
+        others = [nic for nic in rig.nics() if nic[1] != "nic1"]
         self.right_again("ethtool -L 2 (virtio)", ["must", "ethtool -L nic1 combined 2"], [*others, _GUEST])
         self.right_again("ethtool -L 4 (virtio)", ["must", "ethtool -L nic1 combined 4"], [*rig.nics(), _GUEST])
 
@@ -140,13 +140,13 @@ class EventsTest(rig.LabCase):
         self.await_guest()
         before = self.workers()
         self.reboot_guest()
-        self.assertEqual([one["tid"] for one in before], [one["tid"] for one in self.workers()])
+        self.assertEqual([thread["tid"] for thread in before], [worker["tid"] for worker in self.workers()])
         self.assertEqual([True, []], self.lab.ask("faults", [*rig.nics(), _GUEST]))
         saved = ["must", "virsh save g1 /run/lab/g1.state && virsh restore /run/lab/g1.state"]
         for what, event in (("the guest's reboot by Nova", self.start), ("a new QEMU with its state", saved)):
             before = self.workers()
             self.right_again(what, event, [*rig.nics(), _GUEST], prepare=self.await_guest)
-            both = {one["tid"] for one in before} & {one["tid"] for one in self.workers()}
+            both = {thread["tid"] for thread in before} & {worker["tid"] for worker in self.workers()}
             self.assertEqual((4, set()), (len(before), both))
 
     def kill_and_go_on(self):
@@ -164,7 +164,7 @@ class EventsTest(rig.LabCase):
         nics = {"igb0": "0000:22:00.0", "igb1": "0000:82:00.0"}
 
         def numbers(nic):
-            return {one["irq"] for one in self.lab.ask("device_irqs", nics[nic])}
+            return {irq["irq"] for irq in self.lab.ask("device_irqs", nics[nic])}
 
         def swap():
             """The one with the higher numbers is bound first, and so gets the lower ones."""
@@ -187,9 +187,9 @@ class EventsTest(rig.LabCase):
                 break
         self.assertTrue(all(moved), f"no number has gone to the other NIC: {moved}")
         for nic, address in nics.items():
-            found = [one["cpus"] for one in self.lab.ask("device_irqs", address) if one["name"]]
+            found = [irq["cpus"] for irq in self.lab.ask("device_irqs", address) if irq["name"]]
             self.assertGreater(len(found), 8)
-            self.assertEqual([], [one for one in found if len(one) != 1 or one[0] not in rig.NICS[nic]])
+            self.assertEqual([], [entry for entry in found if len(entry) != 1 or entry[0] not in rig.NICS[nic]])
         self.stop_agent()
         self.check_originals()
 
@@ -205,11 +205,14 @@ class SpreadTest(rig.LabCase):
         self.start()
         self.await_guest()
         for cpu in range(4):
-            before = {one["tid"]: one["ran"] for one in self.workers()}
+            before = {worker["tid"]: worker["ran"] for worker in self.workers()}
             self.lab.ask(
                 "console", "g1", f"taskset {1 << cpu:x} ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null"
             )
-            ran = [one["ran"] - before[one["tid"]] for one in sorted(self.workers(), key=lambda one: one["tid"])]
+            ran = [
+                worker["ran"] - before[worker["tid"]]
+                for worker in sorted(self.workers(), key=lambda worker: worker["tid"])
+            ]
             self.assertEqual(cpu, ran.index(max(ran)), f"guest CPU {cpu}: workers ran {ran} ns")
 
     def test_a_workers_cpu_goes_and_comes_back(self):

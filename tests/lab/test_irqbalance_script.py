@@ -12,26 +12,28 @@ _NICS = ("nic0", "nic1", "igb0", "igb1", "mgmt0")
 class ScriptTest(rig.LabCase):
     def setUp(self):
         super().setUp()
-        for one in self.irqs():  # irqbalance puts nothing back, and other tests look at all NICs
-            path = f"/proc/irq/{one['irq']}/smp_affinity_list"
-            self.addCleanup(self.lab.ask, "run", f"echo {','.join(map(str, one['cpus']))} > {path}")
+        for irq in self.irqs():  # irqbalance puts nothing back, and other tests look at all NICs
+            path = f"/proc/irq/{irq['irq']}/smp_affinity_list"
+            self.addCleanup(self.lab.ask, "run", f"echo {','.join(map(str, irq['cpus']))} > {path}")
         self.lab.run(
             "systemd-run -q --unit lab-irqbalance -p RuntimeDirectory=irqbalance "
             f"irqbalance --foreground --interval=3 --banirq=9 --policyscript={_SCRIPT}"
         )
         self.addCleanup(self.lab.ask, "run", "systemctl stop lab-irqbalance")
-        self.ours = {one["irq"] for one in self.irqs()}
+        self.ours = {irq["irq"] for irq in self.irqs()}
         self.until(lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", note=False)
 
     def irqs(self):
-        return [one for nic in _NICS for one in self.lab.ask("nic_irqs", nic)]
+        return [irq for nic in _NICS for irq in self.lab.ask("nic_irqs", nic)]
 
     def moved(self):
         """Return the interrupts that irqbalance says it places; empty while it does not answer."""
         return set(self.lab.ask("irqbalance_moves") or ())
 
     def listed(self):
-        return {int(one) for one in self.lab.run(f"[ ! -e {_LIST} ] || grep -x '[0-9]*' {_LIST} || true").split()}
+        return {
+            int(line) for line in self.lab.run(f"[ ! -e {_LIST} ] || grep -x '[0-9]*' {_LIST} || true").split()
+        }
 
     def test_interrupts_that_it_knew_are_ours_until_the_restore(self):
         self.start_agent()

@@ -37,7 +37,7 @@ class PassthroughTest(rig.LabCase):
                      "echo 2 > /sys/bus/pci/devices/0000:82:00.0/sriov_numvfs")  # fmt: skip
 
     def vectors(self, address=VFS[0]):
-        return [one for one in self.lab.ask("device_irqs", address) if "vfio" in (one["name"] or "")]
+        return [irq for irq in self.lab.ask("device_irqs", address) if "vfio" in (irq["name"] or "")]
 
     def start(self, cpus=rig.NODE1, **guest):
         """Start a guest, whose vectors are to be on ``cpus`` as soon as they are there."""
@@ -101,7 +101,7 @@ class PassthroughTest(rig.LabCase):
         """The guest's CPUs are offline before it starts and after it has ended; nothing of the host goes there."""
         self.lab.ask("put", "/etc/nova/nova.conf", POWER_MANAGED)
         own, host = (6, 7), rig.nics(nic1=[4, 5], igb1=[4, 5])
-        beside = [one for one in host if one[2] == [4, 5]]
+        beside = [row for row in host if row[2] == [4, 5]]
         for cpu in own:
             self.addCleanup(self.lab.ask, *rig.online(cpu, 1))
             self.lab.ask(*rig.online(cpu, 0))
@@ -110,7 +110,7 @@ class PassthroughTest(rig.LabCase):
             self.right_again(f"Nova takes CPU {cpu} online", rig.online(cpu, 0, 1), beside)
         asks = {"irq_placement": "vcpu", "emulator_placement": "numa", "vhost_placement": "numa"}
         self.start(cpus=[*own], specs=asks, vcpus=2, vcpu_pins=("6", "7"), network=True)
-        self.assertEqual({(6,), (7,)}, {tuple(one["cpus"]) for one in self.vectors()})
+        self.assertEqual({(6,), (7,)}, {tuple(vector["cpus"]) for vector in self.vectors()})
         self.assertEqual([], self.lab.ask("faults", [*beside, ["guest", "g1", [4, 5]]])[1])
         self.lab.run("virsh destroy g1")
         for cpu in own:
@@ -121,7 +121,7 @@ class PassthroughTest(rig.LabCase):
         """The other agent's list of CPUs fails from three on (TypeError in list_to_range)."""
         self.start_agent()
         self.start(cpus=[5, 6, 7], specs={"irq_placement": "vcpu"}, vcpus=3, vcpu_pins=("5", "6", "7"))
-        self.assertEqual([[5], [6], [7]], sorted(one["cpus"] for one in self.vectors()))
+        self.assertEqual([[5], [6], [7]], sorted(vector["cpus"] for vector in self.vectors()))
 
     def test_2_the_periodic_look_works(self):
         """The other agent's audit raises UnboundLocalError; ours mends what no event announced."""
@@ -167,7 +167,7 @@ class PassthroughTest(rig.LabCase):
         self.start_agent()
         self.stop_agent()
         self.restore()
-        self.assertEqual([one["cpus"] for one in before], [one["cpus"] for one in self.vectors()])
+        self.assertEqual([vector["cpus"] for vector in before], [vector["cpus"] for vector in self.vectors()])
 
     def test_5_a_failure_is_no_success(self):
         """The other agent logs success after failure. No interrupt can go back to a CPU that is offline."""
@@ -212,8 +212,8 @@ class PassthroughTest(rig.LabCase):
         self.start_agent()
         self.start()
         out = json.loads(self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main status -f json"))
-        mine = [one for one in out["settings"] if one["rule"] == "passthrough-numa"]
-        self.assertEqual({"holds"}, {one["state"] for one in mine})
+        mine = [setting for setting in out["settings"] if setting["rule"] == "passthrough-numa"]
+        self.assertEqual({"holds"}, {setting["state"] for setting in mine})
         self.assertEqual(3, len(mine))
         self.assertIn("irq_placement=numa", mine[0]["reason"])
 

@@ -25,7 +25,7 @@ class PlacementTest(rig.LabCase):
     def traffic(self, what):
         """Assert that each CPU beside nic1 gets interrupts of its queue, and no other CPU any of that NIC."""
         self.ping_from_each(3)  # an interrupt moves when it fires next
-        irqs = {one["irq"]: one for one in self.lab.ask("nic_irqs", "nic1")}
+        irqs = {irq["irq"]: irq for irq in self.lab.ask("nic_irqs", "nic1")}
         before = self.lab.ask("counts", list(irqs))
         self.ping_from_each(50)
         after = self.lab.ask("counts", list(irqs))
@@ -75,13 +75,13 @@ class PlacementTest(rig.LabCase):
 
         def reported():
             return [
-                one
-                for one in self.status()["findings"]
-                if one["code"] == "written_by_others" and one["target"] == f"irq:{irq}"
+                finding
+                for finding in self.status()["findings"]
+                if finding["code"] == "written_by_others" and finding["target"] == f"irq:{irq}"
             ]
 
         self.until(reported, "a rival writer is reported")
-        self.assertEqual([f"may be written by tuned (pid {pid})"], [one["text"] for one in reported()])
+        self.assertEqual([f"may be written by tuned (pid {pid})"], [report["text"] for report in reported()])
         written = sum(self.status()["written"].values())
         self.lab.run("sleep 10")
         self.assertLessEqual(sum(self.status()["written"].values()) - written, 2)

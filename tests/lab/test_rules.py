@@ -41,15 +41,17 @@ class RulesTest(rig.LabCase):
         """Return kind, target, present and proposed value of what one rule would write."""
         return [
             (each["kind"], each["target"], each["current"], each["value"])
-            for one in self.found(rule)
-            for each in one["settings"]
+            for entry in self.found(rule)
+            for each in entry["settings"]
         ]
 
     def state(self, *words: str) -> tuple[int, list[tuple[str, str]]]:
         """Return the exit code of ``apply``, ``verify`` or ``restore``, and what it says of each setting."""
         code, answer = self.nova_perf(*words, "--state-dir", _STATE)
         self.assertEqual([], answer.get("warnings", []))
-        return code, sorted((one["target"], one.get("state") or one["result"]) for one in answer["settings"])
+        return code, sorted(
+            (setting["target"], setting.get("state") or setting["result"]) for setting in answer["settings"]
+        )
 
     def await_link(self, nic: str | None) -> None:
         """Wait until a NIC is up again: one that is down is judged by no rule."""
@@ -78,7 +80,7 @@ class RulesTest(rig.LabCase):
         self.await_link(nic)
         applied = self.lab.run(show)
         self.assertNotEqual(before, applied)
-        self.assertEqual([[]] * left, [one["settings"] for one in self.found(rule)])
+        self.assertEqual([[]] * left, [entry["settings"] for entry in self.found(rule)])
         self.assertEqual((0, each("holds")), self.state("verify"))
 
         self.lab.run(put.format(original))

@@ -182,8 +182,8 @@ class Benchmarks(Generated):
         yield from [f":{key}: {value}" for key, value in facts.items() if value]
         yield ""
         rows = [
-            [f"``{one.name}``", f"``{one.default}``" if one.default else "", one.help]
-            for one in benchmark.parameters
+            [f"``{parameter.name}``", f"``{parameter.default}``" if parameter.default else "", parameter.help]
+            for parameter in benchmark.parameters
         ]
         yield from table(["Parameter", "Default", "Meaning"], rows, "20 15 65")
 

@@ -48,20 +48,20 @@ class Here:
 
     def benchmark(self, kind: str, guests: str = "untuned", **parameters: object) -> Mapping[str, Any]:
         """Return the entry of a benchmark that was run with these parameters; empty: it was not."""
-        for one in (one for run in self.data["runs"] for one in run["benchmarks"]):
-            given = one["parameters"]
-            if (one["label"].partition(":")[0], one["guests"]) == (kind, guests) and all(
+        for benchmark_entry in (benchmark for run in self.data["runs"] for benchmark in run["benchmarks"]):
+            given = benchmark_entry["parameters"]
+            if (benchmark_entry["label"].partition(":")[0], benchmark_entry["guests"]) == (kind, guests) and all(
                 given.get(key) == str(value) for key, value in parameters.items()
             ):
-                found: Mapping[str, Any] = one
+                found: Mapping[str, Any] = benchmark_entry
                 return found
         return {}
 
     def cells(self, kind: str, metric: str = "", guests: str = "untuned", **parameters: object) -> list[str]:
         """Return guest, host and ratio of a figure, the judged one without ``metric``; three empty cells: none."""
-        for one in self.benchmark(kind, guests, **parameters).get("figures", ()):
-            if metric in ("", one["metric"]):
-                return [number(one["guest"]), number(one["host"]), ratio(one["ratio"])]
+        for figure in self.benchmark(kind, guests, **parameters).get("figures", ()):
+            if metric in ("", figure["metric"]):
+                return [number(figure["guest"]), number(figure["host"]), ratio(figure["ratio"])]
         return ["", "", ""]
 
 
@@ -123,7 +123,7 @@ class Published(Generated):
         )
         head = [
             "Index",
-            *(one["label"] for one in figures["unixbench"]),
+            *(figure["label"] for figure in figures["unixbench"]),
             "Here: UnixBench, guest / host",
             "Here: test of ``system``",
             "guest / host",
@@ -139,7 +139,7 @@ class Published(Generated):
     def copies(self, figures: Any) -> list[str]:
         rows = []
         for size, columns in figures["copies"].items():
-            means = [math.fsum(one["runs"]) / len(one["runs"]) for one in columns]
+            means = [math.fsum(column["runs"]) / len(column["runs"]) for column in columns]
             for column, mean in zip(columns, means, strict=True):
                 share, host = 100 * mean / means[0], 100 * mean / means[-1]
                 printed = f"{column['mean']:,.0f}; {column['percent']:.1f} %"
@@ -169,14 +169,14 @@ class Published(Generated):
     def himeno(self, figures: Any) -> list[str]:
         rows = [
             [
-                str(one["cpus"]),
-                f"{one['guest_mflops']:,.1f}",
-                f"{one['host_mflops']:,.1f}",
-                f"{100 * (1 - one['guest_mflops'] / one['host_mflops']):.2f} %",
-                f"{one['host_cpu'] - one['guest_cpu']} points",
-                *self.here.cells("himeno", processes=one["cpus"]),
+                str(figure["cpus"]),
+                f"{figure['guest_mflops']:,.1f}",
+                f"{figure['host_mflops']:,.1f}",
+                f"{100 * (1 - figure['guest_mflops'] / figure['host_mflops']):.2f} %",
+                f"{figure['host_cpu'] - figure['guest_cpu']} points",
+                *self.here.cells("himeno", processes=figure["cpus"]),
             ]
-            for one in figures["himeno"]
+            for figure in figures["himeno"]
         ]
         size = self.here.benchmark("himeno").get("parameters", {}).get("size", "?")
         head = ["vCPUs", "Guest, MFLOPS", "Host, MFLOPS", "Lost", "Host CPU beyond the guest's"]
@@ -184,20 +184,20 @@ class Published(Generated):
         return table(head, rows, "8 13 13 10 14 14 10 18")
 
     def fio(self, figures: Any) -> list[str]:
-        host = {one["jobs"]: one for one in figures["fio_host"]}
+        host = {figure["jobs"]: figure for figure in figures["fio_host"]}
         rows = []
-        for one in figures["fio"]:
-            same = host.get(one["jobs"])
+        for figure in figures["fio"]:
+            same = host.get(figure["jobs"])
             rows.append(
                 [
-                    str(one["cpus"]),
-                    str(one["jobs"]),
-                    f"{one['guest']:,}",
+                    str(figure["cpus"]),
+                    str(figure["jobs"]),
+                    f"{figure['guest']:,}",
                     f"{same['host']:,}" if same else "",
-                    f"{one['guest'] / same['host']:.2f}" if same else "",
-                    f"{one['host_cpu'] / 100 / one['guest'] * 1e6:.0f}",
+                    f"{figure['guest'] / same['host']:.2f}" if same else "",
+                    f"{figure['host_cpu'] / 100 / figure['guest'] * 1e6:.0f}",
                     f"{same['host_cpu'] / 100 / same['host'] * 1e6:.0f}" if same else "",
-                    *self.here.cells("fio", jobs=one["jobs"]),
+                    *self.here.cells("fio", jobs=figure["jobs"]),
                 ]
             )
         size = self.here.benchmark("fio").get("parameters", {}).get("size", "?")
@@ -216,8 +216,8 @@ class Published(Generated):
         return table(head, rows, "7 7 10 10 8 11 11 14 8 18")
 
     def iperf(self, figures: Any) -> list[str]:
-        found = [(one, {"streams": one["streams"], "bitrate": 0}) for one in figures["iperf"]["streams"]]
-        found += [(one, {"bitrate": one["mbps"]}) for one in figures["iperf"]["limited"]]
+        found = [(figure, {"streams": figure["streams"], "bitrate": 0}) for figure in figures["iperf"]["streams"]]
+        found += [(figure, {"bitrate": figure["mbps"]}) for figure in figures["iperf"]["limited"]]
         rows = []
         for one, parameters in found:
             cpu = self.here.benchmark("iperf3", **parameters).get("host_cpu")
@@ -238,12 +238,12 @@ class Published(Generated):
     def tpcc(self, figures: Any) -> list[str]:
         rows = []
         here = self.here.benchmark("tpcc")
-        for one in figures["tpcc"]:
-            low, high = one["host_cpu"]
+        for figure in figures["tpcc"]:
+            low, high = figure["host_cpu"]
             rows.append(
                 [
-                    str(one["cpus"]),
-                    f"{one['guest_cpu']}",
+                    str(figure["cpus"]),
+                    f"{figure['guest_cpu']}",
                     f"{low} to {high}",
                     *(percent(here.get(name)) for name in ("guest_busy", "host_cpu")),
                     *self.here.cells("tpcc"),
@@ -256,19 +256,20 @@ class Published(Generated):
 
     def netperf(self, figures: Any) -> list[str]:
         rows = []
-        for one in figures["netperf"]:
+        for figure in figures["netperf"]:
             [whole] = [
                 other["gbps"]
                 for other in figures["netperf"]
-                if other["path"] == "dom0 to dom0" and all(other[key] == one[key] for key in ("system", "tuned"))
+                if other["path"] == "dom0 to dom0"
+                and all(other[key] == figure[key] for key in ("system", "tuned"))
             ]
-            like = one["path"] == "guest to guest"
+            like = figure["path"] == "guest to guest"
             rows.append(
                 [
-                    f"{one['system']}{', tuned' if one['tuned'] else ''}",
-                    one["path"],
-                    f"{one['gbps']}",
-                    "" if one["gbps"] is whole else f"{one['gbps'] / whole:.2f}",
+                    f"{figure['system']}{', tuned' if figure['tuned'] else ''}",
+                    figure["path"],
+                    f"{figure['gbps']}",
+                    "" if figure["gbps"] is whole else f"{figure['gbps'] / whole:.2f}",
                     self.here.cells("netperf", test="TCP_STREAM")[2] if like else "",
                     self.here.cells("iperf3", streams=1, bitrate=0)[2] if like else "",
                 ]
@@ -279,19 +280,19 @@ class Published(Generated):
 
     def measured(self, _figures: Any) -> list[str]:
         lines = []
-        for one in self.here.data["runs"]:
-            lines += [*output(one["run"]), "", *self.of_run(one["benchmarks"]), ""]
+        for run in self.here.data["runs"]:
+            lines += [*output(run["run"]), "", *self.of_run(run["benchmarks"]), ""]
         return lines
 
     def of_run(self, benchmarks: Any) -> list[str]:
         """Return the table of all figures of a run."""
         rows = []
-        for one in benchmarks:
-            for figure in one["figures"]:
+        for benchmark in benchmarks:
+            for figure in benchmark["figures"]:
                 name = f"{figure['metric']}, {figure['unit']}"
                 cells = [number(figure["host"]), number(figure["guest"]), ratio(figure["ratio"])]
                 pairs = str(figure["ratio"][3]) if figure["ratio"] else ""
-                rows.append([one["label"], one["guests"], name, *cells, pairs])
+                rows.append([benchmark["label"], benchmark["guests"], name, *cells, pairs])
         head = ["Benchmark", "Guests", "Figure", "Host", "Guest", "Ratio", "Pairs"]
         return table(head, rows, "24 10 26 12 12 20 6")
 
