@@ -25,7 +25,7 @@ def agent_rows() -> list[list[str]]:
     counted = state.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
     shown = types.SimpleNamespace(**vars(counted), settings=0, guests=0, findings_total={}, error="")
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
-    agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(state=shown, facts=facts))
+    agent: Any = types.SimpleNamespace(snapshot=(shown, facts))
     rows = []
     for family in metrics.Collector(agent).collect():
         # A counter's samples end in _total.
