@@ -76,6 +76,6 @@ def _plain(series: history.Series) -> dict[str, Any]:
     for point in row["points"]:
         at: datetime.datetime = point["at"]
         point["at"] = at.replace(tzinfo=datetime.UTC).isoformat(timespec="seconds")
-    for found, change in zip(row["changes"], series.changes, strict=True):
-        found |= data.line("text", [series.change(change)])
+    for shown, change in zip(row["changes"], series.changes, strict=True):
+        shown |= data.line("text", [series.change(change)])
     return row

@@ -70,8 +70,8 @@ COMMON = frozenset(("--debug", "--help", "--os-cloud", "--version"))
 def literals(page):
     """Yield what stands in a page as program text, command by command."""
     texts = [(block.place, block.text) for block in blocks(page)]
-    found = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
-    texts += [(page, " ".join(literal[1].split())) for literal in found]
+    inline = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
+    texts += [(page, " ".join(literal[1].split())) for literal in inline]
     yield from ((place, part) for place, text in texts for part in parts(text))
 
 

@@ -70,9 +70,9 @@ class ParametersTest(testtools.TestCase):
 
     def test_environments_hold_known_parameters_and_benchmarks(self):
         pair = template("benchmark_pair.yaml")["parameters"]
-        found = sorted((HEAT / "environments").glob("*.yaml"))
-        self.assertTrue(found)
-        for path in found:
+        paths = sorted((HEAT / "environments").glob("*.yaml"))
+        self.assertTrue(paths)
+        for path in paths:
             parameters = yaml.safe_load(path.read_text(encoding="utf-8"))["parameters"]
             self.assertEqual(set(), set(parameters) - set(pair), path.name)
             for entry in parameters["benchmarks"]:
@@ -152,29 +152,29 @@ class FiguresTest(testtools.TestCase):
         return {"label": kind, "benchmark": kind, "status": status, "stdout": output, "stderr": stderr}
 
     def test_figures_are_those_of_the_plugins(self):
-        found = self.figures(
+        figures = self.figures(
             self.trial("iperf3", documents.IPERF3),
             self.trial("fio", documents.FIO),
             self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
         )
         for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
             [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
-            self.assertIn(f"{round(primary.value, 2):g}"[:4], found[kind])
-            self.assertIn(primary.unit, found[kind])
-        self.assertIn("events/s, median of 1", found["cpu"])
+            self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
+            self.assertIn(primary.unit, figures[kind])
+        self.assertIn("events/s, median of 1", figures["cpu"])
 
     def test_processes_of_iperf3_are_added_up(self):
-        one, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'
+        single, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'
         [primary] = [figure for figure in plugins.load("iperf3").parse(two) if figure.primary]
         self.assertIn(
             f"throughput {round(primary.value, 2):g}"[:14], self.figures(self.trial("iperf3", two))["iperf3"]
         )
-        for broken in (f'{{"outputs": [{one},{{}}]}}', '{"outputs": []}'):
+        for broken in (f'{{"outputs": [{single},{{}}]}}', '{"outputs": []}'):
             self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
 
     def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
         text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
-        found = self.figures(self.trial("smb", text))["smb"]
+        figures = self.figures(self.trial("smb", text))["smb"]
         readings = {reading.metric: reading.value for reading in plugins.load("smb").parse(text)}
         mean, median, deviation, slowest, fastest = (
             f"{round(readings[name], 2):g}" for name in ("throughput", "median", "deviation", "slowest", "fastest")
@@ -182,7 +182,7 @@ class FiguresTest(testtools.TestCase):
         self.assertEqual(
             f"copy {mean} MB/s, median of 1 ({mean} to {mean}); 5 copies: median {median}, deviation {deviation},"
             f" {slowest} to {fastest}",
-            found,
+            figures,
         )
         self.assertIn(
             "10 copies: median 80", self.figures(self.trial("smb", text), self.trial("smb", text))["smb"]

@@ -226,7 +226,7 @@ class StackTest(PluginTestCase):
 
     def effects(self):
         """Return which parts of the plugin show, after the phases of stack.sh."""
-        found = {
+        parts = {
             "NOVA_PERF_DRIVER": self.option("DEFAULT", "compute_driver") == DRIVER,
             "NOVA_PERF_AGENT": self.unit.exists() and self.called("run_process nova-perf-agent") != [],
             "NOVA_PERF_METADEFS": self.called("glance-manage") != [],
@@ -235,7 +235,7 @@ class StackTest(PluginTestCase):
             "NOVA_PERF_IMAGE": self.called(f"python {TOP}/tools/image/upload") != [],
             "NOVA_PERF_SMOKE": self.called("python -m nova_perf_tuning_smoke") != [],
         }
-        return {name for name, seen in found.items() if seen}
+        return {name for name, seen in parts.items() if seen}
 
     def test_every_part_can_be_switched_off(self):
         everything = {f"NOVA_PERF_{part}": "True" for part in ("IMAGE", "WEIGHER", "SMOKE")}
@@ -389,8 +389,8 @@ class UnstackTest(PluginTestCase):
             self.phases(*names_of_phases, code=code, **local_conf)
             self.phases(*("unstack/", "clean/") * 2)  # people run both again
             self.assertEqual(["done unstack/", "done clean/"] * 2, self.called("done"))
-            left = [self.unit, self.agent_conf.parent, self.state]
-            self.assertEqual([], [path for path in left if path.exists()], (names_of_phases, local_conf))
+            paths = [self.unit, self.agent_conf.parent, self.state]
+            self.assertEqual([], [path for path in paths if path.exists()], (names_of_phases, local_conf))
 
     def test_clean_removes_no_folder_of_others(self):
         others = self.scratch / "others"
