@@ -76,8 +76,10 @@ def literals(page):
 
 
 def parts(text):
-    """Return the commands of a text, continued lines as one."""
-    return END.split(re.sub(r" *\\\n *", " ", text))
+    """Return the commands of a text, continued lines as one; where there are prompts, what follows them."""
+    lines = re.sub(r" *\\\n *", " ", text).splitlines()
+    typed = [line for line in lines if line.startswith("$ ")] or lines
+    return [part for line in typed for part in END.split(line.partition(" #")[0])]
 
 
 @functools.cache
