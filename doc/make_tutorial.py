@@ -30,17 +30,17 @@ HEAD = """\
 Tutorial: from flavor to verdict on one machine
 ===============================================
 
-One command shows everything that this project does with OpenStack, from the flavor to the verdict that the scheduler
-follows. It starts a cloud with two compute hosts on this machine, and removes it:
+One command shows everything that this project does with OpenStack, from the flavor to the verdict that the
+scheduler follows. It starts a cloud with two compute hosts on this machine, and removes it:
 
 ::
 
     tools/demo.sh
 
-``doc/make_tutorial.py`` made this page from the output of such a run. The virtual machine had two shared CPUs and no
-KVM, so its guests are emulated: the figures compare arms with each other, not with hardware. Lines that are cut end in
-``...``. ``host1$`` and ``host2$`` name the host on which a command runs. In a cloud that ``tools/cloud/up`` has
-started, ``tools/cloud/run --host N -- COMMAND`` does the same.
+``doc/make_tutorial.py`` made this page from the output of such a run. The virtual machine had two shared CPUs and
+no KVM, so its guests are emulated: the figures compare arms with each other, not with hardware. Lines that are
+cut end in ``...``. ``host1$`` and ``host2$`` name the host on which a command runs. In a cloud that
+``tools/cloud/up`` has started, ``tools/cloud/run --host N -- COMMAND`` does the same.
 """
 
 PROSE = {
@@ -49,13 +49,13 @@ PROSE = {
     2: "A profile is a named set of extra specs for one kind of load. ``explain`` shows what each spec becomes: "
     "Nova's own ``hw:*``, domain XML, or a setting of the host.",
     3: "Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
-    4: "Both hosts are this machine, so they look alike. It has no physical NIC and no guest yet, so the plan has no "
-    "settings and most sets are empty; README shows the plan of a host with both. The audit ends with 1: it found "
-    "something.",
+    4: "Both hosts are this machine, so they look alike. It has no physical NIC and no guest yet, so the plan "
+    "has no settings and most sets are empty; README shows the plan of a host with both. The audit ends with 1: "
+    "it found something.",
     5: "The machine itself is the baseline for its guests.",
-    6: "Each pair is a Heat stack: a client on one host, a server on the other. Two hosts cannot be compared with each "
-    "other, so the budget gives the verdict. It allows ``fio`` a loss of 95 %: emulated guests on two shared CPUs "
-    "differ by so much that it only tells guests that work from guests that do not.",
+    6: "Each pair is a Heat stack: a client on one host, a server on the other. Two hosts cannot be compared with "
+    "each other, so the budget gives the verdict. It allows ``fio`` a loss of 95 %: emulated guests on two shared "
+    "CPUs differ by so much that it only tells guests that work from guests that do not.",
     7: "``publish`` writes the file that nova-compute reads on its host; the trait appears with its next report.",
     8: "A flavor can now require validated hosts. The guest's XML shows what the driver wrote.",
     9: "The destination writes the guest's XML with its own CPUs; everything else stays.",
