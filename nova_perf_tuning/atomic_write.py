@@ -27,6 +27,13 @@ def check(path: str) -> None:
         raise OutputError(f"{path}: it exists and is not a regular file; give another name")
 
 
+def make_directory(path: str) -> None:
+    """Make a directory that everybody may read, whatever the umask; one that is there stays as it is."""
+    if not os.path.isdir(path):
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o755)  # noqa: S103  nova-compute and irqbalance read there
+
+
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[BinaryIO]:
     """Give a file to write to; at the end of the block it gets the name ``path``, or goes if the block fails.

@@ -1,16 +1,20 @@
 """What a JSON schema's validator found wrong, in one line that a person can read."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
 
 _LONGEST = 160
+#: Faults that are compared: what strangers write may have a million.
+_MOST = 100
 
 
 def find(data: Any, schema: Mapping[str, Any]) -> str | None:
     """Return where ``data`` breaks a JSON schema and why, in one line; None when it does not."""
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
+    faults = jsonschema.Draft202012Validator(schema).iter_errors(data)
+    error = jsonschema.exceptions.best_match(itertools.islice(faults, _MOST))
     return None if error is None else ": ".join([*map(str, error.absolute_path), text(error)])
 
 

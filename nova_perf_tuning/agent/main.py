@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning import errors, printing
+from nova_perf_tuning import atomic_write, errors, printing
 from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
@@ -82,7 +82,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
             run_dir = os.path.join(os.path.realpath(root), "run/nova-perf-tuning")
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(root)
-    os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
+    atomic_write.make_directory(run_dir)  # its files are for everybody to read
     journal = reconcile.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)

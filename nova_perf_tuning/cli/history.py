@@ -41,7 +41,7 @@ class History(command.PerfCommand):
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"
                 )
-        engine = database.connect(args.database)
+        engine = database.connect(args.database, make=bool(args.add))
         try:
             for path, results in loaded:
                 run_id, new = history.add(engine, results)

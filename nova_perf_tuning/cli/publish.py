@@ -58,7 +58,7 @@ class Publish(command.PerfCommand):
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
         verdicts = read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), max_age)
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
+        atomic_write.make_directory(os.path.dirname(os.path.abspath(path)))
         with atomic_write.writing(path) as file:
             file.write(result.to_json().encode())
         _show(args, verdicts, result, path)

@@ -16,6 +16,11 @@ class WholeFileTest(testtools.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
+    def test_a_directory_is_for_everybody_to_read_whatever_the_umask(self):
+        self.addCleanup(os.umask, os.umask(0o077))
+        atomic_write.make_directory(str(self.folder / "state"))
+        self.assertEqual(0o755, (self.folder / "state").stat().st_mode & 0o777)
+
     def test_a_full_disk_is_told_with_the_file(self):
         path = str(self.folder / "results.json")
 

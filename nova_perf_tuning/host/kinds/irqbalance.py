@@ -53,7 +53,7 @@ class IrqbalanceBan(base.SettingKind):
         """Write the list, or remove it, and make a running irqbalance read it."""
         path, numbers = self._path(target), _numbers(value)
         if numbers:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            atomic_write.make_directory(os.path.dirname(path))
             with atomic_write.writing(path) as file:
                 file.write("".join(f"{number}\n" for number in numbers).encode("ascii"))
         else:

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 
-from nova_perf_tuning import bounded_read, errors
+from nova_perf_tuning import atomic_write, bounded_read, errors
 from nova_perf_tuning.host import model
 
 #: Below the root of the host that is tuned.
@@ -180,7 +180,7 @@ class Journal:
     def _prepare(self, patience: float) -> None:
         """Make the directory and the file, and take the lock."""
         # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
-        os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
+        atomic_write.make_directory(self.state_dir)
         status = os.stat(self.state_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise JournalError(

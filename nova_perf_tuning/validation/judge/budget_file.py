@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import fnmatch
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
@@ -85,6 +86,8 @@ def load(path: str) -> list[Budget]:
         place = f"{path}: budgets[{index}] ({budget.benchmark})"
         if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
             raise schema.InputError(f"{place}: limits nothing; give max_loss, max_host_cpu_per_unit or both")
+        if any(map(math.isnan, (budget.max_loss or 0, budget.max_host_cpu_per_unit or 0, budget.confidence))):
+            raise schema.InputError(f"{place}: .nan is no limit")  # which every figure would keep
         if budget.arm == budget.baseline:
             raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
     return budgets

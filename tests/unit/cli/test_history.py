@@ -47,6 +47,7 @@ class HistoryTest(testtools.TestCase):
         for arguments, words in (
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--database", f"sqlite:///{self.path('new.db')}"), "there is no database of runs at"),
         ):
             self.assertIn(words, program.refused(self, "history", *arguments, env=self.environment))
 

@@ -109,6 +109,8 @@ class LoadTest(testtools.TestCase):
             ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]", "budgets[0].accelerator"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 95}]", "a share from 0.5 to 0.999"),
             ("guards: {max_steal: 5}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]", "guards.max_steal: 5"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", ".nan is no limit"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: .nan}]", ".nan is no limit"),
             ("budgets: [", "line 1"),
             ("x: !!python/object/apply:os.system [id]", "python"),
             ("#" * 300_000, "larger than"),
