@@ -85,8 +85,8 @@ def write(
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:
     """Write into the metadata of a ``<domain>`` that its request is not in force, and why."""
-    element = etree.SubElement(_metadata(domain), f"{{{parsing.PERF_NAMESPACE}}}untuned")
-    element.text = vocabulary.shown(reason, 300)
+    shown = vocabulary.shown(reason, 300)
+    etree.SubElement(_metadata(domain), f"{{{parsing.PERF_NAMESPACE}}}untuned").text = shown
 
 
 def _metadata(domain: etree._Element) -> etree._Element:

@@ -32,7 +32,7 @@ SHORT: Final[Mapping[str, str]] = {
     "request": "",
     "smb": "megabytes=1,runs=3",
     "system": "",
-    "tpcc": "scale=100,threads=1,seconds=3",
+    "tpcc": "scale=100,threads=1,seconds=8",
 }
 #: Label -> what the error says of a tool that breaks inside the guest.
 BROKEN: Final = {"killed": "status 137", "garbage": "the output is cut off or foreign"}
