@@ -171,7 +171,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     except OSError as error:
         raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
     lines = [
-        f"noise floor: {label} {metric}: losses below {floor:.1%} cannot be told from noise here"
+        f"noise floor: {label} {metric}: losses below {floor:.1%} are within the noise here"
         for label, losses in floors.items()
         for metric, floor in losses.items()
     ]

@@ -124,7 +124,7 @@ class PassthroughTest(rig.LabCase):
         self.assertEqual([[5], [6], [7]], sorted(vector["cpus"] for vector in self.vectors()))
 
     def test_2_the_periodic_look_works(self):
-        """The other agent's audit raises UnboundLocalError; ours mends what no event announced."""
+        """The other agent's audit raises UnboundLocalError; ours repairs what no event announced."""
         self.start_agent("interval = 1\nverify_interval = 2\npassthrough_interval = 60\n")
         self.start()
         self.lab.run("sleep 4")  # until the looks that follow an event are over

@@ -157,7 +157,7 @@ class OffloadsOff(NicRule):
         if off:
             yield self.finding(
                 [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
-                f"{nic.name} could do it and is told not to: {', '.join(off)}",
+                f"{nic.name} could do it and has it off: {', '.join(off)}",
                 "\n".join(f"ethtool -K {shlex.quote(nic.name)} {name} on" for name in off),
                 subject=nic.name,
                 settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],

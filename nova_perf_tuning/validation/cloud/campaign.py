@@ -159,7 +159,8 @@ class Campaign:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # None: a handler that was not set from Python.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     # -- the loop
 

@@ -100,7 +100,7 @@ class ProgramsTest(testtools.TestCase):
         ours = [self.start(*arguments) for arguments in ways]
         other, hangup = self.start("--policyscript=/x/theirs")
         irqbalance.rescan()
-        patience.until(lambda: all(output.exists() for _process, output in ours), "they are told")
+        patience.until(lambda: all(output.exists() for _process, output in ours), "they got the signal")
         self.assertEqual((False, None), (hangup.exists(), other.poll()))
         self.assertFalse(irqbalance.uses_our_script(other.pid))
 
