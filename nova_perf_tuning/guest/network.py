@@ -47,15 +47,14 @@ def write(
     rings = request.vif_rx_queue_size, request.vif_tx_queue_size
     if not any((request.vif_queues, *rings, *sides.values())):
         return []
-    label = f"interface {vocabulary.shown(parsing.attribute(interface, 'mac', 'address') or 'without MAC')}"
     kind, driver = interface.get("type", ""), interface.find("driver")
-    objection = _objection(label, kind, parsing.attribute(interface, "model", "type"))
+    objection = _objection(interface, kind, parsing.attribute(interface, "model", "type"))
     if objection is not None:
         return [objection]
     present = {} if driver is None else dict(driver.attrib)
     written = parsing.number(present.get("queues", "1"), 1, parsing.MAX_QUEUES, "queues")
     queues = request.vif_queues and vif_queues(request.vif_queues, vcpus, housekeeping_cpus)
-    wanted, left_out = _attributes(interface, label, written, request, queues)
+    wanted, left_out = _attributes(interface, written, request, queues)
     if any(wanted.values()) or any(sides.values()) or (driver is not None and wanted):
         if kind in _TAP_KINDS and kvm and "name" not in present:
             wanted = {"name": "vhost", **wanted}
@@ -85,20 +84,24 @@ def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:
             element.attrib.pop(key, None)
 
 
-def _objection(label: str, kind: str, model: str) -> LeftOut | None:
+def _label(interface: etree._Element) -> str:
+    return f"interface {vocabulary.shown(parsing.attribute(interface, 'mac', 'address') or 'without MAC')}"
+
+
+def _objection(interface: etree._Element, kind: str, model: str) -> LeftOut | None:
     """Return why an interface has nothing that could be changed."""
     if kind == "hostdev":
-        return LeftOut(Omission.PASSED_THROUGH, label)
+        return LeftOut(Omission.PASSED_THROUGH, _label(interface))
     if kind == "vdpa" and not model:
         # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
-        return LeftOut(Omission.VDPA_WITHOUT_MODEL, label)
+        return LeftOut(Omission.VDPA_WITHOUT_MODEL, _label(interface))
     if model not in domain.VIRTIO_MODELS:
-        return LeftOut(Omission.NIC_NOT_VIRTIO, label, vocabulary.shown(model or "(none given)"))
+        return LeftOut(Omission.NIC_NOT_VIRTIO, _label(interface), vocabulary.shown(model or "(none given)"))
     return None
 
 
 def _attributes(
-    interface: etree._Element, label: str, present: int, request: request_module.Request, queues: int | None
+    interface: etree._Element, present: int, request: request_module.Request, queues: int | None
 ) -> tuple[dict[str, str | None], list[LeftOut]]:
     """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 
@@ -108,12 +111,12 @@ def _attributes(
     left_out = []
     kind = interface.get("type", "")
     if queues is not None and kind not in _QUEUE_KINDS:
-        left_out.append(LeftOut(Omission.NO_MULTIQUEUE, label, vocabulary.shown(kind)))
+        left_out.append(LeftOut(Omission.NO_MULTIQUEUE, _label(interface), vocabulary.shown(kind)))
     elif queues is not None:
         made_before = kind == "ethernet" and parsing.attribute(interface, "target", "managed") == "no"
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
-            left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, label))
+            left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, _label(interface)))
         else:
             if made_before and present > 1:
                 queues = max(queues, 2)
@@ -123,5 +126,5 @@ def _attributes(
     if request.vif_tx_queue_size is not None and kind in _TX_KINDS:
         wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
     elif request.vif_tx_queue_size is not None:
-        left_out.append(LeftOut(Omission.NO_TRANSMIT_RING, label, vocabulary.shown(kind)))
+        left_out.append(LeftOut(Omission.NO_TRANSMIT_RING, _label(interface), vocabulary.shown(kind)))
     return wanted, left_out

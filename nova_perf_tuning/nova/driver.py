@@ -73,14 +73,15 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
     ) -> ConfigObject:
         """Return Nova's config object; of an interface that is plugged in, with ``format_dom`` of it replaced."""
         conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
+        plugged = isinstance(vif, PluggedVIF)
         virtio = isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio"
-        if not virtio or not error_policy.asks(instance):
+        if not virtio or not (plugged or virt_type == "qemu") or not error_policy.asks(instance):
             return conf
         if virt_type == "qemu" and conf.vhost_queues is None:
             # Nova makes the tap device for several queues whatever the type, but asks libvirt for them with kvm
             # only; such a device cannot be opened with one, and the guest would not start.
             conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
-        if isinstance(vif, PluggedVIF):
+        if plugged:
             self._tune(instance, conf)
         return conf
 
