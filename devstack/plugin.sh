@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # DevStack's entry into the plugin: what happens in which phase. The work is in lib/nova-perf-tuning, the variables
 # are in settings, README.rst says how to use it.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw the package's rooms and what imports what, read from the code: called by make_pictures.py.
 
 Of the arrows only those are drawn that do not follow from others: a room may use all below that it reaches.

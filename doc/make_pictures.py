@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the pictures of the documentation from figures that are recorded in the tree.
 
     python doc/make_pictures.py                          plots and the report's screenshot

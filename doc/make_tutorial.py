@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make doc/source/tutorial.rst from the output of a whole run of ``tools/demo.sh``.
 
     tools/demo.sh 2>&1 | tee demo.log

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output files that appear whole or not at all, and replace nothing but a file."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one bounded reader: files of others, without waiting for anybody and no more of them than expected.
 
 Small kernel files are read with as few system calls as there can be: there are tens of thousands of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directory in which this project's tools keep what they have built: guest images and benchmark programs."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's two texts for a set of CPUs: lists (``0-3,8``) and masks (``00000001,000000ff``).
 
 Format: Documentation/admin-guide/cputopology.rst and ``bitmap_parselist()`` / ``%*pb`` in

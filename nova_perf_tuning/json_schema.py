@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a JSON schema's validator found wrong, in one line that a person can read."""
 
 import itertools

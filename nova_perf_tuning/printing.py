@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text for people: names from foreign files made fit for a terminal or a log, and numbers with their nouns."""
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rule is, what it finds and what runs it: one engine for hosts, flavors and images."""
 
 import abc

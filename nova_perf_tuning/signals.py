@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C, SIGTERM and SIGHUP: each ends a run through its clean-up, and none can cut the clean-up short."""
 
 import contextlib

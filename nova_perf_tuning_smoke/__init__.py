@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smoke tests of nova-perf-tuning on a cloud: does it work here, after an installation or an upgrade?
 
 They use openstacksdk and nothing of the package under test but its table of extra specs, so they run from any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m nova_perf_tuning_smoke [-k PATTERN] [-f]``: run the smoke tests by unittest.
 
 Exit code 0: none failed; 1: some did; 3: the cloud cannot be reached, or not as an administrator.

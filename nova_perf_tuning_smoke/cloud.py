@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all smoke tests share: the cloud, names of their own, removal of whatever they made.
 
 What a cloud does not offer is left out and named as skipped, since only its operator knows: there is no image that

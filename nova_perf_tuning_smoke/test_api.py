@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The validators in Nova's API, the compute services and the metadata definitions; no guest is started."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests of flavors with ``perf:`` specs: they start, come back from a hard reboot, and wrong ones say why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests; what they start takes Ctrl-C, also where a shell's background job, which ignores it, starts them."""
 
 import signal

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds wheel and sdist of the last commit, byte for byte the same each time: ``build_package.py OUTPUT``.
 
 It works on a copy, adds the manual pages that Sphinx makes of the documentation and the sample configuration, and

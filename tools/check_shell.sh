@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Reads every shell script of the tree, found by its first line, with its own shell and with shellcheck.
 set -euo pipefail
 

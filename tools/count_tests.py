@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print of logs of stestr runs "PASSED FAILED", or with --slowest their ten slowest tests."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The main job, on this machine alone: guests untuned and tuned, measured beside the host, judged.
 #
 #   tools/demo.sh [--blocks N] [--slot-time TIME] [...]  on a real OpenStack, two hosts
@@ -30,7 +31,7 @@ for argument; do
     case $argument in
         --local) place=local ;;
         --cloud) ;;
-        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+        -h | --help) sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
         *) arguments+=("$argument") ;;
     esac
 done

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes heat/flavors.yaml, every shipped profile as a flavor, from nova_perf_tuning/specs/profiles.
 
     tools/heat_flavors.py            writes it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests must not leave behind: domains, network devices, namespaces, mounts, temporary files.
 
 leftovers.py record FILE    notes what is there now

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests/nova on real Nova code of one release, with Nova's own fixtures: API, conductor, scheduler and
 # compute service in one process, fake libvirt connection, no network.
 #
@@ -21,7 +22,7 @@ mode=own
 # shellcheck source=tools/python_packages.sh
 . "$top/tools/python_packages.sh"
 case ${1:-} in
-    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     --upstream | --wheel | --editable | --python) mode=${1#--}; shift ;;
 esac
 release=${1:-34} regex=${2:-}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Translates pip's configuration into environment variables of uv, which does not read it.
 
 pip config list | pip_settings.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Brings a Debian 12 machine from nothing to a virtual environment with this tree in it.
 #
 #   tools/prepare.sh [--profile demo|test|cloud|lab|bench] [--extras report,test] [--venv DIR] [--packages-only]
@@ -18,7 +19,7 @@ while (($#)); do
         --extras) extras=$2; shift 2 ;;
         --venv) venv=$2; shift 2 ;;
         --packages-only) packages_only=1; shift ;;
-        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+        -h | --help) sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
         *) echo "prepare.sh: unknown option $1; see --help" >&2; exit 3 ;;
     esac
 done

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs Python packages with uv, in a third of pip's time, or with pip where uv cannot be had. Sourced.
 #
 #   choose_installer VENV               once, before the first of:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What demonstrations share; sourced: wrong options, and steps with time spent and left. The caller sets `expected`,
 # the seconds that each step took when it was written.
 # shellcheck shell=bash

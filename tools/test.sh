@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
 #   tools/test.sh                    everything but the long ones: lab, live, and most of cloud
@@ -11,7 +12,7 @@ set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
+    sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
     exit 0
 fi
 cd "$top"
@@ -84,6 +85,8 @@ run_lint() {
     check shellcheck tools/check_shell.sh
     check codespell "$venv/bin/codespell"
     check reno "$venv/bin/reno" lint
+    check licence bash -c "! git -c safe.directory='$top' ls-files '*.py' '*.sh' |
+        xargs grep --files-without-match SPDX-License-Identifier | grep ."
     check ansible-lint env -C ansible PATH="$venv/bin:$PATH" ANSIBLE_HOME="$logs/ansible" \
         "$venv/bin/ansible-lint" --offline --profile production
 }

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds wheel and sdist twice and compares them, installs the wheel into a clean environment beside Nova, uses it from
 # there, and removes it again.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sphinx configuration; built with warnings as errors by tools/test.sh and tox -e docs."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people should look at, as ``nova-perf status`` and the metrics tell it."""
 
 from __future__ import annotations

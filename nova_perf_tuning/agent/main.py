@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf-agent``: keeps this host tuned for its guests."""
 
 from __future__ import annotations

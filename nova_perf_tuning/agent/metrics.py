@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures for Prometheus, made when they are fetched and not before.
 
 They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Per guest CPU time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One pass: facts, plan, difference, writes. Level-triggered: what is counts, not what happened.
 
 What the plan wants and the host does not hold is written through the transaction, so every original is in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a value is written that somebody else keeps changing, or that the kernel does not take.
 
 Each object has a budget of writes, which time in which it holds earns back. A reset that an event explains (a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop: waits for events and timers, answers bursts with one pass, keeps systemd and people informed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the agent learns of changes: the kernel's netlink groups, libvirt's files, other threads, a look.
 
 An event says only that something happened, and of which kind: what is to be done is found by comparing, so a

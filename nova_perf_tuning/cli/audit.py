@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf audit``: what this host does not do that is known to pay, with evidence."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf bench list``, ``bench run`` and ``bench parse``."""
 
 import argparse

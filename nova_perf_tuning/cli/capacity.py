@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf capacity``: how many guests of a flavor a host carries, from what was measured."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf cleanup``: what runs left on the cloud."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all ``openstack perf`` commands share: the connection, errors as one line, the project's exit codes."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf flavor``: flavors that say what their guests need, and whether they say it right."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf host``: compute hosts with what their validation earned them."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf image``: images whose properties waste performance."""
 
 import argparse

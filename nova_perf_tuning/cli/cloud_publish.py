@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf publish``: verdicts of hosts where the scheduler sees them."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf validate``: the compute hosts of a cloud, measured pair by pair and judged."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all commands share: output as a table for people or as JSON for programs."""
 
 import abc

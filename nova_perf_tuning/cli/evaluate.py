@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf evaluate``: a verdict from recorded samples alone."""
 
 import argparse

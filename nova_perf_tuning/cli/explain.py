@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf explain``: what a flavor's specs mean, before anybody boots a guest with them."""
 
 import argparse

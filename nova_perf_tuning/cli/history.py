@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf history``: what hosts gave from run to run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that several commands have: their types, files, and a flavor's specs."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``openstack perf …``: what python-openstackclient needs to know of this package to run its commands.
 
 Found by the entry point ``openstack.cli.extension``; the commands are those of ``openstack.perf.v1``. Every start

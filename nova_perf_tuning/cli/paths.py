@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf paths``: where the files that come with this package are, however it was installed."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf plan``: what should hold on a host, and why."""
 
 import argparse

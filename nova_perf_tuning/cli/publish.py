@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf publish``: the verdict on this host where its nova-compute reads it."""
 
 import argparse

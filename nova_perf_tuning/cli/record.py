@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf record``: a recording of this host for ``--sysroot``."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf report``: the HTML report or a summary of recorded results."""
 
 import argparse

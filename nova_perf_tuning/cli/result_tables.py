@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measured figures as text: three significant digits, intervals, and the table that ends a validation."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf topology``: the facts of a host, live or recorded."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf-status upgrade check``: is this environment ready to run Nova with our driver?
 
 Run it with the Python that runs the Nova service in question, before the service is restarted. It reads the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf validate``: guests untuned and tuned, and the host itself, measured in turn and judged."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``nova-perf validate`` and ``openstack perf validate`` share: options, files and a line of progress."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf xml``: a domain's XML with a request written into it."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of ``nova-perf-agent``: group ``[agent]``."""
 
 from oslo_config import cfg

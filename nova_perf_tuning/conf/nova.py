@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that Nova's services read: the driver hook, the traits of a host, the weigher.
 
 They stand in ``nova.conf``; what the commands and the agent read of the same group stands in their own file.

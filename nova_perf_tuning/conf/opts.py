@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All options of this project: for ``oslo-config-generator``, the agent and the commands."""
 
 import os

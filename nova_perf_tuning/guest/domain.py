@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a domain's XML says, as plain data; :mod:`nova_perf_tuning.guest.parsing` reads it.
 
 :class:`Domain` and its parts are not frozen, which would make each field cost a call: a host has hundreds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Virtio network interfaces of a domain: queue pairs, rings, offloads."""
 
 from __future__ import annotations

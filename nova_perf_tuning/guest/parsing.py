@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foreign XML to lxml elements, and domain XML to plain data.
 
 This is the one place that parses XML of others: domain XML carries text of tenants. A document type, and with it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a guest says of itself: virtualization mode, clock source, queues, offloads; is that what was asked for?
 
 The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """I/O threads of a domain and the virtio disks spread over them; queues of the disks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time of a guest by class since it began, by the threads that the last reading of the host found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a host: plain data, read by :mod:`nova_perf_tuning.host.facts`, used by the planner.
 
 Nothing here touches a system. Texts that come from the kernel and are only compared or written back

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What nova.conf and Neutron's files say of a host, parsed by oslo.config's own parser.
 
 nova-compute must refuse a faulty file, and so does :func:`read` for the planner; the audit (:func:`merge`) tells

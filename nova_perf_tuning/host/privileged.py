@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one door: every write to /proc, /sys and network devices, and every move of a thread, is here.
 
 What may be written is a table of paths and values; nothing else gets through. Paths of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recording a host: what its facts and the audit's rules read, as one file for ``--sysroot``.
 
 Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compute driver: Nova's libvirt driver with the guest's request put into what it hands to libvirt.
 
 Overrides as few methods as there are sources of domain XML. The request is written into the lxml elements that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happens when a guest cannot be tuned: ``[nova_perf_tuning] on_error``.
 
 Every piece of ours that Nova runs for a guest hands what it catches to :func:`judge`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova's API refuses wrong ``perf:`` extra specs: one validator for each key of the vocabulary.
 
 Nova loads this module in the API service (entry point ``nova.api.extra_spec_validators``). With the first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From Nova's instance to its request."""
 
 from __future__ import annotations

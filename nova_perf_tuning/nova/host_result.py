@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The latest validation result of a host as a small file: written by ``nova-perf publish``, read by nova-compute.
 
 ``openstack perf publish`` reads those of other hosts, too. A result has no effect when it is too old, from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vocabulary as Glance metadata definitions, which Horizon and ``openstack image metadef`` show.
 
 Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a flavor and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Domain XML for the destination of a live migration, after Nova has rewritten it.
 
 Nova rebuilds interfaces and volume disks from its own configuration and updates the first I/O thread's pin

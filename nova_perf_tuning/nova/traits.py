@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A host's validation result in Nova's terms: traits for what flavors require, a score for what they prefer.
 
 nova-compute asks with every update of its inventory, so a new result counts within a minute and one that has

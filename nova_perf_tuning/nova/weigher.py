@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A soft preference in nova-scheduler for hosts that did well in their latest validation.
 
 nova-compute reports the score with its inventory (``compute_node.stats``, which the scheduler holds already),

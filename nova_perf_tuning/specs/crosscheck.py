@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Do the specs of a flavor and an image fit together, with each other and with Nova's own?
 
 Looked for is what Nova does not refuse by itself: a guest that would not boot, or would not be what was asked.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A flavor's extra specs without any cloud: profiles written out, changes worked out, faults found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Image properties that waste performance on KVM: emulated devices, old ones, hints that are missing.
 
 Glance and Nova accept all of these images; they boot and are slow.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extra specs and image properties to a :class:`~nova_perf_tuning.specs.request.Request`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles: named sets of extra specs, each with the reason for its value; shipped ones and an operator's.
 
 The files are the operator's: trusted, and checked for mistakes. Nothing else in ``specs`` reads a file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a flavor and an image ask for, after parsing: the value that travels down the whole pipeline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``perf:`` extra specs as data: the one place where a name, its values and its meaning are stated.
 
 Parsing, ``explain``, Nova's API validators and the reference documentation are made from this table.

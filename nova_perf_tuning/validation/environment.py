@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What results rest on: the host, its guests, what was run, and what went wrong (``environment`` of results).
 
 JSON keys are the names of the fields. What nobody knows has its default here and no key there; what is only shown

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sphinx configuration of the release notes."""
 
 project = "nova-perf-tuning release notes"

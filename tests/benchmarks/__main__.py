@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m tests.benchmarks`` runs the short benchmarks, ``python -m tests.benchmarks NAME ...`` any one.
 
 Needs the environment that ``tools/demo.sh``, ``tools/test.sh`` or ``tools/prepare.sh`` makes. A missed goal of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent costs at rest: ``python -m tests.benchmarks agent``. Needs root.
 
 The whole process on the generated host huge, as its unit starts it, and irqbalance on the same files in the

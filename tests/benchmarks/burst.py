@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How soon 50 guests that start at once are placed: ``python -m tests.benchmarks burst``. Needs root.
 
 Processes that look like guests (QEMU's names, four vhost workers each) are announced at once by libvirt's files;

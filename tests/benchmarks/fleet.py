@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated validation of 1,000 hosts: verdicts, memory of the controller, wall time against pairs at a time.
 
 ``python -m tests.benchmarks fleet [--hosts N] [--peers N] [--parallel N ...] [--seeds N ...]``: the real

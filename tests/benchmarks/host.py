@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What it costs to read, plan and verify a huge host, and to start a command: ``python -m tests.benchmarks host``.
 
 CPU time (user + system) on the generated host huge, beside a C program that reads its files once (reader.c):

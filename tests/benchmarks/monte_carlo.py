@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What verdicts are worth: ``python -m tests.benchmarks monte_carlo [--repeats N] [--recording FILE]``.
 
 Simulates validations at the default settings of ``nova-perf validate --budget`` out of recorded noise, and prints

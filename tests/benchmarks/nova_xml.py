@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cost of the driver on Nova's own generation of a guest's XML: 4 interfaces, 4 disks, real Nova code.
 
     "$(tools/nova_tests.sh --python 34)" -m tests.benchmarks nova_xml

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cloud of tools/cloud for tests: its APIs through openstacksdk, its hosts through tools/cloud/run.
 
 The cloud is the one of ``$NOVA_PERF_CLOUD`` or the user's own; ``tools/test.sh cloud`` starts one for the run.

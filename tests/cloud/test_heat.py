@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Heat stacks of benchmark pairs on the real cloud: real engine, real guests, real failures."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf … as a user types it, against Keystone, Nova, Placement and Glance that really run."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``down`` leaves nothing, whatever state the cloud is in. These tests start clouds of their own."""
 
 import os

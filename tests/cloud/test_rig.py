@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova, Neutron, Heat and real libvirt with this tree's driver on two hosts."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's smoke tests against a real cloud: they pass where all is well, and say what is not."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf validate on the real cloud: a whole run, Ctrl-C and resume, what a dead run left."""
 
 import json

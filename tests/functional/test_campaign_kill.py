@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller killed with SIGKILL at any moment: no outcome is lost, none is doubled, no stack is left."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The run store's contract on SQLite, and on a real MariaDB and PostgreSQL that are started for it alone."""
 
 import concurrent.futures

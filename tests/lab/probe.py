@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs inside the emulated host and reads what holds there; code of the project is in ``counters`` alone.
 
 Started by :mod:`tests.lab.rig` as one process with one connection: a line of JSON is ``[function, arguments]``,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emulated host as tests see it: commands and questions over one connection, guests, the agent."""
 
 from __future__ import annotations

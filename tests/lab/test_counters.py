@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time of guests with vhost workers: every counter says the same, and nothing counts twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """irqbalance with our policy script under the project's own units: what it moves, and the list's life."""
 
 from __future__ import annotations

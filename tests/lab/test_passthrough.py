@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A VF passed through to a guest: its interrupts follow the guest's request.
 
 The numbered tests are the defects of the StarlingX pci-irq-affinity-agent, found by reading it.

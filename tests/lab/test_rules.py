@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of the audit that want hardware: found, applied, read by another program, verified and undone.
 
 A machine without NICs and kvm of its own cannot show them; the other rules that can be applied are in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent under systemd by the project's own unit: what it may do, what it may write, and that it is watched."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests that were spoilt on purpose: what is wrong is found and named, what is not is not.
 
 ``tools/test.sh live``, not in the default run: three boots or more of up to six emulated guests on a quiet

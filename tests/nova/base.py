@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the suites share: computes with our driver, guests with requests, and a look at the domains they got."""
 
 import os

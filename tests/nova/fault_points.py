@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every function of ours that runs in nova-compute, found by looking, each ready to fail."""
 
 import contextlib

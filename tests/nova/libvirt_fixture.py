@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova's fake libvirt, made lossless: a domain keeps the XML it was given, and the XML must fit libvirt's schema.
 
 Nova's fake keeps a dozen properties of a domain and prints those. The tests are about the rest.

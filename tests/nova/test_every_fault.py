@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every function of ours fails, one at a time and all at once, on every path: ``on_error`` decides, nobody dies.
 
 Which functions there are is looked up (:mod:`tests.nova.fault_points`), not listed: a new one is in by itself, and

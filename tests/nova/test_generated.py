@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What nova-perf generates for nova.conf: read by oslo.config with Nova's options, used by Nova's code."""
 
 import os

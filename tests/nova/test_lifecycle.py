@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A guest keeps its tuning on every path of its life: tuning there, nothing stale, nothing lost."""
 
 from nova.tests import fixtures as nova_fixtures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live migration: what the guest sees stays as it runs, what names CPUs of the source does not arrive."""
 
 import fixtures

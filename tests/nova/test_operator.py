@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What operators and users get wrong: typos, contradictions, files that vanish, hostile values."""
 
 import os

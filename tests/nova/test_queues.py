@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue pairs on hosts with different CPU sets, and XML that must stay Nova's over many flavors."""
 
 import random

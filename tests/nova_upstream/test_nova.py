@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hands Nova's test classes to the runner; they say ``libvirt.LibvirtDriver`` and get ours."""
 
 import functools

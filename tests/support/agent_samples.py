@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a running agent says of itself."""
 
 import os

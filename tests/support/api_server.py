@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keystone, Nova, Placement, Glance and Heat on loopback, as far as commands use them, for the real openstacksdk.
 
 Shapes, codes and messages are those of Nova 34, Placement 16, Glance 33 and Keystone 30. What a real cloud does

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For each rule a host on which it fires: what differs from the host on which all hold."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts for the audit, as paths and texts: one on which every rule holds, and Oracle's before and after tuning.
 
 They are kept in memory, where a change costs nothing, and grown into a directory where something is to be written.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller in a process of its own for :mod:`tests.functional.test_campaign_kill`: begins or resumes a run.
 
 ``python -m tests.support.campaign_process URL FOLDER SCALE [RUN]`` prints the run's id when it begins. Stacks

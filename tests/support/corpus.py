@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Domain XML as Nova 34 writes it, one file for each kind of guest; and libvirt's own schema for it."""
 
 import functools

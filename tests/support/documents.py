@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents as heat/runner.sh makes them, for tests."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf validate on a simulated cloud: the cloud, and a case that runs it."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a synthetic sysroot of an OpenStack compute host (text files and links only).
 
 The tree has the parts of /sys, /proc, /etc and /run that our readers and irqbalance read: CPU and NUMA topology,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts for the plan's tests, made by hand or drawn by hypothesis, and what they are once a plan is applied."""
 
 import dataclasses

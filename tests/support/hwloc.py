@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What hwloc found on a recorded host: reads the .console and .xml files beside the recordings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the real ``openstack`` program of python-openstackclient in this process, on clouds of a test."""
 
 import contextlib

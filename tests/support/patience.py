@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time limits that end a hang and nothing else.
 
 A machine that is merely slow (cold disk, other work) may take any time up to :data:`LIMIT_S` for a step that

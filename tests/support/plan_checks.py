@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of every plan, worked out from the facts without the planner's own sets."""
 
 import collections

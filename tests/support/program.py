@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf`` in the process of the test, as a user runs it: what it printed, and its exit code."""
 
 import io

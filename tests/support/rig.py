@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine's own libvirt and the guest image, for tests that boot guests: :class:`GuestCase`.
 
 libvirt is started when none answers, and only what was started here is stopped. Nothing is skipped: a machine

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trials and benchmarks for tests."""
 
 import dataclasses

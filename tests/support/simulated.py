@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A host in memory whose kernel does what real ones do: resets masks, gives numbers away again, refuses writes.
 
 Facts are plain data as the readers would give them, settings are read and written in the same memory, and every

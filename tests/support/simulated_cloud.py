@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cloud that measures nothing: hosts, delays, faults and quota as a real one has them, in virtual or real time.
 
 It takes the place of Heat behind the same interface, so that the controller (campaign, pairing, database) is the

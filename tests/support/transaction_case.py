@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs ``nova-perf`` commands in this process on a generated host of their own."""
 
 import json

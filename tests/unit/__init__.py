@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unit tests. No property is a matter of time: a slow machine must not fail one."""
 
 import hypothesis

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output files: whole or not at all, never through a link, one writer at a time."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU lists and masks in the kernel's own two forms."""
 
 import tracemalloc

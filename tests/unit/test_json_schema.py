@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of schema faults: the reason is seen however long the value."""
 
 import hypothesis

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline stays a pipeline: imports point left to right, and the pure rooms touch no system."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pip's configuration reaches uv; what uv would not follow is named."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals wait for the end of a clean-up and are not lost."""
 
 import os

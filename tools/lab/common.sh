@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the lab's commands share; not to be run.
 # shellcheck shell=bash
 
@@ -11,7 +12,7 @@ fail() {
     exit 3
 }
 
-usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
+usage() { sed -n '3,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 
 say() { printf '== %4d s  %s\n' "$SECONDS" "$*" >&2; }
 

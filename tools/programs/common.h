@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of nova-perf-bench share. */
 #ifndef COMMON_H
 #define COMMON_H

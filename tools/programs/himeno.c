@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* himeno SIZE SECONDS PROCESSES: the Himeno benchmark's stencil, MFLOPS by its own count.
  * triad MIB SECONDS PROCESSES: memory bandwidth, a[i] = b[i] + s * c[i].
  *

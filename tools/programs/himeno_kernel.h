@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stencil for one grid; included once per size with NI, NJ, NK and the name of the size.
  *
  * Poisson's equation in a curvilinear form, discretised with 19 points, solved by Jacobi's method: the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nova-perf-bench: small benchmark programs in one static file, so that host and guest run the very same code.
  *
  * Each part prints one JSON object on stdout. Status 2: wrong arguments; 3: it could not be measured, with one line

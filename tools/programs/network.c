@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve ADDRESS PORT: answers every byte with itself, TCP and UDP.
  * request tcp|udp ADDRESS PORT SECONDS CONNECTIONS BYTES: a request, its answer, the next request; latencies.
  * connect ADDRESS PORT SECONDS PROCESSES: connect, one byte there and back, close; connections per second.

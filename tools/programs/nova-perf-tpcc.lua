@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The TPC-C mix for sysbench 1.0: commands prepare, run and check.
 --
 -- Written from the TPC Benchmark C specification, revision 5.11: tables (clause 1.3), population (4.3), the five

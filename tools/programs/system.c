@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* system SECONDS TEST...: what the kernel does for programs, operations per second, one test after the other.
  *
  * Each test runs for SECONDS in this process, or in one child where the operation is a process.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fan COUNT FIRST PROGRAM ARGUMENT...: runs a program so many times side by side, each with a port of its own, and
  *     prints their outputs (JSON objects) as one list.
  * copy FILE MEGABYTES RUNS PROGRAM ARGUMENT... [--before LAST]: makes a file that does not compress and times a program

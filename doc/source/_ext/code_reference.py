@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference pages that are made from the code, so that they cannot fall behind it.
 
 Each directive writes reStructuredText from the very objects that the program uses: the vocabulary of extra

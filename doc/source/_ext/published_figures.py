@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the published figures, worked out again by this project's own code, beside what was measured here.
 
 ``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, tpcc, netperf, measured.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rule of the audit is; a host is judged through :class:`~nova_perf_tuning.host.audit.host.Host` alone."""
 
 from __future__ import annotations

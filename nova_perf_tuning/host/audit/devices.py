@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices and features of guests: what QEMU emulates register by register, and what Windows is not offered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A host as the rules see it: its facts, and what else they read through the same root, each thing once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the machine is and what runs guests on it: accelerator, vhost, clock, idle states, pages and merging."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MTUs along the path, offloads, rings, queues, the bridge's way through netfilter, and TCP's buffers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which configuration files bring settings back after a reboot: those that every distribution reads at boot.
 
 sysctl.d, tmpfiles.d and rules of udev, with a line for each value. Each file is a setting of kind

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each other.
 
 What is to be written of interrupts comes from the planner.

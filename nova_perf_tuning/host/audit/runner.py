@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of the audit: those of this project, and those that others install."""
 
 from __future__ import annotations

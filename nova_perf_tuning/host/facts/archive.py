@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without unpacking it.
 
 Nothing is written to disk, so no name or link in the archive can reach out of it. The headers are read by

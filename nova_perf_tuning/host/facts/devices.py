@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interrupts out of /proc/irq/N (Documentation/core-api/irq/irq-affinity.rst), who owns them, and network devices.
 
 /proc/interrupts is never read: on a large host the kernel must format millions of counters for it and takes every

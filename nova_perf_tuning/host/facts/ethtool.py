@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offloads, rings, channels and coalescing: they have no files, so a recording keeps them in one of its own."""
 
 from __future__ import annotations

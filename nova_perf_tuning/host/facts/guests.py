@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests: QEMU processes that libvirt runs, their threads by class, and their domain XML.
 
 Processes are found by libvirt's own status files, since QEMU can write its pid file. Domain XML is the running one

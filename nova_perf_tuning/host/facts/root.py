@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The root below which /proc, /sys, /run and /etc are read: the live host, or a recorded one in a directory.
 
 A recorded host is untrusted. Its links are resolved inside its root and never out of it; FIFOs and devices

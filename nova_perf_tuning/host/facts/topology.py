@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPUs, cores, packages and NUMA nodes out of /sys/devices/system (Documentation/admin-guide/cputopology.rst).
 
 Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware threads. Cores and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds that are one value: of a file of /proc or /sys, or what ``ethtool`` sets (live host only)."""
 
 from __future__ import annotations

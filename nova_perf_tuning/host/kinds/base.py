@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a kind of setting; each kind is one small class."""
 
 from __future__ import annotations

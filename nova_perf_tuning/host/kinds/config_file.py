@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration files of our own: what brings settings back after a reboot. The other door beside privileged."""
 
 from __future__ import annotations

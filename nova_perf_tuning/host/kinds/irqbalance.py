@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which interrupts irqbalance leaves alone: ``irqbalance`` = ``43,44``.
 
 It asks a policy script of ours, which reads a list of them, when it first sees an interrupt or looks at the host

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Physical NICs: every queue's interrupt on a CPU of its own on the NIC's node, as far as there are any.
 
 Beside them which CPUs send through which transmit queue (XPS), and which take over receive work (RPS).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host plan: a pure function of facts, CPU sets and requests.
 
 Rules and what is guaranteed about them: :mod:`nova_perf_tuning.host.plan.spread` (shares),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spreads groups of equal things over CPUs, evenly, and moves nothing that need not move.
 
 A group is what belongs together: the queues of one NIC, the vhost workers of one guest. It has a pool,

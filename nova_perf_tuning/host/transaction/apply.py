@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Brings settings into force: read, journal, write, read back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The journal: what every changed object was before, kept on disk before the kernel sees a write.
 
 SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns, readers work beside

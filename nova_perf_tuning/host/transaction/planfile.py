@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a plan that ``nova-perf plan -f json`` wrote, or that a person or another program made in its form.
 
 Whoever gives a plan to root need not be root: a file holds only what the planner itself proposes.

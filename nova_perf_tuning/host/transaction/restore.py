@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts back what was there before, last written first."""
 
 from __future__ import annotations

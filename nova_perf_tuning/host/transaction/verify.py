@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads back what holds of what was applied, or of a plan, and who may have changed it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a benchmark; each one is a small class found by an entry point.
 
 A benchmark never runs anything itself: a launcher does, in a guest or on the host, with the same steps.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scheduling jitter with cyclictest."""
 
 from __future__ import annotations

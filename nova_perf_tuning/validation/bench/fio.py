@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Disk I/O with fio."""
 
 from __future__ import annotations

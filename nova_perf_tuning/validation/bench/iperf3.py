@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP throughput and small UDP packets with iperf3."""
 
 from __future__ import annotations

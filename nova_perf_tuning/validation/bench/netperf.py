@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP throughput with netperf, where it is installed (Debian: non-free until 12)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``), and by their labels in results."""
 
 from __future__ import annotations

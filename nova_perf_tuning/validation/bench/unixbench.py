@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UnixBench where an operator has installed it; index and score are worked out here by the published definition.
 
 The index of a test is its result divided by a baseline, times ten; the score is the geometric mean of the indexes.

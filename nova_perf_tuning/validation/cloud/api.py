@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the pairs of a fleet: several at a time, each host in one at most, every outcome stored as it arrives.
 
 One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cloud has before anything is made on it: the hosts that a user means, and what every pair needs.
 
 What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says what to do.

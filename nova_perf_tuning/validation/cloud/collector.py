@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against the plan.
 
 Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal whose data is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flavors of a cloud, read, made and changed so that Nova checks every extra spec; its images, read alone.
 
 What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
 
 Hosts are of one kind, so that a budget is judged over the pairs of all of them, each a boot. A host FAILs when it

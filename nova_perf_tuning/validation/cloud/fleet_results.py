@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The results of a run over many hosts in the form that every report is made of, out of the database of runs.
 
 Beside them may stand what bare hosts do, as ``nova-perf validate`` measures it there, at another time than the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures pairs of hosts by Heat stacks: one stack for each arm, all alive at once, taking turns by the clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host CPU of a pair's guests while they measure, by class, sampled from the agents' Prometheus metrics.
 
 What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute hosts of a cloud, and their verdicts where the scheduler sees them.
 
 Where nova-compute runs our driver and finds a result file, it makes the host's traits, marks it with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which hosts of a fleet are slow: every host by its best pair, against the median of all hosts.
 
 A pair is as fast as the slower of its hosts allows, so that a slow host slows all its pairs and a good one only

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a run over many hosts in the database of runs, so that it can go on after Ctrl-C, a crash or kill -9.
 
 A pair is ``running`` before its first API call, and its outcome and state change in one transaction. Whoever

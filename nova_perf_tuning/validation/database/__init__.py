@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database of runs: what was measured where, kept for resuming, reports and history."""

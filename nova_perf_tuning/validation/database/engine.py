@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database of runs: its tables, how it is opened and migrated. A SQLite file unless a URL says otherwise.
 
 A run is the validation of a fleet (kind ``heat``) or of one host (kind ``libvirt``: one pair whose client and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which knob of a request paid: the tuned guests beside guests with one knob left out at a time.
 
 A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it: more than 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overhead budgets: what one arm may lose against another, for which hosts and flavors, and why that much."""
 
 from __future__ import annotations

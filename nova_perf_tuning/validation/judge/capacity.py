@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many guests of a flavor a host carries before one of its resources runs out, from measured CPU per unit.
 
 A guest that does R units of work per second and costs C CPU seconds per unit beside its vCPUs takes R * C of the

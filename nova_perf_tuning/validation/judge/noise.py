@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The noise floor of a host: the smallest loss that its own A/A run cannot tell from none.
 
 In an A/A run both arms are the same, so all that it finds is noise. The floor of a figure is the far end of its

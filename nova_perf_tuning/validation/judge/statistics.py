@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From trials to a figure with an interval.
 
 The unit of replication is the boot: each gives one number, the median of its blocks, and the interval is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which trials count: the one place that excludes what guards reject, for verdicts and for all other figures.
 
 A guard finds in the conditions of a trial, or in how trials of a run differ, what makes figures worthless. What a

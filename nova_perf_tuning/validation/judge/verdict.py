@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judges recorded results against overhead budgets.
 
 PASS: the whole interval lies inside the budget; FAIL: wholly outside; INCONCLUSIVE: the limit lies within it, or

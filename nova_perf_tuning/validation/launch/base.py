@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a launcher: it makes guests, runs programs in them and counts their CPU.
 
 A launcher knows nothing of benchmarks or statistics. :meth:`Launcher.close` removes everything that it made.

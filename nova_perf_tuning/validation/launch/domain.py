@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a guest is started from: its accelerator, its disks, and its domain XML before any tuning.
 
 The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing on performance.

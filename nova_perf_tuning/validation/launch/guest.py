@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One guest of the launcher, and commands in it through the QEMU guest agent: no network, no password.
 
 What comes back was made by the guest: it is bounded by libvirt (4 MiB an answer), checked for form, and cut here.

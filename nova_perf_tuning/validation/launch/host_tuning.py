@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host side of an arm: the planner's settings for these guests alone, applied and undone as a transaction.
 
 The journal lies in the run's directory, so a killed run's settings are undone later. Only threads of the guests

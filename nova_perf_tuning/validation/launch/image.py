@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest image that ``tools/image/build`` makes: where it is and whether it is whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Guests on this machine through libvirt and QEMU of the distribution, with nothing but the machine itself."""
 
 from __future__ import annotations

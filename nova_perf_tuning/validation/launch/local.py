@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launchers by their names; and this host as one, whose arms are all the host itself, over loopback.
 
 Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark network: a bridge without an address and two network namespaces on it.
 
 The bridge lies in libvirt's own network namespace, where libvirt makes the guests' taps; it has no address, so the

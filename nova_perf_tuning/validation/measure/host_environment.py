@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this host tells of itself: hardware and versions once, its circumstances around every trial.
 
 Conditions that a host cannot tell are missing; ``judge/guards`` decides what they are worth.

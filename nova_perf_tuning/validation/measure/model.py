@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measured data: trials and the environment they came from (JSON contract ``results``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trial cost the host: service CPU and full overhead, which must not be mixed up.
 
 *Service CPU* is the CPU time of the guest's process and vhost workers that is no vCPU time; it is never negative.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a verdict is what it is, and why a trial does not count, as codes with parameters.
 
 Decisions look at codes alone; :mod:`nova_perf_tuning.validation.report.text` makes the English of them, last.

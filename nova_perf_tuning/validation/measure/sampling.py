@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters of a trial read many times while it runs, so that the CPU of any part of it is known.
 
 Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about

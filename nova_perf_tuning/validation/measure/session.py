@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A validation: boots, blocks and trials, interleaved, with everything that happens written down.
 
 In every boot the guests are made anew, since where they land is a source of variance. A block has one

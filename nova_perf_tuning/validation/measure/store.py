@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results on disk: one JSON document, written atomically, checked when read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One trial: a benchmark's server and client, with CPU counted while the client measured."""
 
 from __future__ import annotations

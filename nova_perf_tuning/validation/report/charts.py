@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Axes of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts and figures as JSON: each text with its code and parameters beside it, in ``details``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict as a headline, what it points at, and what to do about it.
 
 What a loss points at follows from which benchmarks lose: work in registers loses only where vCPUs get less of a

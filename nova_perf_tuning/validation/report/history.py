@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The history of hosts in the database of runs: results are kept there, and runs are put beside each other.
 
 Comparable are figures of the same benchmark with the same parameters, in the same arm with the same request, on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report: one HTML file that needs nothing else, and the same figures as JSON."""
 
 from __future__ import annotations

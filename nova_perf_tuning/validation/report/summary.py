@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What results say, worked out once for the terminal, for JSON and for the report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All English of results, made last: of reasons one line for each code, and of figures."""
 
 from __future__ import annotations

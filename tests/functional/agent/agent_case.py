@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the agent's process on a generated host, asks it, and ends it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places interrupts beside a real irqbalance, for :mod:`.test_irqbalance`, and prints what irqbalance does.
 
 Argument: the program. Each line is a JSON list: a step, then the interrupts that irqbalance moves or bans; "ours"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An irqbalance for tests and benchmarks: the one at hand, else Debian's package, unpacked and not installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's process on a generated host: what it keeps, how it ends, what it tells."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each change of a real guest is an event by the files that a real libvirtd keeps, also after libvirtd's restart.
 
 libvirtd runs for a user of its own with folders of its own: restarting it disturbs nobody.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real irqbalance leaves alone what is placed, and nothing else, through its restart and until the restore.
 
 It runs in namespaces where /proc/irq and /proc/interrupts are made up: no interrupt of this machine moves.

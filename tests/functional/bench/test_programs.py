@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This project's own benchmark programs, and those of the full image, run for a second each on this host."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest of a cloud without a cloud: its image in QEMU, and its runner in two network namespaces."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The test cloud's guard of taps, in a network namespace of its own."""
 
 import pathlib

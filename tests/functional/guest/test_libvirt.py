@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformed domains before the judges that count: libvirt's QEMU driver, and QEMU itself under TCG.
 
 What a request means for a guest's tap on the host is shown here too, with the commands that an operator runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boots a pair and waits: the process that tests interrupt, terminate and kill.
 
 python -m tests.functional.launch.child IMAGE MOMENT: prints the run's id, then "booting" before the first guest,

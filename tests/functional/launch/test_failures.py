@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong: guests that do not boot, signals in the middle, runs that were killed. Nothing may be left."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real guests: what the launcher promises of machines, arms and CPU readings."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/image/added: what it lists of this host, what it puts into an image, and what it refuses in one line."""
 
 import os

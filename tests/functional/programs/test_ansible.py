@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Playbooks of ansible/ on generated hosts, run by ansible-playbook on this machine."""
 
 import json

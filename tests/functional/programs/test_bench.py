@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf bench; benchmarks run for a second on this host."""
 
 import json

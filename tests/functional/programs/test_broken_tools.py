@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A benchmark whose tool is broken costs the session that benchmark alone; the tools are real programs."""
 
 import fixtures

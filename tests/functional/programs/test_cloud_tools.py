@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong usage of tools/cloud: one line and exit code 3 as everywhere, and nothing is made."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program itself: which commands it knows, what it imports, and its standard output."""
 
 import contextlib

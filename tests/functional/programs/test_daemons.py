@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who else writes: known programs that run."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong use of tools/demo.sh: refused before anything is installed or started."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package of doc/examples is installed by pip and found: its benchmark, audit rule and kind of setting."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands on the pages are ones that the program knows, with options that it has; some blocks are run here."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plots of the documentation are those of the figures that are recorded in the tree."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
 import os

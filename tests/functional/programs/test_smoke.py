@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smoke tests pass on a cloud that is well, and fail on one that is not; a real one is in tests/cloud."""
 
 import io

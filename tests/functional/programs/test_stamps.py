@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stamps around a program in a guest: by the very shell that guests have, and read from what a guest may forge."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Templates, scripts and environments as far as they can be seen without a cloud."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf validate on this host alone (an A/A run): files, exit codes, Ctrl-C, mistakes."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs under boundary.c: kills forked children at every boundary and restores after each.
 
     LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT PLAN]

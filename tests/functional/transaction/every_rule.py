@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every rule that can be applied, on this kernel: found, applied, verified, made to last, undone, done by hand.
 
     unshare --mount --propagation private [--net] python -m tests.functional.transaction.every_rule FOLDER RULE...

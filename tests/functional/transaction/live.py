@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real kernel objects to tune: devices of a network namespace of our own, a thread, an interrupt of this machine.
 
 To be used in a process that has its own network and mount namespaces (``unshare --net --mount``): the devices go

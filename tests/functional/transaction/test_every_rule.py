@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every rule that can be applied, on the running kernel: audit, apply, verify, the next boot's programs, restore.
 
 Three of them cannot be shown on a machine like this one, and are in the lab (``tests/lab/test_rules.py``);

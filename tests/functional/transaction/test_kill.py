@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGKILL at every write of the journal and of the host: restore always brings every byte back."""
 
 import dataclasses

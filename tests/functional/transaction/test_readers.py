@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that are written for other programs, read by those programs: modprobe, and systemd for our folders.
 
 What systemd-sysctl, systemd-tmpfiles and udev make of what ``--persist`` writes for a rule is in

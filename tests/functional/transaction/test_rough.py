@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rough treatment: no permission, full and read-only disks, two at once, kills, refusals of a real kernel."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmarks of a test's own, found as those of any installed package are."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tool that no image has: added with its directory, and measured in guests and on the host by validate."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every benchmark that the guest images carry, in guests and on the host, through validate and in its report.
 
 Each runs for as short as it can: what is shown is that it runs, is read and is reported, not how fast anything is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf validate with real guests: stopped before the first one, and in the middle."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nova's API takes or refuses ``perf:`` extra specs; real API, real entry point."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """glance-manage loads the metadata definitions, and renews those of an older release."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A validation result becomes traits in Placement and a score in the scheduler, and both end with it."""
 
 import datetime

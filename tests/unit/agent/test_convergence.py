@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hundreds of random histories of a simulated host.
 
 It always comes to the plan, nothing else is written, no write is tried without end, and every original comes back.

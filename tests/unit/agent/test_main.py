@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's program: what it refuses to start with, and what its plan tells."""
 
 import contextlib

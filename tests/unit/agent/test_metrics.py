@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port for Prometheus: it answers, and who says nothing there costs the agent little."""
 
 from __future__ import annotations

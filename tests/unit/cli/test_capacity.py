@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf capacity on results with a known answer."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf validate on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf validate --resume on a simulated cloud: what goes on, is refused, is kept."""
 
 import errno

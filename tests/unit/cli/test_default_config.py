@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands read the configuration file that the agent reads by itself."""
 
 import argparse

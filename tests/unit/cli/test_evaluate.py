@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf evaluate: exit codes and lines for recorded samples."""
 
 import dataclasses

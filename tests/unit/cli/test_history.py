@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf history and the JUnit file as commands."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--profile, --spec and --profile-dir mean the same in every command that has them."""
 
 import argparse

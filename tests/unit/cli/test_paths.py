@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf paths, as it is installed here; a wheel in an environment of its own is in tools/test_package.sh."""
 
 import json

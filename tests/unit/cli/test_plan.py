@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf publish: what it writes is what nova-compute's side of the file reads."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf-status upgrade check in an environment without Nova; with Nova it is in tests/nova."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration files of the agent and the commands: what is refused, and how."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The architecture page names files, functions and classes that are there."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova-perf explain and xml, as a user meets them: right output, and one line for every mistake."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Domain XML to data: right on Nova's and libvirt's texts, one clear error on everything else."""
 
 import sys

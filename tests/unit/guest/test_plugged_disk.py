@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A disk that is plugged into a running guest."""
 
 import testtools

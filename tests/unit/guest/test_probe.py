@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What guests say of themselves, and what is made of it."""
 
 import testtools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request written into domains of all kinds: valid for libvirt, minimal, repeatable."""
 
 import difflib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The result file: what is read is what was written, and nothing else gets through."""
 
 import datetime

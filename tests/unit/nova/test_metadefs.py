@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metadata definitions say what the parser takes; Glance itself is asked in tests/nova."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Destination XML, element by element: the cases that a whole Nova does not bring about by itself."""
 
 import testtools

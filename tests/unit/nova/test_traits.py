@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traits and score that a result earns; Placement and scheduler are in tests/nova."""
 
 import datetime

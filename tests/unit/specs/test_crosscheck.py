@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each rule breaks where it should and keeps silent where it should."""
 
 import testtools

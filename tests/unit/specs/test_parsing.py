@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From extra specs and image properties to a request."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vocabulary is the one place of names and values; everything that is made from it relies on these."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts whatever of a cloud does not run. Runs in the controller's namespaces, with the cloud's Python.
 
 Given once more it starts what has died meanwhile and leaves the rest alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands: up, status, down, openrc, run. They need nothing but Python and util-linux."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cloud consists of and where its files are.
 
 A cloud is known by its state folder. In its namespaces that folder is :data:`INSIDE`, whatever its name outside:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two hosts as namespaces, and the cables between them."""
 
 from __future__ import annotations

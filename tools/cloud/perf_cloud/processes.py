@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes by identity: a pid file holds the number and the start time, since numbers are used again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the cloud as a whole works: what its own APIs say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every process of the cloud: how it starts and how to tell that it answers."""
 
 from __future__ import annotations

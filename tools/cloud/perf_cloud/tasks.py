@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs steps that depend on each other, side by side as far as they allow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A benchmark: how many bytes per second this machine hashes."""
 
 from __future__ import annotations

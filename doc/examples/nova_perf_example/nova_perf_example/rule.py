@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An audit rule, with the setting that it proposes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A kind of setting: how long the kernel gathers packets before it hands them on."""
 
 from __future__ import annotations

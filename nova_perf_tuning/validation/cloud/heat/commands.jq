@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Turns the list of benchmarks into command lines, as the plug-ins of nova_perf_tuning/bench do.
 # Input: [{"benchmark": KIND, "parameters": {…}}, …]; an entry with "client" (and "server") lists of arguments
 # is taken as it is, "PEER" in them standing for the server's address. $peer is that address.

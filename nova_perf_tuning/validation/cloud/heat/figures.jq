@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sums up trials for a person: label -> one line. Input: the trials (with "stdout" as text), slurped.
 # Not what is judged: that is worked out from the documents, with its uncertainty.
 

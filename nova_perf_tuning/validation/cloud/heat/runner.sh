@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What both guests of a pair run as their user data; heat/benchmark_pair.yaml fills in the @WORDS@.
 #
 # The server starts the benchmarks' servers and tells its CPU times on a port. The client waits for it, then

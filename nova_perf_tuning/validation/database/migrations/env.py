@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alembic's environment: the connection is given, see :mod:`nova_perf_tuning.validation.database.engine`."""
 
 from alembic import context

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``ini.py set FILE SECTION KEY VALUE``: what DevStack's iniset does to a file."""
 
 import configparser

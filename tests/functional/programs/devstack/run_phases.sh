@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs phases of the plugin as stack.sh, unstack.sh and clean.sh do, on files below SCRATCH:
 #
 #   run_phases.sh SCRATCH stack/install stack/post-config ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DevStack plugin, phase by phase: what it does to files, and what it asks of DevStack and of the cloud.
 
 Bash runs the plugin itself; run_phases.sh stands in for DevStack. The programs of this project that it calls are

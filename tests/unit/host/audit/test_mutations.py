@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No rule throws: on recorded hosts of other projects, on damaged ones, and what it says can always be printed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What findings tell people to do: commands that a shell takes, for this host, that do what they promise."""
 
 from __future__ import annotations

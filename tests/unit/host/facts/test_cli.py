@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``nova-perf topology``: the JSON contract, the tables, and one line for every mistake."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NICs, interrupts, guests and the rest of the facts, on small hand-made hosts with the traps of real ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every recorded host of the hwloc project's test suite against what hwloc found on it.
 
 ``nova-perf topology -f json --sysroot HOST.tar.bz2`` is compared in online CPUs, packages, cores, nodes (ids, CPUs

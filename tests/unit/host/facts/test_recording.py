@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording gives the facts of its host, holds nothing private, and is written whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of settings: reading, comparing, identities, and the fast way against the exact one."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one door: what it lets through, and that nothing gets around it."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nova.conf as nova-compute reads it, and what goes wrong with it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of the reference "policy x host configuration -> outcome" is what the planner does.
 
 ``python -m tests.unit.host.plan.test_outcomes`` writes it anew from the planner.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worked examples of the plan: what an operator would expect on a host that fits on a page."""
 
 import dataclasses

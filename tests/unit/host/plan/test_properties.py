@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds of the plan on every topology: drawn hosts, generated hosts and recorded ones."""
 
 import dataclasses

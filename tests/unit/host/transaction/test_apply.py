@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Apply and restore: order, errors by class, first originals, what others have changed, interruptions."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The journal: who may use it, and that whatever is wrong with it is one clear line."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random histories of a host: whatever happens, restore ends with the originals or says why not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading recorded outputs of every benchmark, and refusing everything else with a line that says why.
 
 Of cyclictest there are made-up ones too, whose quantiles are known.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
 
 import hypothesis

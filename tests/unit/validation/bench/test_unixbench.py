@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UnixBench's report, with the figures of the published ones, to the last digit."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real controller on a simulated cloud, in virtual time: faults, quota, hosts that go, interruptions."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf cleanup: several dead runs, on this cloud and others, some of whose stacks cannot be removed."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What guests hand over is read when it is right, and refused with a reason when it is not."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf flavor …, the real program with the real SDK; the API on loopback."""
 
 from tests.support import api_server, openstack_program

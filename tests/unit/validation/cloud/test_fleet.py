@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts on the hosts of a recorded run: slow ones, broken budgets, and trials that failed or do not count."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launcher of pairs and what it is made of, on a Heat that fails in the middle; the real openstacksdk."""
 
 import itertools

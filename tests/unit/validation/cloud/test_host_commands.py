@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf host … and publish, the real program with the real SDK; the APIs on loopback."""
 
 import datetime

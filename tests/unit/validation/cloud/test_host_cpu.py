@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host CPU of guests: from a real agent's collector over real processes, from servers that are none, from Nova."""
 
 import contextlib

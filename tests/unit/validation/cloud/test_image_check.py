@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openstack perf image check: each rule fires where it must and nowhere else."""
 
 import testtools

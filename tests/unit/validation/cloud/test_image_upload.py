@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/image/upload: a cloud never is without the image, and what goes wrong is one line."""
 
 import contextlib

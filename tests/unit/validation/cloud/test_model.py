@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who meets whom, and the grid of slots: arms never meet, and the runner's shell works out the same."""
 
 import collections

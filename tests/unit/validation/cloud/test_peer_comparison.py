@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which host is slow: worked examples, and properties over simulated fleets."""
 
 import math

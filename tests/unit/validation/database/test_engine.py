@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database of runs: made, migrated, refused with one line; tables and migrations say the same."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ablation: which arms there are, and what is said of each knob."""
 
 import collections

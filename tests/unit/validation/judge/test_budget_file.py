@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which budgets apply where, and those that are shipped."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capacity: how many guests fit, from samples whose answer is known."""
 
 import dataclasses

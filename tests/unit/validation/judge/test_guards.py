@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every guard by itself: what trips it and what does not; and what is read of a host for them."""
 
 import functools

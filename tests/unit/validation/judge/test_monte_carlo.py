@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The promises of verdicts, in simulations of the noise of live guests with fixed seeds."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Noise floors: from an A/A run to a refused budget."""
 
 import dataclasses

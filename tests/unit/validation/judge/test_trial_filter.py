@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which trials count, and when what is left is no sample."""
 
 import testtools

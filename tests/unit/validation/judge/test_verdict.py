@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts: where the interval lies, and what cannot be judged at all."""
 
 import dataclasses

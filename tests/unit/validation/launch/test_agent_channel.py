@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a guest sends is believed only as far as it has the right form."""
 
 import base64

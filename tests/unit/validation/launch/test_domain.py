@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What guests are started from, and what is made of what they say."""
 
 import re

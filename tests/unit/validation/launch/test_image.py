@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image's directory: found, whole, or refused with what to do."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs that live are left alone; of those that died everything goes."""
 
 import os

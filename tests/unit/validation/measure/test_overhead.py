@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Service CPU and full overhead from counters."""
 
 import json

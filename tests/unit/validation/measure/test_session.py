@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time left, how a time limit is shared out by a clock of the test's own, and the interim look."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results on disk: round trip, atomic writes, hostile files, files that contradict themselves."""
 
 import copy

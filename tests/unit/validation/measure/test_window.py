@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The window of a trial: found from stamps and outputs, and CPU counted over it alone."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What verdicts point at, and what to do about them."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every figure of a benchmark has its ratio, since a score alone hides a bad one."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict on many hosts in one sentence."""
 
 import testtools

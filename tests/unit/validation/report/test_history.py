@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histories in a real database: kept once, like beside like."""
 
 import os

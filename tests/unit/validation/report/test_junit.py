@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JUnit XML: valid whatever the results say, and with the right verdicts in it."""
 
 from xml.etree import ElementTree

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report: complete, self-contained, and deaf to what hostile results say."""
 
 import html.parser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The English of reasons and figures."""
 
 import testtools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change points against known histories."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs and pairs."""
 
 import sqlalchemy as sa
