@@ -4,8 +4,6 @@
 Of the arrows only those are drawn that do not follow from others: a room may use all below that it reaches.
 """
 
-from __future__ import annotations
-
 import ast
 import html
 import pathlib

@@ -9,8 +9,6 @@ Plots are SVG, drawn on the same axes as the report's charts; a test draws them 
 is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium without a window.
 """
 
-from __future__ import annotations
-
 import argparse
 import html
 import itertools

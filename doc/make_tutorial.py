@@ -7,8 +7,6 @@
 What stands in the page was printed by that run; long output is cut, and the cut is shown.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

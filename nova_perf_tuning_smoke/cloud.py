@@ -20,8 +20,6 @@ Variables of the environment:
     ``no`` where the metadata definitions are not wanted in Glance.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import unittest

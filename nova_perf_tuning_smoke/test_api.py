@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The validators in Nova's API, the compute services and the metadata definitions; no guest is started."""
 
-from __future__ import annotations
-
 import unittest
 
 from openstack import exceptions

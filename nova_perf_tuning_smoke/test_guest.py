@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guests of flavors with ``perf:`` specs: they start, come back from a hard reboot, and wrong ones say why."""
 
-from __future__ import annotations
-
 import unittest
 
 from nova_perf_tuning_smoke import cloud

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people should look at, as ``nova-perf status`` and the metrics tell it."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import logging

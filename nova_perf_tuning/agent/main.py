@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf-agent``: keeps this host tuned for its guests."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import logging

@@ -5,8 +5,6 @@ They are those of the loop's last snapshot: this runs in a thread of its own, be
 by class is read from /proc at each scrape, by the threads that the last pass found.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import socketserver

@@ -7,8 +7,6 @@ keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.rewrit
 theirs until they restore it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

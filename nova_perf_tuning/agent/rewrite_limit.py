@@ -6,8 +6,6 @@ driver that was loaded, a CPU that went offline, a guest that started) costs a f
 Without budget there are pauses, each twice as long as the one before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Final
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop: waits for events and timers, answers bursts with one pass, keeps systemd and people informed."""
 
-from __future__ import annotations
-
 import collections
 import copy
 import itertools

@@ -5,8 +5,6 @@ An event says only that something happened, and of which kind: what is to be don
 lost event costs time and nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

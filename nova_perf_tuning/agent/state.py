@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent says of itself: to ``nova-perf status`` in a small file below /run, and to systemd."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

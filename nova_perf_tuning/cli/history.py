@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf history``: what hosts gave from run to run."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import datetime
@@ -57,7 +55,7 @@ class History(command.PerfCommand):
             _print(series)
 
 
-def _print(series: list[history.Series]) -> None:
+def _print(series: "list[history.Series]") -> None:
     if not series:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
     head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
@@ -72,7 +70,7 @@ def _print(series: list[history.Series]) -> None:
     command.print_table(head, rows, limit=200)
 
 
-def _plain(series: history.Series) -> dict[str, Any]:
+def _plain(series: "history.Series") -> dict[str, Any]:
     row = dataclasses.asdict(series)
     for point in row["points"]:
         at: datetime.datetime = point["at"]

@@ -4,8 +4,6 @@
 :class:`Domain` and its parts are not frozen, which would make each field cost a call: a host has hundreds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Mapping

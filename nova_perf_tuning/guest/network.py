@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Virtio network interfaces of a domain: queue pairs, rings, offloads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -5,8 +5,6 @@ This is the one place that parses XML of others: domain XML carries text of tena
 every entity, is refused before the parser sees it; nothing outside the text is ever opened.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

@@ -4,8 +4,6 @@
 The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """I/O threads of a domain and the virtio disks spread over them; queues of the disks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Domain XML and request to domain XML: all that a guest sees of its request. No system is touched."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from lxml import etree

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of a guest by class since it began, by the threads that the last reading of the host found."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Final

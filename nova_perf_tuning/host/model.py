@@ -6,8 +6,6 @@ Nothing here touches a system. Texts that come from the kernel and are only comp
 An unknown value is ``None``, never -1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ nova-compute must refuse a faulty file, and so does :func:`read` for the planner
 about the host all the same. Other sources (``config_source``) and ``$other`` are never followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 

@@ -5,8 +5,6 @@ What may be written is a table of paths and values; nothing else gets through. P
 running host are the kernel's and trusted; of a sysroot none may lead out of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -6,8 +6,6 @@ serial numbers, the boot id, the host's name, names of guests that tenants gave 
 because plans are read by them: names of network devices, PCI addresses, libvirt's names of guests, process ids.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import io
 import os

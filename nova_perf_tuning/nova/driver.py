@@ -6,8 +6,6 @@ Nova's configuration objects render (``format_dom``): of whole domains, and of d
 parameters named are the same in Nova 31 to 34, all others are passed through.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Set
 

@@ -4,8 +4,6 @@
 Every piece of ours that Nova runs for a guest hands what it catches to :func:`judge`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import nova.conf

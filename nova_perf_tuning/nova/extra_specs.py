@@ -7,8 +7,6 @@ from compute API microversion 2.86 on; before, and on an API host without this p
 and the driver refuses. Nova 31 to 34: base.py of the validators differs in annotations only.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from nova import exception

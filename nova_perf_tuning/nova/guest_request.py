@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From Nova's instance to its request."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

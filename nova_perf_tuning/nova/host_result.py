@@ -5,8 +5,6 @@
 future or of another host.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json

@@ -6,8 +6,6 @@ Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a
 form that ``glance-manage db_load_metadefs`` reads; run as a program, this module writes them.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Mapping

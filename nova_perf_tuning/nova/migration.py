@@ -6,8 +6,6 @@ only (``nova/virt/libvirt/migration.py``). What the guest sees must stay as it r
 stream; what names CPUs of the source host must not arrive.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ become too old is withdrawn by itself. Nova puts the traits into Placement with 
 creates custom traits that are missing there.
 """
 
-from __future__ import annotations
-
 import datetime
 import logging
 import os

@@ -6,8 +6,6 @@ so this needs no service of its own. Hard requirements are traits, not weights: 
 :mod:`nova_perf_tuning.nova.traits`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import nova.conf

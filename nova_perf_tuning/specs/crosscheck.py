@@ -4,8 +4,6 @@
 Looked for is what Nova does not refuse by itself: a guest that would not boot, or would not be what was asked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A flavor's extra specs without any cloud: profiles written out, changes worked out, faults found."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import re

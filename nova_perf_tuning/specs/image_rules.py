@@ -4,8 +4,6 @@
 Glance and Nova accept all of these images; they boot and are slow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Extra specs and image properties to a :class:`~nova_perf_tuning.specs.request.Request`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -4,8 +4,6 @@
 The files are the operator's: trusted, and checked for mistakes. Nothing else in ``specs`` reads a file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

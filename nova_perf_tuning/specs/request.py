@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a flavor and an image ask for, after parsing: the value that travels down the whole pipeline."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Final, Literal

@@ -4,8 +4,6 @@
 Parsing, ``explain``, Nova's API validators and the reference documentation are made from this table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import enum

@@ -5,8 +5,6 @@ JSON keys are the names of the fields. What nobody knows has its default here an
 beside the rest is in :attr:`Environment.shown`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import typing
@@ -214,7 +212,7 @@ class Environment:
         """Return what budgets are chosen by."""
         return {"host_group": self.host_group, "flavor": self.flavor}
 
-    def updated(self, other: Environment) -> Environment:
+    def updated(self, other: "Environment") -> "Environment":
         """Return it with all that the other one knows in place of its own."""
         values = {name: getattr(other, name) for name in _types(Environment)}
         known = {name: value for name, value in values.items() if value not in _UNKNOWN}

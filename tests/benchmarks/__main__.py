@@ -5,8 +5,6 @@ Needs the environment that ``tools/demo.sh``, ``tools/test.sh`` or ``tools/prepa
 short ones is printed and fails nothing, since machines are shared and noisy; a benchmark that cannot run does.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -8,8 +8,6 @@ which verifies nothing, has a cycle each second. Printed are shares of a CPU wit
 by default: a look and a cycle in ten seconds, a full reading in place of each sixth look.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import select

@@ -6,8 +6,6 @@ their workers are to leave a CPU. Printed are p50 and p99 from the announcement 
 worker, and the agent's own CPU time a guest. In namespaces of its own, so no device of this machine is touched.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pathlib

@@ -7,8 +7,6 @@ faults, in virtual time, in which a pair takes 2 to 4 minutes. Ten hosts are slo
 seed 0. Each row is a process of its own, so that its peak memory is its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import concurrent.futures

@@ -6,8 +6,6 @@ medians, and the median of the ratios of runs in turn, which a busy machine dist
 verified are live ones of this machine, as many as huge has: ours asks the scheduler, the C program reads /proc.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import glob

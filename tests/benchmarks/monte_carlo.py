@@ -11,8 +11,6 @@ validations at once are judged by :func:`judge`, in numpy; :func:`decide` puts o
 product, and a unit test holds the two against each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json
@@ -62,7 +60,7 @@ class Noise:
         """Spread of the boots' medians around no difference."""
         return math.sqrt(statistics.fmean(float(np.median(boot)) ** 2 for boot in self.boots))
 
-    def scaled(self, block_sd: float) -> Noise:
+    def scaled(self, block_sd: float) -> "Noise":
         """Return noise of the same shape whose spread between blocks is ``block_sd``."""
         return Noise(tuple(boot * (block_sd / self.block_sd) for boot in self.boots))
 

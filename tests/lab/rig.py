@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated host as tests see it: commands and questions over one connection, guests, the agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

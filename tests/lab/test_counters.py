@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of guests with vhost workers: every counter says the same, and nothing counts twice."""
 
-from __future__ import annotations
-
 from tests.lab import rig
 
 #: A tick at 100 Hz: what user and system time in /proc are cut to.

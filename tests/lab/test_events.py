@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever happens to NICs, CPUs, guests and the agent: all is right again at once, and undone at the end."""
 
-from __future__ import annotations
-
 from tests.lab import rig
 
 _AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa"}

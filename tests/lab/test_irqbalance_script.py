@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """irqbalance with our policy script under the project's own units: what it moves, and the list's life."""
 
-from __future__ import annotations
-
 from tests.lab import rig
 
 _SCRIPT = "/opt/perf/tree/etc/irqbalance/irqbalance-policy-nova-perf"

@@ -4,8 +4,6 @@
 The numbered tests are the defects of the StarlingX pci-irq-affinity-agent, found by reading it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

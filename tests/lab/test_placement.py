@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NICs on both nodes: interrupts really move, and the agent shares them with others and gives them back."""
 
-from __future__ import annotations
-
 from tests.lab import rig, test_events
 
 

@@ -6,8 +6,6 @@ A machine without NICs and kvm of its own cannot show them; the other rules that
 that were lost: what is written, and what it holds before and after, is the kernel's own.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

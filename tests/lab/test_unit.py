@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent under systemd by the project's own unit: what it may do, what it may write, and that it is watched."""
 
-from __future__ import annotations
-
 from tests.lab import rig
 
 #: linux/capability.h: CAP_NET_ADMIN, CAP_SYS_NICE.

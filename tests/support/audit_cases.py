@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """For each rule a host on which it fires: what differs from the host on which all hold."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@
 They are kept in memory, where a change costs nothing, and grown into a directory where something is to be written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kind whose objects are entries of a dictionary, and which refuses what a test tells it to refuse."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -13,8 +13,6 @@ A static tree cannot refuse a write, keep two views of one affinity in step or c
 topology, parsing, planning and timing, not for kernel behaviour.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hwloc found on a recorded host: reads the .console and .xml files beside the recordings."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

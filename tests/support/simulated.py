@@ -6,8 +6,6 @@ write is judged on the spot: only what the agent is there for may ever be writte
 a timer, a disk's controller and a tap of nobody, which it has no business with.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import errno

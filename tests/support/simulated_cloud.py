@@ -6,8 +6,6 @@ real one. In virtual time the clock jumps to the next event whenever every threa
 pass in seconds, and what the controller itself computes takes no virtual time.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import heapq

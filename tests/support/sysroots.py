@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small generated hosts for tests that change them: the tree, its content, and settings that differ from it."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import tempfile

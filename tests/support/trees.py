@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small hand-made hosts: a dictionary of paths becomes a directory that is removed after the test."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ Each directive writes reStructuredText from the very objects that the program us
 specs, the shipped profiles, the kinds of settings and the benchmarks that are installed, and JSON schemas.
 """
 
-from __future__ import annotations
-
 import abc
 import argparse
 import functools

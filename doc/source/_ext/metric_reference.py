@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``perf-metrics``: a table of what Prometheus can read, made by asking the agent's collector."""
 
-from __future__ import annotations
-
 import collections
 import types
 from collections.abc import Iterable

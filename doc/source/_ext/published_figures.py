@@ -5,8 +5,6 @@
 Figures come from data/published.yaml and, of runs on this project's own rig, data/measured.yaml.
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 from collections.abc import Mapping

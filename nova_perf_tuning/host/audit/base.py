@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rule of the audit is; a host is judged through :class:`~nova_perf_tuning.host.audit.host.Host` alone."""
 
-from __future__ import annotations
-
 import abc
 import shlex
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose CPUs are whose: nova.conf and the kernel's command line against the host and each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import cpulist

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices and features of guests: what QEMU emulates register by register, and what Windows is not offered."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final

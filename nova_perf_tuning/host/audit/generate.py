@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
 
-from __future__ import annotations
-
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import configuration

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host as the rules see it: its facts, and what else they read through the same root, each thing once."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import shlex

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the machine is and what runs guests on it: accelerator, vhost, clock, idle states, pages and merging."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

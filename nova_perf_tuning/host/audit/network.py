@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """MTUs along the path, offloads, rings, queues, the bridge's way through netfilter, and TCP's buffers."""
 
-from __future__ import annotations
-
 import abc
 import shlex
 from collections.abc import Iterator, Sequence

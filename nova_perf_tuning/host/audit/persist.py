@@ -5,8 +5,6 @@ sysctl.d, tmpfiles.d and rules of udev, with a line for each value. Each file is
 ``config_file``: planned, journaled and undone like any other.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Final

@@ -4,8 +4,6 @@
 What is to be written of interrupts comes from the planner.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the audit: those of this project, and those that others install."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from importlib import metadata

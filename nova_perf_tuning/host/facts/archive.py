@@ -5,8 +5,6 @@ Nothing is written to disk, so no name or link in the archive can reach out of i
 :mod:`tarfile`, the members here: tarfile itself takes extended headers and sparse maps of any size into memory.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -6,8 +6,6 @@ interrupt's lock while it does. One listing of a network device's directory (Doc
 sysfs-class-net*) tells its kind and memberships; only what is there is then read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

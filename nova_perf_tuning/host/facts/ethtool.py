@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offloads, rings, channels and coalescing: they have no files, so a recording keeps them in one of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

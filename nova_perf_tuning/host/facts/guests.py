@@ -6,8 +6,6 @@ of /run/libvirt/qemu where it can be read (it has the pins in force and the name
 in /etc/libvirt.
 """
 
-from __future__ import annotations
-
 import collections
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All facts of a host, live or recorded."""
 
-from __future__ import annotations
-
 import os
 from typing import Final
 

@@ -9,8 +9,6 @@ The number of files is what reading a host costs (about 3 us each), hence plain 
 ``os.close``, and no look before the leap.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

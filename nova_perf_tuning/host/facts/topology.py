@@ -6,8 +6,6 @@ packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels (s
 no package id at all), and a node's CPUs come from the node, not from the CPU's directory.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where interrupts and threads may run: ``irq:47`` = ``4-7``, ``tid:123`` = ``4-7``."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

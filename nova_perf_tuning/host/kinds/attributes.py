@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds that are one value: of a file of /proc or /sys, or what ``ethtool`` sets (live host only)."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import ClassVar, Final

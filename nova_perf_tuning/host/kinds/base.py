@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a kind of setting; each kind is one small class."""
 
-from __future__ import annotations
-
 import abc
 import enum
 import errno

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of our own: what brings settings back after a reboot. The other door beside privileged."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ It asks a policy script of ours, which reads a list of them, when it first sees 
 anew. Its socket would do for few only: before 1.9.5 it reads 500 bytes of a list, which is lost with the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

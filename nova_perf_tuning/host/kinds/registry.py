@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of settings: our own, and those of others under the entry point ``nova_perf_tuning.settings``."""
 
-from __future__ import annotations
-
 import functools
 from importlib import metadata
 

@@ -4,8 +4,6 @@
 A guest that asked nothing gets nothing: its threads stay where Nova and libvirt put them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

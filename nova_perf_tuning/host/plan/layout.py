@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs may carry what: the operator's sets, checked against the host and its guests."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

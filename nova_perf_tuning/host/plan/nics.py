@@ -4,8 +4,6 @@
 Beside them which CPUs send through which transmit queue (XPS), and which take over receive work (RPS).
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

@@ -6,8 +6,6 @@ Rules and what is guaranteed about them: :mod:`nova_perf_tuning.host.plan.spread
 :mod:`~nova_perf_tuning.host.plan.guests` (what goes there).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 

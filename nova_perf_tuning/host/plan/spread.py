@@ -17,8 +17,6 @@ the CPUs it may use. What :func:`balance` guarantees, for every group ``g`` with
 Every move lowers the sum of squared loads, or keeps it and lowers the load on worse classes: it ends.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings settings into force: read, journal, write, read back."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import enum

@@ -6,8 +6,6 @@ the one writer. The writer holds a lock file, so that two commands never mix; th
 process. The journal is trusted: a damaged one gets one error that says what to remove.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -162,7 +160,7 @@ class Journal:
             path = error.filename or self.state_dir
             raise JournalError(f"{path}: {error.strerror}: name another directory with --state-dir") from None
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> "Journal":
         return self
 
     def __exit__(self, *exc: object) -> None:

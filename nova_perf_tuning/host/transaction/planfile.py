@@ -4,8 +4,6 @@
 Whoever gives a plan to root need not be root: a file holds only what the planner itself proposes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Final

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts back what was there before, last written first."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping

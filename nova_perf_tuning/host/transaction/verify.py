@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads back what holds of what was applied, or of a plan, and who may have changed it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@
 A benchmark never runs anything itself: a launcher does, in a guest or on the host, with the same steps.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import json

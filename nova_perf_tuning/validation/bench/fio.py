@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disk I/O with fio."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.validation.bench import base

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP throughput and small UDP packets with iperf3."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 

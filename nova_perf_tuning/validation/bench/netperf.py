@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP throughput with netperf, where it is installed (Debian: non-free until 12)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.validation.bench import base

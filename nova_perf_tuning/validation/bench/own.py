@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks of this project's own program, nova-perf-bench: the same static file on host and guest."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

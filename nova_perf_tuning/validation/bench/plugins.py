@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``), and by their labels in results."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU speed and OLTP on MariaDB with sysbench, and a TPC-C mix of this project's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -5,8 +5,6 @@ The index of a test is its result divided by a baseline, times ten; the score is
 The baselines are those of the machine that UnixBench calls "George", as printed in every report.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -86,7 +84,7 @@ class Api:
                 raise ApiError(f"{waited}{text_of(error)}") from error
             raise
 
-    def patient(self) -> Api:
+    def patient(self) -> "Api":
         """Return the same APIs for cleaning up: an interruption does not end its calls."""
         other = Api(self._connect, self.retry_for_s)
         other._local = self._local

@@ -7,8 +7,6 @@ early only for what concerns all pairs: Ctrl-C, the time limit, wrong credential
 pair, or a streak of failures that are no host's.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -4,8 +4,6 @@
 What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says what to do.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -6,8 +6,6 @@ base64 of gzip of JSON (``document.schema.json``). The figures in it are worked 
 everywhere; the guest only passes on what the benchmarks printed.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import dataclasses

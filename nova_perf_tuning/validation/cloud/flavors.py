@@ -4,8 +4,6 @@
 What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import urllib.parse
 from collections.abc import Mapping

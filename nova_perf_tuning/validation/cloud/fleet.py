@@ -7,8 +7,6 @@ all its pairs, by more than hosts differ; pairs with such hosts are left out of 
 host without any result is INVALID, and so is one too many of whose trials are lost (:func:`_screen`).
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

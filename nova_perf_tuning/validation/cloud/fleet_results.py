@@ -5,8 +5,6 @@ Beside them may stand what bare hosts do, as ``nova-perf validate`` measures it 
 guests: each sample is used once, so that boots and pairs of guests stay independent.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures pairs of hosts by Heat stacks: one stack for each arm, all alive at once, taking turns by the clock."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -60,7 +58,7 @@ class HeatCloud:
         """Return the hosts that the words mean."""
         return cloud_check.choose(api_module.Api(self.connect), words)
 
-    def launcher(self, guests: model.GuestSettings) -> HeatPairLauncher:
+    def launcher(self, guests: model.GuestSettings) -> "HeatPairLauncher":
         """Return what measures pairs."""
         return HeatPairLauncher(guests, api_module.Api(self.connect))
 

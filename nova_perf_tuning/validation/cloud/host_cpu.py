@@ -4,8 +4,6 @@
 What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.
 """
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import itertools

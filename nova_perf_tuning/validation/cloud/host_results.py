@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts of single hosts out of what a validation wrote: of one host, of a run over many, or trials alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ traits alone that its driver does not know. Each write names the generation that
 refused or cannot be reached is a :class:`.model.CloudError` of one line.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import datetime

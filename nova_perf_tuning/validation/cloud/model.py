@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured on a cloud: pairs of hosts, arms, time slots, the plan, what a pair gave."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import enum

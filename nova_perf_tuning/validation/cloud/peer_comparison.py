@@ -6,8 +6,6 @@ those with slow peers (doc/source/admin/fleet.rst). A figure of which less is be
 trials, compares nobody: it has no ratio.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

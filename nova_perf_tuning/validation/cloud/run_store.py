@@ -6,8 +6,6 @@ resumes a run has the stacks of pairs removed that were cut off, and measures th
 never measured again. What the database refuses is a :class:`.engine.DatabaseError`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import os

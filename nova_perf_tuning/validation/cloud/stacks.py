@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heat stacks of pairs: made from the templates of this package, watched, explained and removed."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib.resources

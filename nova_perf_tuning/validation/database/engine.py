@@ -6,8 +6,6 @@ server are that host). What is only read as a whole is JSON, as in results files
 migration makes the same tables.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

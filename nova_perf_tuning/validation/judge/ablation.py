@@ -6,8 +6,6 @@ where it pays. That no effect was found does not show that there is none, so tha
 see doc/source/contributor/statistics.rst.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import re

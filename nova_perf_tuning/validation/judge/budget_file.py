@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overhead budgets: what one arm may lose against another, for which hosts and flavors, and why that much."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import fnmatch

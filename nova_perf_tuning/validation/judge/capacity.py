@@ -6,8 +6,6 @@ host's shared CPUs; N guests fit while N * R * C stays below what may be busy of
 memory bandwidth and full queues are not in it, so a run at the number that is found must confirm it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ In an A/A run both arms are the same, so all that it finds is noise. The floor o
 interval, as a loss. A budget tighter than that would judge the noise, and is refused.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -6,8 +6,6 @@ Student's t over the boots. A comparison is made of the log-ratios of the two ar
 worth is simulated by ``tests.benchmarks.monte_carlo``; see doc/source/contributor/statistics.rst.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -6,8 +6,6 @@ host could not tell (it is missing from :attr:`model.Trial.conditions`) trips no
 was excluded stands with every figure; where it is too much of an arm, the rest is a selection, not a sample.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import statistics

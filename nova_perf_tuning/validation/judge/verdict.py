@@ -5,8 +5,6 @@ PASS: the whole interval lies inside the budget; FAIL: wholly outside; INCONCLUS
 there are too few boots for an interval; INVALID: what was measured cannot answer the question.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import enum

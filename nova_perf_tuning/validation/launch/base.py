@@ -4,8 +4,6 @@
 A launcher knows nothing of benchmarks or statistics. :meth:`Launcher.close` removes everything that it made.
 """
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import dataclasses
@@ -70,7 +68,7 @@ class Clock:
     error_s: float
 
     @classmethod
-    def read(cls, question: Callable[[], float]) -> Clock:
+    def read(cls, question: Callable[[], float]) -> "Clock":
         """Ask a clock for what it shows, three times: the quickest answer counts."""
 
         def ask() -> Clock:

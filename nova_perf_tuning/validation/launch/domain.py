@@ -5,8 +5,6 @@ The domain is what Nova's libvirt driver would write for such a guest, without w
 QEMU loads the kernel, as for an image with ``kernel_id``. A guest that panics or reboots is a failed guest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import glob

@@ -4,8 +4,6 @@
 What comes back was made by the guest: it is bounded by libvirt (4 MiB an answer), checked for form, and cut here.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

@@ -5,8 +5,6 @@ The journal lies in the run's directory, so a killed run's settings are undone l
 given are touched, never a NIC or another guest.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guest image that ``tools/image/build`` makes: where it is and whether it is whole."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guests on this machine through libvirt and QEMU of the distribution, with nothing but the machine itself."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import glob

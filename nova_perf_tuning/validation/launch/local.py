@@ -4,8 +4,6 @@
 Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

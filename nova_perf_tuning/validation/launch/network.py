@@ -5,8 +5,6 @@ The bridge lies in libvirt's own network namespace, where libvirt makes the gues
 host's routes and networks are not touched. The namespaces hold the host's own pair.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import os

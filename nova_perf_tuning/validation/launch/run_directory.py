@@ -4,8 +4,6 @@
 A run is alive as long as its process holds the lock on its directory; the kernel drops that with the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging

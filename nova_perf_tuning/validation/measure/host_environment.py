@@ -4,8 +4,6 @@
 Conditions that a host cannot tell are missing; ``judge/guards`` decides what they are worth.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import platform
@@ -53,7 +51,7 @@ class Ticks(NamedTuple):
     def busy(self) -> int:
         return self.user + self.nice + self.system + self.irq + self.softirq
 
-    def since(self, before: Ticks) -> Ticks:
+    def since(self, before: "Ticks") -> "Ticks":
         """Return what was added; a counter that went back, as of a CPU that was offline, has added nothing."""
         return Ticks(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 

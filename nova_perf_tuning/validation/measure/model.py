@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measured data: trials and the environment they came from (JSON contract ``results``)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Final, Literal

@@ -6,8 +6,6 @@
 waits books the wait as its own work (TCG has no steal time), so full overhead is invalid where vCPUs waited.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from nova_perf_tuning.validation.measure import model, reasons

@@ -4,8 +4,6 @@
 Decisions look at codes alone; :mod:`nova_perf_tuning.validation.report.text` makes the English of them, last.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
@@ -163,7 +161,7 @@ class Reason:
 
     code: ReasonCode
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
-    notes: tuple[Reason, ...] = ()
+    notes: tuple["Reason", ...] = ()
 
     @property
     def codes(self) -> frozenset[ReasonCode]:
@@ -171,7 +169,7 @@ class Reason:
         beside = (*self.params.get("why", ()), *self.notes)
         return frozenset({self.code}).union(*(why.codes for why in beside))
 
-    def noting(self, *notes: Reason) -> Reason:
+    def noting(self, *notes: "Reason") -> "Reason":
         """Return it with further notes."""
         return dataclasses.replace(self, notes=(*self.notes, *notes))
 

@@ -5,8 +5,6 @@ Between two readings a counter is taken to grow evenly. What the host knows is r
 one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
 """
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import functools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads documents that others wrote, and checks them against the JSON schemas of this package."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -6,8 +6,6 @@ trial of every benchmark in every arm. The order of arms is random in one block 
 (A B C, C B A), so that a drift over time falls on all arms alike; the seed is recorded.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import random

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results on disk: one JSON document, written atomically, checked when read."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

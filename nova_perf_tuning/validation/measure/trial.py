@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One trial: a benchmark's server and client, with CPU counted while the client measured."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

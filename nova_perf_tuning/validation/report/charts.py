@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Axes of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

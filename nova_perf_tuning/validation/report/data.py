@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts and figures as JSON: each text with its code and parameters beside it, in ``details``."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any

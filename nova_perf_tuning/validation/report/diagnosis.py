@@ -5,8 +5,6 @@ What a loss points at follows from which benchmarks lose: work in registers lose
 CPU, and then everything else loses with it; packets or blocks that lose alone were held up on their own way.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence, Set
 

@@ -5,8 +5,6 @@ Comparable are figures of the same benchmark with the same parameters, in the sa
 hosts with the same fingerprint. Versions are no part of it, since what they change is what a history is to show.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import datetime

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts as JUnit XML, for CI programs. What XML cannot hold of foreign text is replaced."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple

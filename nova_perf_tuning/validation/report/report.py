@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report: one HTML file that needs nothing else, and the same figures as JSON."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What results say, worked out once for the terminal, for JSON and for the report."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

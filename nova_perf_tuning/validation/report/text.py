@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All English of results, made last: of reasons one line for each code, and of figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

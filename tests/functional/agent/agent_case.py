@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the agent's process on a generated host, asks it, and ends it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

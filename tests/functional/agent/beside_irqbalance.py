@@ -5,8 +5,6 @@ Argument: the program. Each line is a JSON list: a step, then the interrupts tha
 stands for all of :data:`OURS`.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An irqbalance for tests and benchmarks: the one at hand, else Debian's package, unpacked and not installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

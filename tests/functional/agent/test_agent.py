@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's process on a generated host: what it keeps, how it ends, what it tells."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import socket

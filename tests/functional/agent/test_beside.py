@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent and people's commands on one host: they take turns, neither takes the other's, nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

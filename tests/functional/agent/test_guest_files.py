@@ -4,8 +4,6 @@
 libvirtd runs for a user of its own with folders of its own: restarting it disturbs nobody.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

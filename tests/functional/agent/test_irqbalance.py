@@ -4,8 +4,6 @@
 It runs in namespaces where /proc/irq and /proc/interrupts are made up: no interrupt of this machine moves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -9,8 +9,6 @@ FOLDER is for the journal. Prints a JSON object: for each phase and way to die t
 letters and results of the uncut run, and what was wrong after a restore.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import json

@@ -12,8 +12,6 @@ by the programs that read them at boot.
 Prints for each rule what its steps gave.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io
@@ -120,7 +118,7 @@ class Stage:
         self._before = {path: path.read_bytes() for path in self._affinities.values()}
         self._guest: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> "Stage":
         _shell("mount -t tmpfs tmpfs /mnt && mkdir /mnt/sys && mount -t sysfs sysfs /mnt/sys")
         if self.own_devices:
             queues = "numrxqueues 4 numtxqueues 4"

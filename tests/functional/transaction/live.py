@@ -5,8 +5,6 @@ To be used in a process that has its own network and mount namespaces (``unshare
 with it.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil
@@ -56,7 +54,7 @@ class LiveObjects:
     def _irq_text(self) -> str:
         return pathlib.Path(f"/proc/irq/{self.irq}/smp_affinity_list").read_text()
 
-    def __enter__(self) -> LiveObjects:
+    def __enter__(self) -> "LiveObjects":
         def run(*command: str) -> None:
             subprocess.run(command, check=True)
 

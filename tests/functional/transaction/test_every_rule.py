@@ -5,8 +5,6 @@ Three of them cannot be shown on a machine like this one, and are in the lab (``
 :data:`IN_THE_LAB` says why.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

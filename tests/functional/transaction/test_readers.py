@@ -5,8 +5,6 @@ What systemd-sysctl, systemd-tmpfiles and udev make of what ``--persist`` writes
 ``test_every_rule``.
 """
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 

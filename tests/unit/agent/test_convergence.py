@@ -4,8 +4,6 @@
 It always comes to the plan, nothing else is written, no write is tried without end, and every original comes back.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import errno

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """irqbalance is kept from what is placed, by a list and a script, and other programs are reported."""
 
-from __future__ import annotations
-
 import pathlib
 import stat
 from unittest import mock

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop on a simulated host: what it sees without an event, that each timer has its turn, what it tells."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os

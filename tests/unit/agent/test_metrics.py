@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The port for Prometheus: it answers, and who says nothing there costs the agent little."""
 
-from __future__ import annotations
-
 import socket
 import types
 import urllib.request

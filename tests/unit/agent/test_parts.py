@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's parts: systemd's protocol, its state, what it looks at, what it counts."""
 
-from __future__ import annotations
-
 import configparser
 import contextlib
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel does not take."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the loop tries again what failed: on a clock of its own."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import math

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf audit`` and ``nova-perf generate``."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

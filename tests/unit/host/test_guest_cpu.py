@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host CPU time of a guest by class, of real threads."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import threading

@@ -4,8 +4,6 @@
 Given once more it starts what has died meanwhile and leaves the rest alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import functools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands: up, status, down, openrc, run. They need nothing but Python and util-linux."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a new cloud is filled with: schemas, catalogue, users, the provider network and the guest image."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 from collections.abc import Callable

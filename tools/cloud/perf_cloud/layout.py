@@ -5,8 +5,6 @@ A cloud is known by its state folder. In its namespaces that folder is :data:`IN
 databases and configuration hold no path of this machine, so a snapshot fits every state folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

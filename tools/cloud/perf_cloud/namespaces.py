@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two hosts as namespaces, and the cables between them."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes by identity: a pid file holds the number and the start time, since numbers are used again."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import signal

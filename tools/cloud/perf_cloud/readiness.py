@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the cloud as a whole works: what its own APIs say."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import urllib.request

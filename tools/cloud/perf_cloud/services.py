@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every process of the cloud: how it starts and how to tell that it answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

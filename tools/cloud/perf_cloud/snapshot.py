@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a new cloud as one file, so that the next one need not be filled again."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs steps that depend on each other, side by side as far as they allow."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

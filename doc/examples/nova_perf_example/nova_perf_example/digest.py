@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A benchmark: how many bytes per second this machine hashes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

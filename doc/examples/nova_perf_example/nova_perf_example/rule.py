@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An audit rule, with the setting that it proposes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nova_perf_tuning import rules

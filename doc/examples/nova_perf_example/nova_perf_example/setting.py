@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kind of setting: how long the kernel gathers packets before it hands them on."""
 
-from __future__ import annotations
-
 import pathlib
 
 from nova_perf_tuning.host import model

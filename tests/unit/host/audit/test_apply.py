@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rules propose, applied: it holds, the rule is content, and restore brings every byte back."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No rule throws: on recorded hosts of other projects, on damaged ones, and what it says can always be printed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording of a host is judged as the host itself, and holds nothing that the rules do not need."""
 
-from __future__ import annotations
-
 import testtools
 
 from nova_perf_tuning.host import recording

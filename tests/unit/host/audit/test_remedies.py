@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What findings tell people to do: commands that a shell takes, for this host, that do what they promise."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

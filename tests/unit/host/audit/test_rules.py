@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule of the audit fires on a host where it must, and is silent on one where it must be."""
 
-from __future__ import annotations
-
 import shlex
 
 import testtools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf topology``: the JSON contract, the tables, and one line for every mistake."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NICs, interrupts, guests and the rest of the facts, on small hand-made hosts with the traps of real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import testtools

@@ -6,8 +6,6 @@ and memory) and distances. Where hwloc's answer is something else than the host'
 what and why, and the test checks that the difference is just that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

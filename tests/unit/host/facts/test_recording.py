@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording gives the facts of its host, holds nothing private, and is written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

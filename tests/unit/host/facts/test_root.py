@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recorded root refuses: ways out, blocking files, huge files, circles; and the same for archives."""
 
-from __future__ import annotations
-
 import io
 import os
 import pathlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories of a host: whatever happens, restore ends with the originals or says why not."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil

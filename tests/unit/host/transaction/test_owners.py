@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks that name their holder, and the journal between the rounds of an agent."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -34,7 +34,7 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual((run_id, False), self.add())
         self.assertEqual(1, len(history.series(self.engine)[0].points))
 
-    def test_a_change_is_found_and_told_with_what_changed(self):
+    def test_change_is_reported_with_what_changed(self):
         for day in range(1, 13):
             self.add(day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12")
         [found] = history.series(self.engine, "one")
