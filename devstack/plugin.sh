@@ -5,7 +5,7 @@
 #
 # DevStack sources this file with the mode (stack, unstack, clean) and the phase, in stack.sh under errexit.
 
-# The user names the plugin, and thereby its folder below $DEST.
+# The user names the plugin, and thereby its directory below $DEST.
 NOVA_PERF_TREE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # shellcheck source=devstack/lib/nova-perf-tuning

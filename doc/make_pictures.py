@@ -187,13 +187,13 @@ PLOTS = {
 
 def recorded(path: pathlib.Path) -> model.Results:
     """Return recorded results."""
-    with tempfile.TemporaryDirectory() as folder:
-        return store.load(str(unpacked(path, folder)))
+    with tempfile.TemporaryDirectory() as directory:
+        return store.load(str(unpacked(path, directory)))
 
 
-def unpacked(path: pathlib.Path, folder: str) -> pathlib.Path:
-    """Return where in ``folder`` the results of an .xz file are."""
-    file = pathlib.Path(folder, "results.json")
+def unpacked(path: pathlib.Path, directory: str) -> pathlib.Path:
+    """Return where in ``directory`` the results of an .xz file are."""
+    file = pathlib.Path(directory, "results.json")
     file.write_bytes(lzma.decompress(path.read_bytes()))
     return file
 
@@ -207,16 +207,16 @@ def record(path: pathlib.Path) -> None:
         json.dump(results, file, separators=(",", ":"))
 
 
-def take_screenshot(browser: str, folder: str) -> pathlib.Path:
-    """Return the picture of the report, in ``folder``."""
-    page, picture = pathlib.Path(folder, "report.html"), pathlib.Path(folder, REPORT)
-    results = unpacked(RUN if RUN.exists() else NOISE, folder)
+def take_screenshot(browser: str, directory: str) -> pathlib.Path:
+    """Return the picture of the report, in ``directory``."""
+    page, picture = pathlib.Path(directory, "report.html"), pathlib.Path(directory, REPORT)
+    results = unpacked(RUN if RUN.exists() else NOISE, directory)
     program = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
     path = os.pathsep.join(filter(None, (str(TOP), os.environ.get("PYTHONPATH"))))
     run(sys.executable, "-c", program, "report", str(results), "--output", str(page), PYTHONPATH=path)
-    # Root has no sandbox; the profile is a folder of its own, so that nothing of the user's is read or left.
+    # Root has no sandbox; the profile is a directory of its own, so that nothing of the user's is read or left.
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb")
-    where = (f"--user-data-dir={folder}/profile", f"--screenshot={picture}", f"--window-size=1100,{HEIGHT}")
+    where = (f"--user-data-dir={directory}/profile", f"--screenshot={picture}", f"--window-size=1100,{HEIGHT}")
     run(browser, *options, *where, page.as_uri())
     return picture
 
@@ -236,7 +236,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--plots-only", action="store_true", help="no screenshots, which need Chromium")
-    parser.add_argument("--output", type=pathlib.Path, default=PICTURES, metavar="FOLDER")
+    parser.add_argument("--output", type=pathlib.Path, default=PICTURES, metavar="DIRECTORY")
     parser.add_argument("--record", type=pathlib.Path, metavar="RESULTS.json", help="the run that is to be shown")
     args = parser.parse_args()
     if args.record is not None:
@@ -253,8 +253,8 @@ def main() -> int:
         (args.output / name).write_text(draw(), encoding="utf-8")
         print(args.output / name)
     if not args.plots_only:
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copyfile(take_screenshot(str(browser), folder), args.output / REPORT)
+        with tempfile.TemporaryDirectory() as directory:
+            shutil.copyfile(take_screenshot(str(browser), directory), args.output / REPORT)
         print(args.output / REPORT)
     return 0
 

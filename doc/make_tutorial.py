@@ -16,7 +16,7 @@ STEP = re.compile(r"^\[(\d+)/\d+\] (.*?)  \((\d+) s so far.*\)$")
 PROMPT = re.compile(r"^host[12]\$ ")
 #: A terminal's progress, and what Heat tells of every single resource.
 NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^\d{4}-\d\d-\d\d .*\[perf-flavors|^== |^   \d+ s:")
-#: Folders of whoever ran it.
+#: Directories of whoever ran it.
 PATHS = (
     (re.compile(r"\S*/heat/flavors\.yaml"), "heat/flavors.yaml"),
     (re.compile(r"(?<=sqlite:///)/\S*?report(?=/)"), "report"),

@@ -22,10 +22,10 @@ import tempfile
 TOP = pathlib.Path(__file__).resolve().parents[1]
 
 
-def run(*command, folder, **environment):
+def run(*command, directory, **environment):
     """Run a program; its output is for stderr, and a failure ends the build."""
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command, cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
@@ -33,36 +33,36 @@ def run(*command, folder, **environment):
     return done.stdout.strip()
 
 
-def copy(folder):
-    """Copy the last commit into ``folder`` and return the time of that commit."""
+def copy(directory):
+    """Copy the last commit into ``directory`` and return the time of that commit."""
     git = ("git", "-c", f"safe.directory={TOP}", "-c", f"safe.directory={TOP}/.git")
-    run(*git, "clone", "-q", "--no-hardlinks", TOP, folder, folder=TOP)
-    return run("git", "log", "-1", "--format=%ct", folder=folder)
+    run(*git, "clone", "-q", "--no-hardlinks", TOP, directory, directory=TOP)
+    return run("git", "log", "-1", "--format=%ct", directory=directory)
 
 
-def add_generated(folder, epoch):
+def add_generated(directory, epoch):
     """Make manual pages and sample configuration, and let pbr see them: it packs what git knows."""
     run(
-        *(sys.executable, "-m", "sphinx", "-q", "-b", "man", "-d", folder.parent / "doctrees"),
+        *(sys.executable, "-m", "sphinx", "-q", "-b", "man", "-d", directory.parent / "doctrees"),
         *("doc/source", "man"),
-        folder=folder,
+        directory=directory,
         SOURCE_DATE_EPOCH=epoch,
         PYTHONDONTWRITEBYTECODE="1",
     )
-    (folder / "sample").mkdir()
+    (directory / "sample").mkdir()
     run(
         *(sys.executable, "-m", "oslo_config.generator", "--namespace", "nova_perf_tuning", "--wrap-width", "120"),
         *("--output-file", "sample/nova-perf-tuning.conf.sample"),
-        folder=folder,
+        directory=directory,
         PYTHONDONTWRITEBYTECODE="1",
     )
-    run("git", "add", "-f", "man", "sample", folder=folder)
+    run("git", "add", "-f", "man", "sample", directory=directory)
 
 
-def settle(folder, epoch):
+def settle(directory, epoch):
     """Give files one time and two modes, whatever the umask of who builds."""
-    for path in folder.rglob("*"):
-        if not path.is_symlink() and ".git" not in path.relative_to(folder).parts:
+    for path in directory.rglob("*"):
+        if not path.is_symlink() and ".git" not in path.relative_to(directory).parts:
             if path.is_file():
                 path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
             os.utime(path, (int(epoch), int(epoch)))
@@ -92,14 +92,14 @@ def build(output, man, work):
     if not tree.exists():
         copy(tree)
     code = "from pbr import packaging; print(packaging.get_version('nova-perf-tuning'))"
-    version = os.environ.get("PBR_VERSION") or run(sys.executable, "-c", code, folder=tree).split()[-1]
+    version = os.environ.get("PBR_VERSION") or run(sys.executable, "-c", code, directory=tree).split()[-1]
     if man:
         add_generated(tree, epoch)
     settle(tree, epoch)
     fixed = {"SOURCE_DATE_EPOCH": epoch, "PBR_VERSION": version, "PYTHONHASHSEED": "0"}
     for kind in ("sdist", "wheel"):
         code = f"import sys; from pbr import build; build.build_{kind}(sys.argv[1])"
-        run("sh", "-c", 'umask 022; exec "$@"', "sh", sys.executable, "-c", code, output, folder=tree, **fixed)
+        run("sh", "-c", 'umask 022; exec "$@"', "sh", sys.executable, "-c", code, output, directory=tree, **fixed)
     files = sorted(output.glob(f"nova[-_]perf[-_]tuning-{version}*"))
     for file in files:
         if file.name.endswith(f"-{version}.tar.gz"):
@@ -109,7 +109,7 @@ def build(output, man, work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("output", type=pathlib.Path, help="folder for both files; made if need be")
+    parser.add_argument("output", type=pathlib.Path, help="directory for both files; made if need be")
     parser.add_argument("--no-man", action="store_true", help="leave out manual pages and sample configuration")
     arguments = parser.parse_args()
     output = arguments.output.resolve()

@@ -7,7 +7,7 @@
 #
 # Both take --output DIR, --profile NAME and --time-limit TIME.
 #
-# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name (Python into .venv, or a folder
+# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name (Python into .venv, or a directory
 # of the user's cache for the cloud) and builds a small guest image from distribution packages.
 #
 # On the cloud, which it starts, it makes a flavor of each profile, shows Nova's API refuse a bad one, the hosts and

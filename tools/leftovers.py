@@ -14,14 +14,14 @@ import sys
 def _processes() -> list[str]:
     """Command lines of QEMU, libvirt and benchmark servers; they outlive a test that forgot them."""
     found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            argv = (folder / "cmdline").read_bytes().split(b"\0")
+            argv = (directory / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         name = os.path.basename(argv[0]).decode(errors="replace")
         if name.startswith(("qemu-system", "libvirtd", "virtlogd", "iperf3", "fio", "dnsmasq")):
-            found.append(f"{name} (pid {folder.name})")
+            found.append(f"{name} (pid {directory.name})")
     return sorted(found)
 
 

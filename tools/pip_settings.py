@@ -89,7 +89,7 @@ def variables(configured: Mapping[str, str], environment: Mapping[str, str]) -> 
 
 
 def _place(link: str) -> str:
-    """Return a place of find-links for uv, empty for a folder that is missing, where pip only warns."""
+    """Return a place of find-links for uv, empty for a directory that is missing, where pip only warns."""
     if "://" in link:
         return link
     path = pathlib.Path(link).expanduser().absolute()

@@ -109,7 +109,7 @@ class Validate(cloud_command.CloudCommand):
 class Run:
     """One call of the command, from the check of the cloud to the exit code.
 
-    What is refused leaves nothing behind: database and folder are made when the checks are done.
+    What is refused leaves nothing behind: database and directory are made when the checks are done.
     """
 
     _opened: contextlib.ExitStack

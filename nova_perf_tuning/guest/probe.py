@@ -92,7 +92,7 @@ class Nic:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Truth:
+class ProbeResult:
     """What a guest said.
 
     :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG) or ``unknown``.
@@ -107,7 +107,7 @@ class Truth:
     disks: Mapping[str, int]
 
 
-def parse(text: str) -> Truth:
+def parse(text: str) -> ProbeResult:
     """Return what the output of :data:`SCRIPT` says; whatever is missing or garbled is unknown."""
     parts = _sections(text[:_MAX_TEXT])
     mode, evidence = _mode(parts)
@@ -119,7 +119,7 @@ def parse(text: str) -> Truth:
             nics[device] = _nic(lines, parts.get(f"offload {device}", []))
         elif kind == "disk" and len(disks) < _MAX_DEVICES:
             disks[device] = sum(line.isdecimal() for line in lines)
-    return Truth(mode, evidence, _first(parts, "clock"), nics, disks)
+    return ProbeResult(mode, evidence, _first(parts, "clock"), nics, disks)
 
 
 def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
@@ -136,24 +136,24 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
     return request
 
 
-def findings(truth: Truth, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
+def findings(result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
     """Return where a guest is not what was asked for.
 
     :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
     :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
     """
     results = []
-    if fault := contradiction(truth.virtualization, accelerator):
-        results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({truth.evidence})"))
-    elif truth.virtualization == "unknown" and accelerator in _MODES:
-        results.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {truth.evidence}"))
-    if truth.virtualization == "kvm" and truth.clocksource in _SLOW_CLOCKS:
-        line = f"its clock source is {truth.clocksource}; every reading of the clock leaves the guest"
+    if fault := contradiction(result.virtualization, accelerator):
+        results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
+    elif result.virtualization == "unknown" and accelerator in _MODES:
+        results.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}"))
+    if result.virtualization == "kvm" and result.clocksource in _SLOW_CLOCKS:
+        line = f"its clock source is {result.clocksource}; every reading of the clock leaves the guest"
         results.append(Finding(FindingCode.CLOCK_SOURCE, line))
-    for name, nic in truth.nics.items():
+    for name, nic in result.nics.items():
         results += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, request)]
     most = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else 0
-    for name, queues in truth.disks.items():
+    for name, queues in result.disks.items():
         if name.startswith("vd") and 0 < queues < most:
             line = f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}"
             results.append(Finding(FindingCode.DISK_QUEUES, line))

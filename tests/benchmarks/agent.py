@@ -3,7 +3,7 @@
 
 The whole process on the generated host huge, as its unit starts it, and irqbalance on the same files in the
 same time: the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else Debian's, unpacked in a
-temporary folder. The agent's looks and full readings take turns here, one of them in five seconds; irqbalance,
+temporary directory. The agent's looks and full readings take turns here, one of them in five seconds; irqbalance,
 which verifies nothing, has a cycle each second. Printed are shares of a CPU with the intervals that both have
 by default: a look and a cycle in ten seconds, a full reading in place of each sixth look.
 """
@@ -33,16 +33,16 @@ exec "$2" --foreground --interval=1
 """
 
 
-def _windows(folder: str, root: str, irqbalance: int) -> list[tuple[float, float]]:
+def _windows(directory: str, root: str, irqbalance: int) -> list[tuple[float, float]]:
     """Return CPU seconds of the agent and of irqbalance in each interval; first one with a full reading."""
-    with open(f"{folder}/agent.conf", "w") as file:
+    with open(f"{directory}/agent.conf", "w") as file:
         file.write(f"[agent]\ninterval = {INTERVAL}\nverify_interval = {2 * INTERVAL}\n")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-        notify.bind(f"{folder}/notify")
+        notify.bind(f"{directory}/notify")
         agent = subprocess.Popen(
             [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", root]
-            + ["--config-file", f"{folder}/agent.conf"],
-            env={**os.environ, "NOTIFY_SOCKET": f"{folder}/notify", "WATCHDOG_USEC": "60000000"},
+            + ["--config-file", f"{directory}/agent.conf"],
+            env={**os.environ, "NOTIFY_SOCKET": f"{directory}/notify", "WATCHDOG_USEC": "60000000"},
         )
         try:
             while b"READY=1" not in notify.recv(65536):
@@ -80,20 +80,20 @@ def _busy(pid: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace()) as folder:
-        root = f"{folder}/huge"
+    with tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace()) as directory:
+        root = f"{directory}/huge"
         gen_host.write(root, "huge")
         # Generated files do not follow a write as a kernel's do.
         for path in glob.glob(f"{root}/proc/irq/*/effective_affinity_list"):
             os.unlink(path)
             os.symlink("smp_affinity_list", path)
         irqbalance = subprocess.Popen(
-            ["unshare", "--mount", "--net", "sh", "-ec", _IRQBALANCE, "sh", root, some_irqbalance.find(folder)],
+            ["unshare", "--mount", "--net", "sh", "-ec", _IRQBALANCE, "sh", root, some_irqbalance.find(directory)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            windows = _windows(folder, root, irqbalance.pid)
+            windows = _windows(directory, root, irqbalance.pid)
         finally:
             irqbalance.terminate()
             irqbalance.wait()

@@ -57,17 +57,17 @@ def _guest() -> int:
     os._exit(0)
 
 
-def _start_agent(folder: pathlib.Path) -> subprocess.Popen[bytes]:
-    (folder / "agent.conf").write_text(
-        f"[nova_perf_tuning]\nstate_dir = {folder}/state\n[agent]\nrun_dir = {folder}/run\n"
+def _start_agent(directory: pathlib.Path) -> subprocess.Popen[bytes]:
+    (directory / "agent.conf").write_text(
+        f"[nova_perf_tuning]\nstate_dir = {directory}/state\n[agent]\nrun_dir = {directory}/run\n"
         "nova_config =\nhousekeeping = 0\nshared = 1\n"
     )
     notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    notes.bind(str(folder / "notify"))
+    notes.bind(str(directory / "notify"))
     agent = subprocess.Popen(
-        [sys.executable, "-m", "nova_perf_tuning.agent.main", "--config-file", folder / "agent.conf"],
-        env={**os.environ, "NOTIFY_SOCKET": str(folder / "notify")},
-        stderr=open(folder / "log", "wb"),
+        [sys.executable, "-m", "nova_perf_tuning.agent.main", "--config-file", directory / "agent.conf"],
+        env={**os.environ, "NOTIFY_SOCKET": str(directory / "notify")},
+        stderr=open(directory / "log", "wb"),
     )
     notes.settimeout(60)
     while b"READY=1" not in notes.recv(4096):
@@ -94,14 +94,14 @@ def _workers(pid: int) -> list[int]:
     return [int(path.parent.name) for path in comms if path.read_text().startswith("vhost-")]
 
 
-def inside(folder: pathlib.Path) -> int:
+def inside(directory: pathlib.Path) -> int:
     """Run one burst in the namespaces and print its figures."""
     for command in (("mount", "-t", "sysfs", "sysfs", "/sys"), ("mount", "-t", "tmpfs", "tmpfs", "/run")):
         subprocess.run(command, check=True)
     running = pathlib.Path("/run/libvirt/qemu")
     running.mkdir(parents=True)
     workers = {pid: _workers(pid) for pid in [_guest() for _ in range(GUESTS)]}
-    agent = _start_agent(folder)
+    agent = _start_agent(directory)
     before = _cpu(agent.pid)
     came = {pid: _announce(running, number, pid) for number, pid in enumerate(workers)}
     placed: dict[int, float] = {}
@@ -119,7 +119,7 @@ def inside(folder: pathlib.Path) -> int:
         os.waitpid(pid, 0)
     if len(placed) < GUESTS:
         print(f"{GUESTS - len(placed)} of {GUESTS} guests were not placed")
-        print((folder / "log").read_text()[-3000:])
+        print((directory / "log").read_text()[-3000:])
         return 3
     spans = sorted(placed[pid] - came[pid] for pid in workers)
     p50, p99 = statistics.median(spans), spans[round(0.99 * (GUESTS - 1))]
@@ -133,8 +133,8 @@ def inside(folder: pathlib.Path) -> int:
 
 def main() -> int:
     """Run the burst in namespaces of its own."""
-    with tempfile.TemporaryDirectory(prefix="nova-perf-burst-") as folder:
-        command = ["unshare", "--mount", "--net", sys.executable, "-m", "tests.benchmarks.burst", folder]
+    with tempfile.TemporaryDirectory(prefix="nova-perf-burst-") as directory:
+        command = ["unshare", "--mount", "--net", sys.executable, "-m", "tests.benchmarks.burst", directory]
         return subprocess.run(command, check=False).returncode
 
 

@@ -64,8 +64,8 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
     cloud = simulation.Cloud(faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed)
     launcher = simulation.SimulatedLauncher(cloud, threads)
     pairs = model.schedule(names, peers, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        store = run_store.RunStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
+    with tempfile.TemporaryDirectory() as directory:
+        store = run_store.RunStore(f"sqlite:///{os.path.join(directory, 'results.db')}")
         run_id = run_store.new_id()
         plan = simulation.fleet_plan(run_id, ["iperf3", "fio", "cpu"], 6, peers=peers, max_parallel=parallel)
         kinds = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}

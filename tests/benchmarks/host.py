@@ -38,7 +38,7 @@ _HELD = (
     "proc/irq/[0-9]*/effective_affinity_list",
     f"{_QUEUES}/tx-*/xps_cpus",
 )
-#: Files and folders (with a slash at the end) that a tool must read to know the host.
+#: Files and directories (with a slash at the end) that a tool must read to know the host.
 _FACTS = (
     *_HELD,
     f"{_QUEUES}/rx-*/rps_cpus",
@@ -125,11 +125,11 @@ def _paths(root: str, patterns: Iterable[str]) -> list[str]:
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=sysroots.workplace()) as folder:
+    with tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=sysroots.workplace()) as directory:
         # Without compiled modules the first runs would measure Python's compiler.
-        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/pycache"
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{directory}/pycache"
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        c_reader, root = f"{folder}/reader", f"{folder}/huge"
+        c_reader, root = f"{directory}/reader", f"{directory}/huge"
         subprocess.run(["cc", "-O2", "-o", c_reader, pathlib.Path(__file__).with_name("reader.c")], check=True)
         gen_host.write(root, "huge")
         with subprocess.Popen(
@@ -140,9 +140,9 @@ def main() -> None:
             live = _paths(f"/proc/{pid}", ["task/*/status"])
             lists = {"facts": _paths(root, _FACTS), "verify": _paths(root, _HELD) + live}
             for name, paths in lists.items():
-                pathlib.Path(folder, name).write_text("\n".join(paths) + "\n")
+                pathlib.Path(directory, name).write_text("\n".join(paths) + "\n")
             for name in PARTS:
-                _show(name, [c_reader, f"{folder}/{name if name in lists else 'facts'}"], root, pid)
+                _show(name, [c_reader, f"{directory}/{name if name in lists else 'facts'}"], root, pid)
             sleepers.communicate()
         start = _show_command("--version")
         print(f"  goal < {GOAL_START_MS} ms: {_met(start < GOAL_START_MS)}")
@@ -152,7 +152,7 @@ def main() -> None:
 def _show(name: str, c_command: list[str], root: str, pid: str) -> None:
     pairs = []
     for _ in range(RUNS):
-        files, _folders, _size, c_us = _printed(*c_command)
+        files, _directories, _size, c_us = _printed(*c_command)
         [ours] = _printed(sys.executable, "-m", "tests.benchmarks.host", name, root, pid)
         pairs.append((float(ours), float(c_us) / 1e3))
     ours_ms, c_ms = (statistics.median(column) for column in zip(*pairs, strict=True))

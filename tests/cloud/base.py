@@ -145,7 +145,7 @@ class CloudTest(testtools.TestCase):
 
 
 def tool_state() -> str:
-    """Return the state folder of the cloud; fails when no cloud runs."""
+    """Return the state directory of the cloud; fails when no cloud runs."""
     known = status()
     if not known:
         raise AssertionError("no cloud runs; start one with tools/cloud/up, or run tools/test.sh cloud")

@@ -147,9 +147,9 @@ class RightsTest(CommandTest):
 class PublishTest(CommandTest):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-")
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / "result.json"
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-")
+        self.addCleanup(directory.cleanup)
+        self.path = pathlib.Path(directory.name) / "result.json"
         self.addCleanup(self.openstack, "perf", "publish", "--withdraw", "--host", "host1", "--disable-on-fail")
 
     def publish(self, *arguments: str) -> Any:

@@ -21,8 +21,8 @@ GUESTS = ("--guest-ram", "192", "--no-guest-tx-offload", "--image", base.IMAGE, 
 class ValidateCase(base.CloudTest):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.url = f"sqlite:///{self.folder}/results.db"
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.url = f"sqlite:///{self.directory}/results.db"
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
         self.environment |= {
             "OS_CLIENT_CONFIG_FILE": str(self.state / "etc" / "clouds.yaml"),
@@ -43,7 +43,7 @@ class ValidateCase(base.CloudTest):
                 *program,
                 *(() if "--resume" in arguments else (*QUICK, *GUESTS)),
                 "--output",
-                self.folder,
+                self.directory,
                 *arguments,
             ],
             stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ class ValidateCase(base.CloudTest):
         """Use another entry of a clouds.yaml of this test: the administrator's with changes."""
         [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())["clouds"].values()
         entry["auth"].update(changes)
-        path = os.path.join(self.folder, "clouds.yaml")
+        path = os.path.join(self.directory, "clouds.yaml")
         with open(path, "w") as file:
             yaml.safe_dump({"clouds": {"perf": entry}}, file)
         self.environment["OS_CLIENT_CONFIG_FILE"] = path
@@ -104,7 +104,7 @@ class ValidateTest(ValidateCase):
         figures = {(figure["benchmark"], figure["arm"]) for pair in fleet["pairs"] for figure in pair["figures"]}
         self.assertEqual({(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures)
         self.assertEqual([], environment["errors"])
-        results = store.load(os.path.join(self.folder, "results.json"))
+        results = store.load(os.path.join(self.directory, "results.json"))
         self.assertTrue(all(trial.value for trial in results.trials if trial.primary))
         self.assertEqual(self.before, self.stacks())
         self.assertEqual([], self.cleanup())
@@ -115,7 +115,7 @@ class ValidateTest(ValidateCase):
         running = self.validate("--hosts", "any", "--flavor", self.flavor({}, vcpus=1).name)
         _, output = running.communicate()
         self.assertEqual(0, running.returncode, output)
-        results = store.load(os.path.join(self.folder, "results.json"))
+        results = store.load(os.path.join(self.directory, "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertEqual({"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value})
         self.assertEqual(self.before, self.stacks())

@@ -21,20 +21,20 @@ SCALE = "0.015"  # a pair takes about three seconds
 class KillTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.url = f"sqlite:///{self.folder}/results.db"
-        self.stacks = os.path.join(self.folder, "stacks")
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.url = f"sqlite:///{self.directory}/results.db"
+        self.stacks = os.path.join(self.directory, "stacks")
         os.mkdir(self.stacks)
 
     def controller(self, *run):
-        program = [sys.executable, "-m", "tests.support.campaign_process", self.url, self.folder, SCALE, *run]
+        program = [sys.executable, "-m", "tests.support.campaign_process", self.url, self.directory, SCALE, *run]
         running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.kill)
         return running
 
     def begun(self):
-        with open(os.path.join(self.folder, "log"), encoding="ascii") as file:
+        with open(os.path.join(self.directory, "log"), encoding="ascii") as file:
             return collections.Counter(line.removeprefix("begin ").strip() for line in file)
 
     def stored(self, run_id):

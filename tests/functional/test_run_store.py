@@ -62,18 +62,18 @@ class SqliteTest(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
         self.url = self.start()
 
     def start(self):
-        return f"sqlite:///{self.folder}/runs.db"
+        return f"sqlite:///{self.directory}/runs.db"
 
     def serve(self, user, made, served, url):
         """Make a cluster, serve it as ``user`` until the test ends, and return the URL once it answers."""
         entry = pwd.getpwnam(user)
-        os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+        os.chown(self.directory, entry.pw_uid, entry.pw_gid)
         who = {"user": user, "group": entry.pw_gid} if os.geteuid() == 0 else {}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder, **who}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.directory, **who}
         subprocess.run(made, check=True, **quiet)
         server = subprocess.Popen(served, **quiet)
         self.addCleanup(server.wait)
@@ -135,16 +135,16 @@ class SqliteTest(testtools.TestCase):
 
 class FirstTest(testtools.TestCase):
     def test_two_at_once_make_one(self):
-        folder = self.useFixture(fixtures.TempDir()).path
+        directory = self.useFixture(fixtures.TempDir()).path
         program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
-        argv = [sys.executable, "-c", program, f"sqlite:///{folder}/state/runs.db"]
+        argv = [sys.executable, "-c", program, f"sqlite:///{directory}/state/runs.db"]
         running = [subprocess.Popen(argv) for _ in range(2)]
         self.assertEqual([0, 0], [process.wait() for process in running])
 
 
 class MariadbTest(SqliteTest):
     def start(self):
-        socket, data = f"{self.folder}/socket", f"--datadir={self.folder}/data"
+        socket, data = f"{self.directory}/socket", f"--datadir={self.directory}/data"
         common = ["--no-defaults", data, "--skip-networking", f"--socket={socket}"]
         made = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
         url = f"mysql+pymysql://root@localhost/mysql?unix_socket={socket}"
@@ -161,7 +161,7 @@ class PostgresqlTest(SqliteTest):
 
     def start(self):
         [programs] = glob.glob("/usr/lib/postgresql/*/bin")
-        data = f"{self.folder}/data"
+        data = f"{self.directory}/data"
         made = [f"{programs}/initdb", "-D", data, "-A", "trust", "-U", "perf", "-E", "UTF8"]
-        served = [f"{programs}/postgres", "-D", data, "-k", self.folder, "-c", "listen_addresses="]
-        return self.serve("postgres", made, served, f"postgresql+psycopg://perf@/postgres?host={self.folder}")
+        served = [f"{programs}/postgres", "-D", data, "-k", self.directory, "-c", "listen_addresses="]
+        return self.serve("postgres", made, served, f"postgresql+psycopg://perf@/postgres?host={self.directory}")

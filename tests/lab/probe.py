@@ -58,13 +58,13 @@ def _cpus(text):
 
 
 def _irq(number):
-    folder = f"/proc/irq/{number}"
-    names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+    directory = f"/proc/irq/{number}"
+    names = [entry.name for entry in os.scandir(directory) if entry.is_dir()]
     return {
         "irq": number,
         "name": names[0] if names else None,
-        "cpus": _cpus(get(f"{folder}/smp_affinity_list")),
-        "effective": get(f"{folder}/effective_affinity_list"),
+        "cpus": _cpus(get(f"{directory}/smp_affinity_list")),
+        "effective": get(f"{directory}/effective_affinity_list"),
     }
 
 

@@ -7,27 +7,27 @@ _AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa"}
 _GUEST = ["guest", "g1", rig.NODE1]
 
 
-def link(nic: str, folder: str = "device") -> rig.Call:
+def link(nic: str, directory: str = "device") -> rig.Call:
     """Return the event of a link that goes down and up.
 
     That alone moves nothing, so an interrupt is moved meanwhile: all that an agent hears is the link.
 
-    :param folder: where the NIC's PCI device is, from the NIC's own folder.
+    :param directory: where the NIC's PCI device is, from the NIC's own directory.
     """
     return [
         "must",
-        f"irq=$(ls /sys/class/net/{nic}/{folder}/msi_irqs | sort -n | sed -n 2p) && ip link set {nic} down && "
+        f"irq=$(ls /sys/class/net/{nic}/{directory}/msi_irqs | sort -n | sed -n 2p) && ip link set {nic} down && "
         f"echo 0 >/proc/irq/$irq/smp_affinity_list && ip link set {nic} up",
     ]
 
 
 def rebind(nic: str, bus: str, driver: str, after: str = "true") -> rig.Call:
     """Return the event that unbinds and binds the driver of a NIC, which comes back under its name."""
-    folder = f"/sys/bus/{bus}/drivers/{driver}"
+    directory = f"/sys/bus/{bus}/drivers/{driver}"
     return [
         "must",
-        f"device=$(basename $(realpath /sys/class/net/{nic}/device)) && echo $device >{folder}/unbind && "
-        f"echo $device >{folder}/bind && until [ -e /sys/class/net/{nic} ]; do sleep 0.05; done && "
+        f"device=$(basename $(realpath /sys/class/net/{nic}/device)) && echo $device >{directory}/unbind && "
+        f"echo $device >{directory}/bind && until [ -e /sys/class/net/{nic} ]; do sleep 0.05; done && "
         f"ip link set {nic} up && {after}",
     ]
 
@@ -169,11 +169,11 @@ class EventsTest(rig.LabCase):
             """The one with the higher numbers is bound first, and so gets the lower ones."""
             self.had = {nic: numbers(nic) for nic in nics}
             first, second = sorted(nics, key=lambda nic: min(self.had[nic]), reverse=True)
-            folder = "/sys/bus/pci/drivers/igb"
-            steps = [f"echo {nics[nic]} >{folder}/unbind" for nic in nics]
+            directory = "/sys/bus/pci/drivers/igb"
+            steps = [f"echo {nics[nic]} >{directory}/unbind" for nic in nics]
             for nic in (first, second):
                 steps += [
-                    f"echo {nics[nic]} >{folder}/bind",
+                    f"echo {nics[nic]} >{directory}/bind",
                     f"until [ -e /sys/class/net/{nic} ]; do sleep 0.05; done",
                     f"ip link set {nic} up",
                 ]

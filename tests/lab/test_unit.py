@@ -7,7 +7,7 @@ from tests.lab import rig
 _CAPABILITIES = 1 << 12 | 1 << 23
 
 
-_FOLDERS = ("/etc", "/usr", "/opt/perf", "/var/lib", "/var/log", "/run", "/run/libvirt", "/sys/fs/cgroup/lab")
+_DIRECTORIES = ("/etc", "/usr", "/opt/perf", "/var/lib", "/var/log", "/run", "/run/libvirt", "/sys/fs/cgroup/lab")
 _OPENED = (
     "true >>/proc/sys/vm/swappiness",
     "true >>/proc/sysrq-trigger",
@@ -39,7 +39,7 @@ class UnitTest(rig.LabCase):
         self.start_agent()
         self.lab.run("mkdir -p /sys/fs/cgroup/lab")
         self.addCleanup(self.lab.ask, "run", "rmdir /sys/fs/cgroup/lab")
-        for attempt in (*(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _FOLDERS), *_OPENED):
+        for attempt in (*(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _DIRECTORIES), *_OPENED):
             self.lab.run(attempt)
             code, out = self.within(attempt)
             self.assertNotEqual(0, code, attempt)

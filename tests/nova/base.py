@@ -77,7 +77,7 @@ class PerfTestCase(base.ServersTestBase):
         return [self.computes[name] for name in names or ("compute1",)]
 
     def make_directory(self, server):
-        """Make the guest's folder; Nova's fixtures make no disks and leave it out."""
+        """Make the guest's directory; Nova's fixtures make no disks and leave it out."""
         os.makedirs(os.path.join(base.CONF.instances_path, server["id"]), exist_ok=True)
 
     def boot(self, specs, vcpus=3, host=None, networks=None, **kwargs):

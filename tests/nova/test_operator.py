@@ -48,7 +48,7 @@ class ConfigurationTest(OperatorTestCase):
         self.assertIn("more than the 2 vCPUs", self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2))
         self.boot({}, vcpus=1, networks="none")
 
-    def test_profile_folder_vanishes_while_guests_run(self):
+    def test_profile_directory_vanishes_while_guests_run(self):
         directory = self.useFixture(fixtures.TempDir()).join("profiles")
 
         def fill():
@@ -71,7 +71,7 @@ class ConfigurationTest(OperatorTestCase):
         self._detach_interface(server, port)
         self.assert_tuned(self.domain(server))
         self.assertIn(directory, self.refused(specs)[:255])
-        # names no profile, needs no folder
+        # names no profile, needs no directory
         self._delete_server(self.boot(base.TUNED, networks="none"))
         fill()
         with open(f"{directory}/own.yaml", "a", encoding="utf-8") as file:

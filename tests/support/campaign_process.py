@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller in a process of its own for :mod:`tests.functional.test_campaign_kill`: begins or resumes a run.
 
-``python -m tests.support.campaign_process URL FOLDER SCALE [RUN]`` prints the run's id when it begins. Stacks
-are files in FOLDER/stacks, and every begin of a pair is a line in FOLDER/log, written at once.
+``python -m tests.support.campaign_process URL DIRECTORY SCALE [RUN]`` prints the run's id when it begins. Stacks
+are files in DIRECTORY/stacks, and every begin of a pair is a line in DIRECTORY/log, written at once.
 """
 
 import os
@@ -19,10 +19,10 @@ PEERS = 3
 class LoggingLauncher(simulation.SimulatedLauncher):
     """Tells a file what it does; the file outlives the process."""
 
-    def __init__(self, folder, scale):
-        cloud = simulation.Cloud(faults=0.05, folder=os.path.join(folder, "stacks"))
+    def __init__(self, directory, scale):
+        cloud = simulation.Cloud(faults=0.05, directory=os.path.join(directory, "stacks"))
         super().__init__(cloud, simulation.RealTime(scale))
-        self._log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._log = os.open(os.path.join(directory, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def measured(self, pair, *rest):
         os.write(self._log, f"begin {pair.client} {pair.server}\n".encode())
@@ -30,14 +30,14 @@ class LoggingLauncher(simulation.SimulatedLauncher):
 
 
 def main():
-    url, folder, scale, *resumed = sys.argv[1:]
+    url, directory, scale, *resumed = sys.argv[1:]
     store = run_store.RunStore(url)
     if resumed:
         run = store.claim(resumed[0])
     else:
         plan = simulation.fleet_plan(run_store.new_id(), ["cpu"], 3, peers=PEERS, seed=1, max_parallel=4)
         run = store.create(plan, HOSTS, model.schedule(HOSTS, PEERS, 1), Environment())
-    launcher = LoggingLauncher(folder, float(scale))
+    launcher = LoggingLauncher(directory, float(scale))
     launcher.cleanup(run.run_id)
     print(run.run_id, flush=True)
     print(campaign.Campaign(store, launcher, run).run(), flush=True)

@@ -6,18 +6,18 @@ import pathlib
 
 from lxml import etree
 
-FOLDER = pathlib.Path(__file__).parent / "domains"
+DIRECTORY = pathlib.Path(__file__).parent / "domains"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
 
 
 def names():
     """Return the names of all files."""
-    return sorted(path.name for path in FOLDER.glob("*.xml"))
+    return sorted(path.name for path in DIRECTORY.glob("*.xml"))
 
 
 def text(name):
     """Return one domain."""
-    return (FOLDER / name).read_text(encoding="utf-8")
+    return (DIRECTORY / name).read_text(encoding="utf-8")
 
 
 @functools.cache

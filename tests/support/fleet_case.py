@@ -45,14 +45,14 @@ class SimulatedCloud(heat_pair.HeatCloud):
 
 
 class SimulatedValidation(testtools.TestCase):
-    """Runs the command; what it wrote is in a folder of the test."""
+    """Runs the command; what it wrote is in a directory of the test."""
 
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch("secrets.randbelow", lambda _: 3))
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.output = os.path.join(self.folder, "out")
-        self.url = f"sqlite:///{self.folder}/results.db"
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.output = os.path.join(self.directory, "out")
+        self.url = f"sqlite:///{self.directory}/results.db"
         self.out, self.err = io.StringIO(), io.StringIO()
 
     def validate(self, *arguments, cloud=None):
@@ -66,7 +66,7 @@ class SimulatedValidation(testtools.TestCase):
 
     def budget(self, line):
         """Write a budget and return the path of its file."""
-        path = os.path.join(self.folder, "budget.yaml")
+        path = os.path.join(self.directory, "budget.yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"budgets: [{{{line}}}]")
         return path

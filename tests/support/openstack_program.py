@@ -51,14 +51,14 @@ class ProgramTestCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.cloud = self.useFixture(api_server.ApiServer())
-        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.directory = self.useFixture(fixtures.TempDir()).path
         # Its name in messages, and no terminal to ask for a password.
         self.useFixture(fixtures.MonkeyPatch("cliff.app.App.NAME", "openstack"))
         self.useFixture(fixtures.MonkeyPatch("sys.stdin", io.StringIO()))
         for name in [name for name in os.environ if name.startswith("OS_")]:
             self.useFixture(fixtures.EnvironmentVariable(name))
-        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{self.folder}/clouds.yaml"))
-        self.useFixture(fixtures.EnvironmentVariable("HOME", self.folder))
+        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{self.directory}/clouds.yaml"))
+        self.useFixture(fixtures.EnvironmentVariable("HOME", self.directory))
         self.write_clouds()
 
     def write_clouds(self, password="secret", url=None, **settings):
@@ -71,7 +71,7 @@ class ProgramTestCase(testtools.TestCase):
             "user_domain_id": "default",
             "project_domain_id": "default",
         }
-        with open(f"{self.folder}/clouds.yaml", "w") as file:
+        with open(f"{self.directory}/clouds.yaml", "w") as file:
             json.dump({"clouds": {"test": {"auth": auth, "region_name": "RegionOne", **settings}}}, file)
 
     def run_openstack(self, *arguments):

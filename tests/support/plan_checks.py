@@ -10,7 +10,7 @@ from nova_perf_tuning.host.transaction import journal
 
 
 @dataclasses.dataclass
-class Truth:
+class Expected:
     """The sets as the documentation defines them."""
 
     online: frozenset
@@ -26,7 +26,7 @@ def owned(domain):
     return {int(text) for text, number in counts.items() if text.isdigit() and number == 1}
 
 
-def truth(facts, sets):
+def expected(facts, sets):
     online = frozenset(cpu.id for cpu in facts.cpus if cpu.online) & (
         cpulist.parse(facts.online) or frozenset(cpu.id for cpu in facts.cpus)
     )
@@ -37,7 +37,7 @@ def truth(facts, sets):
     keep = (given & online) - avoid if given else online - avoid - isolated
     shared = (cpulist.parse(sets.shared or "") & online) - avoid
     shared = (shared - isolated or shared) or keep
-    return Truth(online, frozenset(avoid), keep or shared, shared, {cpu.id: cpu.node for cpu in facts.cpus})
+    return Expected(online, frozenset(avoid), keep or shared, shared, {cpu.id: cpu.node for cpu in facts.cpus})
 
 
 def cpus_of(setting):
@@ -46,7 +46,7 @@ def cpus_of(setting):
 
 def problems(facts, sets, plan):
     """Return everything that is wrong with ``plan``, as text."""
-    real = truth(facts, sets)
+    real = expected(facts, sets)
     wrong = list(_forbidden(facts, sets, plan, real))
     wrong += _nodes(facts, plan, real)
     wrong += _unasked(facts, plan)

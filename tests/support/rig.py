@@ -19,7 +19,7 @@ _started = False
 
 
 def start() -> str:
-    """Make sure of libvirt and of the image; return the image's folder."""
+    """Make sure of libvirt and of the image; return the image's directory."""
     global _started
     answer = _tool("tools/libvirt/up")
     _started = _started or answer == "started"
@@ -27,7 +27,7 @@ def start() -> str:
 
 
 def build_image(*options: str) -> str:
-    """Build an image unless it is there, and return its folder."""
+    """Build an image unless it is there, and return its directory."""
     return _tool("tools/image/build", "--quiet", *options)
 
 
@@ -40,7 +40,7 @@ def stop() -> None:
 
 
 class GuestCase(unittest.TestCase):
-    """Tests that boot guests; ``image`` is the folder of theirs."""
+    """Tests that boot guests; ``image`` is the directory of theirs."""
 
     image: str
 
@@ -76,13 +76,13 @@ def remains(run_id: str) -> list[str]:
         for name in os.listdir(place)
         if run_id in name
     ]
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            command = (folder / "cmdline").read_bytes()
+            command = (directory / "cmdline").read_bytes()
         except OSError:
             continue
         if run_id.encode() in command:
-            remains.append(f"process {folder.name}: {command[:80]!r}")
+            remains.append(f"process {directory.name}: {command[:80]!r}")
     listed = patience.run(["virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name"])
     if listed.returncode:
         raise AssertionError(f"virsh list failed: {listed.stderr}")

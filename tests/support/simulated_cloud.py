@@ -133,14 +133,14 @@ class Cloud:
     :ivar faults: share of attempts that fail. :ivar bad: host -> share of its throughput that is left.
     :ivar dead: hosts on which no guest ever answers.
     :ivar quota: pairs at a time that the project may have; None: as many as one likes.
-    :ivar folder: a file per stack is kept there, which outlives the process; None: in memory.
+    :ivar directory: a file per stack is kept there, which outlives the process; None: in memory.
     """
 
     faults: float = 0.0
     bad: dict[str, float] = dataclasses.field(default_factory=dict)
     dead: set[str] = dataclasses.field(default_factory=set)
     quota: int | None = None
-    folder: str | None = None
+    directory: str | None = None
     seed: int = 0
     noise: float = 0.01
 
@@ -214,7 +214,7 @@ class SimulatedLauncher:
 
     def stacks(self):
         """Return the names of all stacks there are."""
-        return sorted(os.listdir(self.cloud.folder) if self.cloud.folder else self._stacks)
+        return sorted(os.listdir(self.cloud.directory) if self.cloud.directory else self._stacks)
 
     # -- below
 
@@ -270,13 +270,13 @@ class SimulatedLauncher:
                 )
 
     def make(self, stack):
-        if self.cloud.folder:
-            pathlib.Path(self.cloud.folder, stack).touch()
+        if self.cloud.directory:
+            pathlib.Path(self.cloud.directory, stack).touch()
         else:
             self._stacks.add(stack)
 
     def _remove(self, stack):
-        if self.cloud.folder:
-            pathlib.Path(self.cloud.folder, stack).unlink(missing_ok=True)
+        if self.cloud.directory:
+            pathlib.Path(self.cloud.directory, stack).unlink(missing_ok=True)
         else:
             self._stacks.discard(stack)

@@ -15,21 +15,21 @@ from nova_perf_tuning import bounded_read
 class ReadTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.file = self.folder / "file"
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.file = self.directory / "file"
         self.file.write_bytes(b"\xc3\xa4" * 10)
 
     def test_plain_files(self):
         self.assertEqual("\u00e4" * 10, bounded_read.read_text(self.file, 20))
 
     def test_refusals_are_one_kind_of_error(self):
-        os.mkfifo(self.folder / "fifo")
-        latin = self.folder / "latin"
+        os.mkfifo(self.directory / "fifo")
+        latin = self.directory / "latin"
         latin.write_bytes(b"\xe4")
         for path, number in (
-            (self.folder / "absent", errno.ENOENT),
-            (self.folder, errno.EISDIR),
-            (self.folder / "fifo", errno.EINVAL),
+            (self.directory / "absent", errno.ENOENT),
+            (self.directory, errno.EISDIR),
+            (self.directory / "fifo", errno.EINVAL),
             ("/dev/zero", errno.EINVAL),
             ("a\0b", errno.EINVAL),
             (latin, errno.EILSEQ),
@@ -40,7 +40,7 @@ class ReadTest(testtools.TestCase):
         self.assertEqual(errno.EFBIG, self.assertRaises(OSError, bounded_read.read_text, self.file, 19).errno)
 
     def test_an_argument_may_be_a_pipe(self):
-        fifo = str(self.folder / "fifo")
+        fifo = str(self.directory / "fifo")
         os.mkfifo(fifo)
         self.assertEqual(b"", bounded_read.read_argument(fifo, 100))  # nobody writes
         reader = open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))

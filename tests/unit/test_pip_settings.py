@@ -47,21 +47,21 @@ class PipSettingsTest(testtools.TestCase):
         )
         self.assertNotIn("UV_DEFAULT_INDEX", variables)
 
-    def test_no_index_and_folders(self):
-        folder = self.useFixture(fixtures.TempDir()).path
+    def test_no_index_and_directories(self):
+        directory = self.useFixture(fixtures.TempDir()).path
         variables = self.variables(
-            "global.no-index='true'", f":env:.find-links='{folder} /missing https://host/files'"
+            "global.no-index='true'", f":env:.find-links='{directory} /missing https://host/files'"
         )
         self.assertEqual("1", variables["NO_INDEX"])
-        self.assertEqual(f"{folder},https://host/files", variables["UV_FIND_LINKS"])
+        self.assertEqual(f"{directory},https://host/files", variables["UV_FIND_LINKS"])
         self.assertNotIn("NO_INDEX", self.variables("global.no-index='false'"))
 
     def test_certificates(self):
-        folder = self.useFixture(fixtures.TempDir()).path
-        bundle = f"{folder}/bundle.crt"
+        directory = self.useFixture(fixtures.TempDir()).path
+        bundle = f"{directory}/bundle.crt"
         self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(f"global.cert='{bundle}'", CURL_CA_BUNDLE="/x"))
         self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(REQUESTS_CA_BUNDLE=bundle))
-        self.assertEqual({"SSL_CERT_DIR": folder}, self.variables(f"global.cert='{folder}'"))
+        self.assertEqual({"SSL_CERT_DIR": directory}, self.variables(f"global.cert='{directory}'"))
 
     def test_settings_of_pip_alone_and_unknown_ones(self):
         self.assertEqual({"UV_SYSTEM_CERTS": "1"}, self.variables(":env:.disable-pip-version-check='1'"))

@@ -246,7 +246,7 @@ def plain(text: str) -> str:
 
 
 class Schema(Generated):
-    """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: folder/file.schema.json``."""
+    """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: directory/file.schema.json``."""
 
     required_arguments: ClassVar[int] = 1
 

@@ -36,8 +36,8 @@ _INDEX = re.compile(
 #: Starts Run in its own directory, where its programs are. Results, logs and the files that are copied go to the
 #: directory that a launcher has made for the run, and takes away.
 _START: Final = (
-    "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
-    " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
+    "my $directory = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
+    " chdir $directory or die qq($directory: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
 )
 #: Where an operator has built it, on host and guest.
 DIRECTORY: Final = "/opt/UnixBench"

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeVar
 import libvirt
 import libvirt_qemu
 
-from nova_perf_tuning.guest import probe as truth_module
-from nova_perf_tuning.guest import transform
+from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
@@ -215,9 +214,9 @@ class Guest(base.Machine):
                 self.agent.kill(job)
                 self._wait(pid, time.monotonic() + _DEATH_S)
 
-    def truth(self) -> truth_module.Truth:
+    def probe_result(self) -> probe.ProbeResult:
         """Ask the guest what it is and has."""
-        return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
+        return probe.parse(self.run(probe.ARGV, _SHORT_S).stdout)
 
     def busy_s(self) -> float | None:
         return self._optional(self.agent.busy_s)

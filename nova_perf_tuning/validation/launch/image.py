@@ -43,40 +43,40 @@ def default_directory(programs: Collection[str] = ()) -> str:
 
     :raises LaunchError: there are images, but none has them all.
     """
-    folders = [pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")]
-    built = [folder for folder in folders if (folder / "complete").exists()]
-    for folder in built:
-        if set(programs) <= {*(folder / "programs").read_text("utf-8").split(), *_added(folder)}:
-            return str(folder)
+    directories = [pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")]
+    built = [directory for directory in directories if (directory / "complete").exists()]
+    for directory in built:
+        if set(programs) <= {*(directory / "programs").read_text("utf-8").split(), *_added(directory)}:
+            return str(directory)
     if not built:
-        return str(folders[0])
+        return str(directories[0])
     raise base.LaunchError(
         f"no guest image has all of {', '.join(sorted(programs))}; build one with tools/image/build --full, and"
         " --add PATH for what is in no package of it, or measure with --launcher host"
     )
 
 
-def load(directory: str | None = None, programs: Collection[str] = ()) -> Image:
-    """Return the image in ``directory`` (default: :func:`default_directory`); LaunchError: there is none."""
-    folder = pathlib.Path(directory or default_directory(programs)).resolve()
-    if not (folder / "complete").exists():
-        raise base.LaunchError(f"no guest image, or an unfinished one, is in {folder}; run tools/image/build")
-    versions = (line.split(" ", 1) for line in (folder / "packages").read_text("utf-8").splitlines())
-    sums = (line.split("  ", 1) for line in (folder / "sums").read_text("utf-8").splitlines())
+def load(location: str | None = None, programs: Collection[str] = ()) -> Image:
+    """Return the image in ``location`` (default: :func:`default_directory`); LaunchError: there is none."""
+    directory = pathlib.Path(location or default_directory(programs)).resolve()
+    if not (directory / "complete").exists():
+        raise base.LaunchError(f"no guest image, or an unfinished one, is in {directory}; run tools/image/build")
+    versions = (line.split(" ", 1) for line in (directory / "packages").read_text("utf-8").splitlines())
+    sums = (line.split("  ", 1) for line in (directory / "sums").read_text("utf-8").splitlines())
     return Image(
-        folder.name,
-        kernel=str(folder / "vmlinuz"),
-        initrd=str(folder / "initrd"),
-        root=str(folder / "root.img"),
+        directory.name,
+        kernel=str(directory / "vmlinuz"),
+        initrd=str(directory / "initrd"),
+        root=str(directory / "root.img"),
         packages=dict(versions),
-        release=(folder / "release").read_text("utf-8").strip(),
+        release=(directory / "release").read_text("utf-8").strip(),
         sums={os.path.basename(path): digest for digest, path in sums},
-        added=_added(folder),
+        added=_added(directory),
     )
 
 
-def _added(folder: pathlib.Path) -> dict[str, str]:
-    listing = folder / "added"
+def _added(directory: pathlib.Path) -> dict[str, str]:
+    listing = directory / "added"
     lines = listing.read_text("utf-8").splitlines() if listing.exists() else []
     entries = (line.split(" ", 3) for line in lines)
     return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}

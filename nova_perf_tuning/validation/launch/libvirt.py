@@ -17,8 +17,7 @@ import libvirt
 from lxml import etree
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.guest import probe as truth_module
-from nova_perf_tuning.guest import storage
+from nova_perf_tuning.guest import probe, storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
@@ -57,11 +56,11 @@ class _Rig:
 
 @dataclasses.dataclass(slots=True)
 class BootedArm:
-    """An arm and its guests; :ivar truths: what these say that they are."""
+    """An arm and its guests; :ivar probed: what these say that they are."""
 
     arm: base.Arm
     guests: tuple[Guest, ...]
-    truths: tuple[truth_module.Truth, ...]
+    probed: tuple[probe.ProbeResult, ...]
     settings: list[environments.Setting] = dataclasses.field(default_factory=list)
 
 
@@ -141,7 +140,7 @@ class LibvirtLauncher(base.Launcher):
             self._await_agents(guests)
             server.configure_network()
             client.configure_network(server.address)
-            self._arms[arm.name] = BootedArm(arm, guests, tuple([guest.truth() for guest in guests]))
+            self._arms[arm.name] = BootedArm(arm, guests, tuple([guest.probe_result() for guest in guests]))
         except BaseException:
             with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
@@ -215,10 +214,10 @@ class LibvirtLauncher(base.Launcher):
                     notes=[f"left out: {left_out.text}" for left_out in booted.guests[0].transformed.left_out],
                     native_specs_not_applied=dict(booted.arm.request.native),
                     settings=booted.settings,
-                    virtualization=booted.truths[0].virtualization,
+                    virtualization=booted.probed[0].virtualization,
                     findings=findings(booted, rig.accelerator.name, self._size.vcpus),
                     xml=booted.guests[0].transformed.xml,
-                    shown={"truth": dataclasses.asdict(booted.truths[0])},
+                    shown={"probe": dataclasses.asdict(booted.probed[0])},
                 )
                 for name, booted in self._arms.items()
             },
@@ -312,10 +311,10 @@ class LibvirtLauncher(base.Launcher):
 
 def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.Finding]:
     """Return where the guests of an arm are not what was asked for; what both say is said once."""
-    roles: dict[truth_module.Finding, list[str]] = {}
-    for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
-        request = truth_module.resolved(arm.arm.request, guest.transformed.xml, vcpus)
-        for finding in truth_module.findings(truth, request, accelerator, vcpus):
+    roles: dict[probe.Finding, list[str]] = {}
+    for role, guest, result in zip(network.ROLES, arm.guests, arm.probed, strict=True):
+        request = probe.resolved(arm.arm.request, guest.transformed.xml, vcpus)
+        for finding in probe.findings(result, request, accelerator, vcpus):
             roles.setdefault(finding, []).append(role)
     return [
         environments.Finding(finding.code.value, f"{' and '.join(names)}: {finding.text}")

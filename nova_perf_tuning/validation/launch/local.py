@@ -87,9 +87,10 @@ class LocalLauncher(base.Launcher):
     def _pair(self, arm: str) -> base.Pair:
         if arm not in self._machines:
             self.prepare()
-            folder = os.path.join(self._directory, arm)
+            directory = os.path.join(self._directory, arm)
             self._machines[arm] = [
-                HostMachine(role, "127.0.0.1", None, os.path.join(folder, role)) for role in ("client", "server")
+                HostMachine(role, "127.0.0.1", None, os.path.join(directory, role))
+                for role in ("client", "server")
             ]
         return base.Pair(*self._machines[arm])
 

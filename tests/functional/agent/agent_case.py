@@ -25,17 +25,17 @@ class AgentCase(testtools.TestCase):
         super().setUp()
         self.root = sysroots.make_host(self)
         self.before = sysroots.content(self.root)
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
 
     def start(self, options=QUICK):
         """Start the agent and wait until it says that all is placed."""
-        config = self.folder / "agent.conf"
+        config = self.directory / "agent.conf"
         config.write_text(f"[agent]\n{options}")
         notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(notes.close)
-        path = self.folder / f"notify-{id(notes)}"
+        path = self.directory / f"notify-{id(notes)}"
         notes.bind(str(path))
         notes.settimeout(patience.LIMIT_S)
         process = subprocess.Popen(

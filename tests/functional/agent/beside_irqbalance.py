@@ -37,7 +37,7 @@ def main() -> None:
     try:
         patience.until(lambda: moved(process) >= OURS, "irqbalance moves all")
         tell("started", moved(process))
-        with tempfile.TemporaryDirectory() as folder, journal.Journal(folder, "/", writer=True) as book:
+        with tempfile.TemporaryDirectory() as directory, journal.Journal(directory, "/", writer=True) as book:
             apply.apply(daemons.ban(placed), registry.kinds("/"), book, "boot")
             # As the agent does when it finds them moved.
             patience.until(lambda: daemons.moved() or not moved(process) & OURS, "it lets go of ours")

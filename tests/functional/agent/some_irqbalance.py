@@ -13,8 +13,8 @@ dpkg-deb -x irqbalance_*.deb .
 """
 
 
-def find(folder: str) -> str:
-    """Return the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else one unpacked in a folder.
+def find(directory: str) -> str:
+    """Return the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else one unpacked in a directory.
 
     :raises AssertionError: there is none.
     """
@@ -23,7 +23,7 @@ def find(folder: str) -> str:
     )
     if named:
         return named
-    done = patience.run(["sh", "-ec", _UNPACK, "sh", folder])
+    done = patience.run(["sh", "-ec", _UNPACK, "sh", directory])
     if done.returncode:
         raise AssertionError(f"no irqbalance: install it or name one in NOVA_PERF_IRQBALANCE: {done.stderr}")
-    return f"{folder}/usr/sbin/irqbalance"
+    return f"{directory}/usr/sbin/irqbalance"

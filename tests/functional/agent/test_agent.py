@@ -60,7 +60,7 @@ class AgentTest(agent_case.AgentCase):
         self.until_told("STOPPING=1")
 
     def test_sets_that_contradict_each_other_are_told_and_mended(self):
-        nova = self.folder / "nova.conf"
+        nova = self.directory / "nova.conf"
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
         process = self.start(f"{agent_case.QUICK}nova_config = {nova}\n")
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
@@ -94,7 +94,7 @@ class UnitTest(agent_case.AgentCase):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
         text = (pathlib.Path(__file__).parents[3] / "etc/systemd/nova-perf-agent.service").read_text()
         text = text.replace("ExecStart=/usr/bin/nova-perf-agent", f"ExecStart={sys.executable}")
-        unit = self.folder / "nova-perf-agent.service"
+        unit = self.directory / "nova-perf-agent.service"
         for content, shown in ((text, ""), (text.replace("ProtectClock=", "ProtectClok="), "ProtectClok")):
             unit.write_text(content)
             done = patience.run(["systemd-analyze", "verify", "--man=no", unit])

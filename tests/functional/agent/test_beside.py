@@ -44,7 +44,7 @@ class BesideCase(agent_case.AgentCase):
         return done.stdout, done.stderr
 
     def plan(self, *settings):
-        path = self.folder / "plan.json"
+        path = self.directory / "plan.json"
         rows = [dict(zip(("kind", "target", "value", "rule"), setting, strict=True)) for setting in settings]
         for row in rows:
             if row["kind"] == "irq_affinity":
@@ -167,7 +167,7 @@ class BesideTest(BesideCase):
 
 class BothWriteTest(BesideCase):
     def test_both_write_and_are_killed_and_no_original_is_lost(self):
-        turns = self.folder / "turns"
+        turns = self.directory / "turns"
         turns.write_text("")
         chance = random.Random(7)
         end = time.monotonic() + _LOOP_S

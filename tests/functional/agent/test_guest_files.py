@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each change of a real guest is an event by the files that a real libvirtd keeps, also after libvirtd's restart.
 
-libvirtd runs for a user of its own with folders of its own: restarting it disturbs nobody.
+libvirtd runs for a user of its own with directories of its own: restarting it disturbs nobody.
 """
 
 import contextlib
@@ -32,28 +32,28 @@ DISK = (
 class GuestFilesTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
         self.user = pwd.getpwnam("nobody")
-        self.run_dir = self.folder / "run"
-        config = self.folder / "config/libvirt"
+        self.run_dir = self.directory / "run"
+        config = self.directory / "config/libvirt"
         config.mkdir(parents=True)
         (config / "qemu.conf").write_text('stdio_handler = "file"\n')  # without virtlogd
-        (self.folder / "guest.xml").write_text(GUEST)
-        (self.folder / "disk.xml").write_text(DISK.format(self.folder / "disk"))
-        (self.folder / "disk").write_bytes(bytes(1 << 20))
+        (self.directory / "guest.xml").write_text(GUEST)
+        (self.directory / "disk.xml").write_text(DISK.format(self.directory / "disk"))
+        (self.directory / "disk").write_bytes(bytes(1 << 20))
         self.run_dir.mkdir(0o700)
-        for path in (self.folder, *self.folder.rglob("*")):
+        for path in (self.directory, *self.directory.rglob("*")):
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
         self.uri = f"qemu+unix:///session?socket={self.run_dir}/libvirt/libvirt-sock"
         self.addCleanup(lambda: self.end(self.libvirtd))
         self.begin_libvirtd()
         self.addCleanup(self.end_guest)
-        root = self.folder / "root/run/libvirt"
+        root = self.directory / "root/run/libvirt"
         root.mkdir(parents=True)
         (root / "qemu").symlink_to(self.run_dir / "libvirt/qemu/run")  # where a user's libvirtd keeps them
-        self.files = sources.GuestFiles(str(self.folder / "root"))
+        self.files = sources.GuestFiles(str(self.directory / "root"))
         self.addCleanup(self.files.close)
 
     def begin_libvirtd(self):
@@ -69,7 +69,7 @@ class GuestFilesTest(testtools.TestCase):
             env={
                 "PATH": path,
                 "XDG_RUNTIME_DIR": str(self.run_dir),
-                **{name: str(self.folder / sub) for name, sub in homes.items()},
+                **{name: str(self.directory / sub) for name, sub in homes.items()},
             },
             stderr=subprocess.DEVNULL,
         )
@@ -103,16 +103,16 @@ class GuestFilesTest(testtools.TestCase):
         patience.until(self.files.drain, f"an event by {arguments}")
 
     def test_all_that_happens_to_a_guest(self):
-        self.check_told("create", self.folder / "guest.xml")
+        self.check_told("create", self.directory / "guest.xml")
         for command in (
             ("suspend", NAME),
             ("resume", NAME),
             ("reset", NAME),
             ("emulatorpin", NAME, "0", "--live"),
-            ("attach-device", NAME, self.folder / "disk.xml", "--live"),
-            ("detach-device", NAME, self.folder / "disk.xml", "--live"),
-            ("save", NAME, self.folder / "saved"),  # what a migration does on its way
-            ("restore", self.folder / "saved"),
+            ("attach-device", NAME, self.directory / "disk.xml", "--live"),
+            ("detach-device", NAME, self.directory / "disk.xml", "--live"),
+            ("save", NAME, self.directory / "saved"),  # what a migration does on its way
+            ("restore", self.directory / "saved"),
             ("destroy", NAME),
         ):
             self.check_told(*command)
@@ -123,7 +123,7 @@ class GuestFilesTest(testtools.TestCase):
         self.assertEqual(set(), self.files.drain())
 
     def test_after_libvirtd_has_been_restarted(self):
-        self.check_told("create", self.folder / "guest.xml")
+        self.check_told("create", self.directory / "guest.xml")
         self.end(self.libvirtd)
         self.begin_libvirtd()
         self.check_told("suspend", NAME)

@@ -36,10 +36,10 @@ class IrqbalanceTest(testtools.TestCase):
         cpus = os.sysconf("SC_NPROCESSORS_ONLN")
         table = [" " * 11 + " ".join(f"CPU{cpu:<7}" for cpu in range(cpus))]
         for number in beside_irqbalance.NUMBERS:
-            folder = work / "irq" / str(number)
-            folder.mkdir(parents=True)
-            (folder / "smp_affinity").write_text("3\n")
-            (folder / "node").write_text("0\n")
+            directory = work / "irq" / str(number)
+            directory.mkdir(parents=True)
+            (directory / "smp_affinity").write_text("3\n")
+            (directory / "node").write_text("0\n")
             table.append(f"{number}: {'0 ' * cpus} PCI-MSI 0-edge nic")
         (work / "interrupts").write_text("\n".join(table) + "\n")
         # Of processes too: it is not to meet another irqbalance of this machine.
@@ -66,8 +66,8 @@ class IrqbalanceTest(testtools.TestCase):
 
 class ScriptTest(testtools.TestCase):
     def test_it_bans_exactly_what_is_listed(self):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        numbers, script = folder / "list", folder / "script"
+        directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        numbers, script = directory / "list", directory / "script"
         script.write_text(
             (TOP / "etc/irqbalance" / irqbalance.SCRIPT).read_text().replace(f"/{irqbalance.LIST}", str(numbers))
         )

@@ -115,7 +115,7 @@ class ProgramsTest(unittest.TestCase):
 
     def test_unixbench_runs_in_its_directory_and_leaves_its_files_in_the_scratch_directory(self) -> None:
         """Like the real one, this Run wants programs below the working directory, and directories to write in."""
-        built = pathlib.Path(self.directory, "a folder; with 'signs'")
+        built = pathlib.Path(self.directory, "a directory; with 'signs'")
         (built / "pgms").mkdir(parents=True)
         script = (
             'open(my $f, ">", "$ENV{UB_RESULTDIR}/log") or die; print $f "@ARGV"; -d "pgms" or die; print "ran"'

@@ -40,24 +40,24 @@ class ImageTest(testtools.TestCase):
             [TOP / "tools" / "image" / "build", "--cloud", "--quiet"], capture_output=True, text=True, check=True
         )
         image = pathlib.Path(done.stdout.strip()) / "guest.qcow2"
-        with tempfile.TemporaryDirectory(prefix="nova-perf-test-") as folder:
-            console = self.boot(image, pathlib.Path(folder))
+        with tempfile.TemporaryDirectory(prefix="nova-perf-test-") as directory:
+            console = self.boot(image, pathlib.Path(directory))
         self.assertIn("NAME client-1 ADDRESS 1 CLOCK", console)
         self.assertIn('{"IOS":256}', console)
         self.assertIn("QUEUES", console)
         self.assertNotIn("MISSING", console)
 
-    def boot(self, image, folder):
+    def boot(self, image, directory):
         """Return the console of a guest from the disk that runs the user data and powers off."""
-        latest = folder / "drive" / "openstack" / "latest"
+        latest = directory / "drive" / "openstack" / "latest"
         latest.mkdir(parents=True)
         (latest / "user_data").write_text(USER_DATA, encoding="utf-8")
         (latest / "meta_data.json").write_text('{"hostname": "client-1"}', encoding="utf-8")
         # Nova's own formats of a config drive are iso9660 and vfat; mtools make the latter without root.
-        drive = folder / "drive.img"
+        drive = directory / "drive.img"
         drive.write_bytes(b"\0" * (4 << 20))
         subprocess.run(["/sbin/mkfs.vfat", "-n", "config-2", drive], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["mcopy", "-s", "-i", drive, folder / "drive" / "openstack", "::"], check=True)
+        subprocess.run(["mcopy", "-s", "-i", drive, directory / "drive" / "openstack", "::"], check=True)
         argv = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-m", "192", "-nodefaults", "-nographic"]
         argv += ["-serial", "stdio", "-no-reboot", "-snapshot"]
         argv += ["-drive", f"file={image},if=virtio", "-drive", f"file={drive},format=raw,if=virtio"]
@@ -90,8 +90,8 @@ class RunnerCase(testtools.TestCase):
         super().setUp()
         self.tag = uuid.uuid4().hex[:6]
         self.path = "/usr/sbin:/usr/bin:/sbin:/bin"
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-test-")))
-        self.applets = self.folder / "bin"
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-test-")))
+        self.applets = self.directory / "bin"
         self.applets.mkdir()
         busybox = subprocess.run(["sh", "-c", "command -v busybox"], capture_output=True, text=True, check=True)
         for name in subprocess.run(
@@ -141,19 +141,19 @@ class RunnerCase(testtools.TestCase):
         return text
 
     def saved(self, role, text):
-        path = self.folder / f"{role}.sh"
+        path = self.directory / f"{role}.sh"
         path.write_text(text, encoding="utf-8")
         return path
 
     def start(self, role, path):
-        # The script's folders below /run and /var/tmp are the guest's own; `ip netns exec` has a mount namespace
-        # for them. Benchmarks keep their files for the next trial: nobody else removes them.
-        disk = self.folder / f"{role}-disk"
+        # The script's directories below /run and /var/tmp are the guest's own; `ip netns exec` has a mount
+        # namespace for them. Benchmarks keep their files for the next trial: nobody else removes them.
+        disk = self.directory / f"{role}-disk"
         disk.mkdir(exist_ok=True)
         command = f"mount -t tmpfs tmpfs /run && mount --bind {disk} /var/tmp && exec busybox sh {path}"
         argv = [shutil.which("ip"), "netns", "exec", self.namespaces[role], "busybox", "sh", "-c", command]
         environment = {"PATH": f"{self.applets}:{self.path}"}
-        log = self.enterContext(open(self.folder / f"{role}.log", "wb"))
+        log = self.enterContext(open(self.directory / f"{role}.log", "wb"))
         process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True)
         self.addCleanup(self.end, process)
         return process
@@ -197,7 +197,7 @@ class RunnerCase(testtools.TestCase):
             raise OSError(ctypes.get_errno(), "setns")
 
     def log(self, role):
-        return (self.folder / f"{role}.log").read_text(encoding="utf-8", errors="replace")
+        return (self.directory / f"{role}.log").read_text(encoding="utf-8", errors="replace")
 
 
 class RunnerTest(RunnerCase):

@@ -2,7 +2,7 @@
 """Transformed domains before the judges that count: libvirt's QEMU driver, and QEMU itself under TCG.
 
 What a request means for a guest's tap on the host is shown here too, with the commands that an operator runs.
-libvirt runs embedded in virsh with a folder of its own (qemu:///embed): no daemon, nothing shared.
+libvirt runs embedded in virsh with a directory of its own (qemu:///embed): no daemon, nothing shared.
 """
 
 import json

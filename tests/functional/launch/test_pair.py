@@ -9,7 +9,7 @@ import libvirt as libvirt_binding
 from lxml import etree
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import probe as truth_module
+from nova_perf_tuning.guest import probe
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import base, libvirt
@@ -69,19 +69,19 @@ class PairTest(rig.GuestCase):
     def test_guests_say_what_they_are(self) -> None:
         arms = self.launcher.environment().arms
         for arm, queues in (("untuned", 1), ("tuned", 2)):
-            truth = arms[arm].shown["truth"]
-            self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), truth)
-            self.assertIn("CPUID says TCG", truth["evidence"])
-            nic = truth["nics"]["eth0"]
+            result = arms[arm].shown["probe"]
+            self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), result)
+            self.assertIn("CPUID says TCG", result["evidence"])
+            nic = result["nics"]["eth0"]
             self.assertEqual(queues, nic["queues"])
             self.assertIn("tx-checksumming", nic["offloads"])
-            self.assertTrue(truth["clocksource"] and truth["disks"])
+            self.assertTrue(result["clocksource"] and result["disks"])
         client = self.active("tuned").client
         self.text(client, "ethtool", "-L", "eth0", "combined", "1")
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
-        resolved = truth_module.resolved(TUNED, client.transformed.xml, 2)
-        findings = truth_module.findings(client.truth(), resolved, "tcg", 2)
-        self.assertEqual([truth_module.FindingCode.QUEUES], [finding.code for finding in findings])
+        resolved = probe.resolved(TUNED, client.transformed.xml, 2)
+        findings = probe.findings(client.probe_result(), resolved, "tcg", 2)
+        self.assertEqual([probe.FindingCode.QUEUES], [finding.code for finding in findings])
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
         for arm, queues in (("untuned", 1), ("tuned", 2)):

@@ -112,7 +112,7 @@ class AddedTest(unittest.TestCase):
         self.assert_refused("there is no such file", self.directory / "nothing")
         self.assert_refused("give an absolute path", "tool")
         self.assert_refused(r"without '\.\.'", f"{self.tool}/../tool")
-        self.assert_refused("neither a file nor a folder", self.directory / "fifo")
+        self.assert_refused("neither a file nor a directory", self.directory / "fifo")
         self.assert_refused("nothing below /proc of an image is seen", "/proc/version")
         self.assert_refused("nothing below /dev of an image is seen", "/dev/null")
         self.assert_refused("has the same name", self.program("Run"), self.tool / "Run")

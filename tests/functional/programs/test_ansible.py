@@ -36,9 +36,9 @@ esac
 class PlaybooksTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-ansible-")
-        self.addCleanup(folder.cleanup)
-        self.work = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-ansible-")
+        self.addCleanup(directory.cleanup)
+        self.work = pathlib.Path(directory.name)
         collections = self.work / "collections/ansible_collections/nova_perf"
         collections.mkdir(parents=True)
         (collections / "tuning").symlink_to(TOP / "ansible")

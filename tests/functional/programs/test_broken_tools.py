@@ -56,7 +56,7 @@ BROKEN = {
 
 class BrokenToolsTest(testtools.TestCase):
     def test_each_is_an_error_of_its_own_and_the_run_goes_on(self):
-        folder = self.useFixture(fixtures.TempDir()).path
+        directory = self.useFixture(fixtures.TempDir()).path
         jobs = [job for job, _told in BROKEN.values()]
         jobs.insert(3, samples.job(label="good"))
         jobs.append(samples.job("echo 20 1", label="last"))
@@ -68,7 +68,7 @@ class BrokenToolsTest(testtools.TestCase):
             seed=1,
             time_limit_s=600.0,
         )
-        with local.LocalLauncher(folder) as launcher:
+        with local.LocalLauncher(directory) as launcher:
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)
         for label, (_job, output) in BROKEN.items():

@@ -20,7 +20,7 @@ class OptionsTest(testtools.TestCase):
         for place in ("--cloud", "--local"):
             self.refused("there is no profile 'nosuch'; profiles are balanced ", place, "--profile", "nosuch")
             self.refused("there is no profile '../storage'", place, "--profile", "../storage")
-            self.refused("--output needs a folder", place, "--output")
+            self.refused("--output needs a directory", place, "--output")
             self.refused("--time-limit '15x': give 20s or more", place, "--time-limit", "15x")
             self.refused("--time-limit '19': give 20s or more", place, "--time-limit", "19")
             self.refused("unknown option --nothing", place, "--nothing")

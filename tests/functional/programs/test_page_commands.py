@@ -105,8 +105,8 @@ class KnownCommandsTest(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        folders = (TOP.glob("*.rst"), (TOP / "devstack").glob("*.rst"), (TOP / "doc/source").rglob("*.rst"))
-        self.pages = [str(path.relative_to(TOP)) for path in itertools.chain(*folders)]
+        directories = (TOP.glob("*.rst"), (TOP / "devstack").glob("*.rst"), (TOP / "doc/source").rglob("*.rst"))
+        self.pages = [str(path.relative_to(TOP)) for path in itertools.chain(*directories)]
 
     def test_commands_and_options(self):
         wrong, seen = [], 0
@@ -147,13 +147,13 @@ class KnownCommandsTest(testtools.TestCase):
 
 class CommandsTest(testtools.TestCase):
     def test_blocks_that_are_run_here(self):
-        folder = self.useFixture(fixtures.TempDir()).path
+        directory = self.useFixture(fixtures.TempDir()).path
         programs = pathlib.Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120"}
         for (page, begin), code in RUN.items():
             block = next(block for block in blocks(page) if block.text.startswith(begin))
             done = subprocess.run(
-                ["bash", "-e", "-c", block.text], cwd=folder, env=environment, capture_output=True, text=True
+                ["bash", "-e", "-c", block.text], cwd=directory, env=environment, capture_output=True, text=True
             )
             said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
             self.assertEqual(code, done.returncode, said)

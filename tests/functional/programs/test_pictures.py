@@ -17,11 +17,11 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 class PicturesTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def make(self, *arguments):
         return subprocess.run(
-            [sys.executable, PROGRAM, *arguments, "--output", self.folder],
+            [sys.executable, PROGRAM, *arguments, "--output", self.directory],
             env={"PYTHONPATH": str(TOP), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
@@ -30,7 +30,7 @@ class PicturesTest(testtools.TestCase):
     def test_plots_are_those_of_the_recorded_figures(self):
         done = self.make("--plots-only")
         self.assertEqual(0, done.returncode, done.stderr)
-        made = {path.name: path.read_text() for path in self.folder.iterdir()}
+        made = {path.name: path.read_text() for path in self.directory.iterdir()}
         kept = {path.name: path.read_text() for path in (TOP / "doc/source/_static").glob("*.svg")}
         self.assertEqual(kept.keys(), made.keys())
         for name, text in made.items():

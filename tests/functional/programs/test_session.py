@@ -21,8 +21,8 @@ ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"
 class RefusingLauncher(local.LocalLauncher):
     """This host, but some arms cannot be booted, as guests sometimes cannot."""
 
-    def __init__(self, folder, refused):
-        super().__init__(folder)
+    def __init__(self, directory, refused):
+        super().__init__(directory)
         self.refused = refused
 
     def boot(self, arm):
@@ -34,8 +34,8 @@ class RefusingLauncher(local.LocalLauncher):
 class SessionTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.path = os.path.join(self.folder, "results.json")
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.directory, "results.json")
         self.saves = 0
 
     def save(self, results):
@@ -46,14 +46,14 @@ class SessionTest(testtools.TestCase):
         fields = {"boots": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
         # Each run has work of its own: on a coarse clock two that end at once are equal else, like copies.
         plan = session.Plan(ARMS, jobs or (samples.job("echo 40 2.$$"),), **fields)
-        self.launcher = launcher or local.LocalLauncher(self.folder)
+        self.launcher = launcher or local.LocalLauncher(self.directory)
         return session.Session(self.launcher, plan, self.save, tell)
 
     def run_session(self, *jobs, **changes):
         running = self.make(*jobs, **changes)
         with self.launcher:
             running.run()
-        self.assertEqual(["results.json"], os.listdir(self.folder), "the launcher left something")
+        self.assertEqual(["results.json"], os.listdir(self.directory), "the launcher left something")
         loaded = store.load(self.path)
         self.assertEqual(running.results, loaded)
         return loaded
@@ -103,18 +103,18 @@ class SessionTest(testtools.TestCase):
         self.assertEqual({"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)})
 
     def test_one_arm_that_does_not_boot(self):
-        results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
+        results = self.run_session(launcher=RefusingLauncher(self.directory, {"tuned"}))
         self.assertEqual({"host", "untuned"}, {trial.arm for trial in results.trials})
         noted = results.environment.errors
         self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
         self.assertEqual("guest tuned: ?[31mpanic", noted[0].error)
 
     def test_no_arm_boots(self):
-        running = self.make(launcher=RefusingLauncher(self.folder, {"tuned", "untuned"}))
+        running = self.make(launcher=RefusingLauncher(self.directory, {"tuned", "untuned"}))
         with self.launcher:
             self.assertRaises(launch.LaunchError, running.run)
         self.assertEqual("error", running.results.environment.ended)
-        self.assertEqual([], os.listdir(self.folder), "results without a trial")
+        self.assertEqual([], os.listdir(self.directory), "results without a trial")
 
     def test_time_limit_keeps_every_boot(self):
         """A thousand blocks do not fit: that is said, each boot gets its share, and the run ends in time."""
@@ -141,7 +141,7 @@ class SessionTest(testtools.TestCase):
         results = store.load(self.path)
         self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
-        self.assertEqual(["results.json"], os.listdir(self.folder))
+        self.assertEqual(["results.json"], os.listdir(self.directory))
 
     def test_one_look_at_half_of_the_boots_may_end_it(self):
         for answer, run in ((True, 6), (False, 3)):

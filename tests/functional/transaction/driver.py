@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs under boundary.c: kills forked children at every boundary and restores after each.
 
-    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT PLAN]
+    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so DIRECTORY [ROOT PLAN]
 
 ROOT is a fresh generated host and PLAN a file with the settings, whatever they are; all of the host is compared,
-and every empty folder. Without them real kernel objects are changed, in the namespaces of this process.
-FOLDER is for the journal. Prints a JSON object: for each phase and way to die the number of boundaries, the
+and every empty directory. Without them real kernel objects are changed, in the namespaces of this process.
+DIRECTORY is for the journal. Prints a JSON object: for each phase and way to die the number of boundaries, the
 letters and results of the uncut run, and what was wrong after a restore.
 """
 
@@ -42,13 +42,13 @@ class Cut:
         self,
         library: ctypes.CDLL,
         root: str,
-        folder: str,
+        directory: str,
         settings: list[Setting],
         content: Callable[[], dict[str, bytes]],
     ) -> None:
         self.library = library
         self.root = root
-        self.state_dir = os.path.join(folder, "state")
+        self.state_dir = os.path.join(directory, "state")
         self.settings = settings
         others = {"0": "2", "4": "6", "0f": "3c", "03": "0c", "1-2": "3", "512": "256", "16": "8"}
         others |= {"madvise": "always", "performance": "schedutil"}
@@ -164,8 +164,8 @@ def run(cut: Cut) -> dict[str, object]:
 
 
 def everything(root: str) -> dict[str, bytes]:
-    """Return every file below ``root`` with its bytes, and every empty folder."""
-    return {path: b"folder" if data is None else data for path, data in audit_hosts.content(root).items()}
+    """Return every file below ``root`` with its bytes, and every empty directory."""
+    return {path: b"directory" if data is None else data for path, data in audit_hosts.content(root).items()}
 
 
 def proposed(path: str) -> list[Setting]:
@@ -179,13 +179,13 @@ def main() -> None:
     library = ctypes.CDLL(sys.argv[1])
     library.boundary_log.restype = ctypes.c_char_p
     library.boundary_arm.argtypes = (ctypes.c_long, ctypes.c_int)
-    folder = sys.argv[2]
+    directory = sys.argv[2]
     if len(sys.argv) > 3:
         root = sys.argv[3]
-        result = run(Cut(library, root, folder, proposed(sys.argv[4]), lambda: everything(root)))
+        result = run(Cut(library, root, directory, proposed(sys.argv[4]), lambda: everything(root)))
     else:
-        with live.LiveObjects(folder) as objects:
-            result = run(Cut(library, "/", folder, objects.settings(), objects.content))
+        with live.LiveObjects(directory) as objects:
+            result = run(Cut(library, "/", directory, objects.settings(), objects.content))
     print(json.dumps(result))
 
 

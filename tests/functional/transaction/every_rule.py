@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule that can be applied, on this kernel: found, applied, verified, made to last, undone, done by hand.
 
-    unshare --mount --propagation private [--net] python -m tests.functional.transaction.every_rule FOLDER RULE...
+    unshare --mount --propagation private [--net] python -m tests.functional.transaction.every_rule STATE RULE...
 
 What is written is real: interrupts, kernel parameters, parameters of kvm, memory management and devices of the
 running kernel. What the host looks like is staged below /sys in this mount namespace, since a rule fires on a host
@@ -34,7 +34,7 @@ _ADDRESS = "0000:41:00.0"
 _DEVICE = f"sys/devices/pci{_ADDRESS[:7]}/{_ADDRESS}"
 #: Kept of the real /sys: what the rules write to.
 _REAL = ("kernel/mm",)
-#: Folders into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
+#: Directories into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
 _PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/udev/rules.d", "/run")
 
 
@@ -110,8 +110,8 @@ class Stage:
     :param own_devices: whether this process has a network namespace of its own.
     """
 
-    def __init__(self, folder: str, own_devices: bool) -> None:
-        self.folder = folder
+    def __init__(self, directory: str, own_devices: bool) -> None:
+        self.directory = directory
         self.own_devices = own_devices
         self.irqs = live.idle_interrupts(2)
         self._affinities = {irq: pathlib.Path(f"/proc/irq/{irq}/smp_affinity_list") for irq in self.irqs}
@@ -260,8 +260,8 @@ def absent(live_rule: Live) -> list[str]:
 
 
 def _steps(stage: Stage, rule: str, live_rule: Live) -> Iterator[tuple[str, Any]]:
-    state = ["--state-dir", os.path.join(stage.folder, "state")]
-    nova = os.path.join(stage.folder, "nova.conf")
+    state = ["--state-dir", os.path.join(stage.directory, "state")]
+    nova = os.path.join(stage.directory, "nova.conf")
     pathlib.Path(nova).write_text(live_rule.nova)
     judged = ["--rule", rule, "--nova-config", nova, *live_rule.options]
 
@@ -301,13 +301,13 @@ def _steps(stage: Stage, rule: str, live_rule: Live) -> Iterator[tuple[str, Any]
     yield "pasted", len(findings()) if lines else None
 
 
-def run(folder: str, rules: list[str]) -> dict[str, dict[str, Any]]:
+def run(directory: str, rules: list[str]) -> dict[str, dict[str, Any]]:
     """Return the steps of ``rules``; whatever happens, the kernel holds afterwards what it held before."""
     table = {rule: EVERY[rule] for rule in rules}
     there = [path for live_rule in table.values() for path in live_rule.bad if path not in absent(live_rule)]
     originals = {path: pathlib.Path(path).read_bytes() for path in there if os.stat(path).st_mode & 0o200}
     try:
-        with Stage(folder, rules[0] in OF_A_NAMESPACE) as stage:
+        with Stage(directory, rules[0] in OF_A_NAMESPACE) as stage:
             return {rule: dict(_steps(stage, rule, live_rule)) for rule, live_rule in table.items()}
     finally:
         for path, data in originals.items():

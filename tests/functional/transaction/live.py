@@ -31,8 +31,8 @@ def idle_interrupts(count: int) -> list[str]:
         number, _, rest = line.partition(":")
         number, fields = number.strip(), rest.split()
         if number.isdigit() and len(fields) > cpus and not any(map(int, fields[:cpus])):
-            folder = pathlib.Path(f"/proc/irq/{number}")
-            if any(entry.is_dir() for entry in folder.iterdir()) and "," not in line:
+            directory = pathlib.Path(f"/proc/irq/{number}")
+            if any(entry.is_dir() for entry in directory.iterdir()) and "," not in line:
                 numbers.append(number)
     if len(numbers) < count:
         raise AssertionError(f"{len(numbers)} idle interrupts with a handler on this machine, {count} are needed")
@@ -42,11 +42,11 @@ def idle_interrupts(count: int) -> list[str]:
 class LiveObjects:
     """A context: sysfs of this namespace on /sys, a veth pair, a tap, a process called like QEMU, an interrupt.
 
-    :param folder: temporary folder; its owner removes it.
+    :param directory: temporary directory; its owner removes it.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
         self.irq = idle_interrupt()
         self._affinity = self._irq_text()
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +61,7 @@ class LiveObjects:
         run("mount", "-t", "sysfs", "sysfs", "/sys")
         run(*"ip link add npv0 numrxqueues 2 numtxqueues 2 type veth".split(), *"peer name npv1".split())
         run(*"ip tuntap add dev nptap0 mode tap multi_queue".split())
-        program = os.path.join(self.folder, "qemu-system-of-a-test")
+        program = os.path.join(self.directory, "qemu-system-of-a-test")
         shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
         self._process = subprocess.Popen([program, "600"])
         return self

@@ -33,9 +33,9 @@ IN_THE_LAB = {
 class EveryRuleTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
 
     def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
         """Put back what the kernel holds even if the process that changes it is killed."""
@@ -51,7 +51,7 @@ class EveryRuleTest(testtools.TestCase):
 
     def steps(self, rules: Iterable[str], *options: str) -> dict[str, dict[str, Any]]:
         done = patience.run(
-            [*NAMESPACE, *options, sys.executable, "-m", every_rule.__name__, self.folder, *rules], cwd=TOP
+            [*NAMESPACE, *options, sys.executable, "-m", every_rule.__name__, self.directory, *rules], cwd=TOP
         )
         self.assertEqual(0, done.returncode, done.stderr)
         steps_of: dict[str, dict[str, Any]] = json.loads(done.stdout)

@@ -24,10 +24,10 @@ DRIVER = "tests.functional.transaction.driver"
 class KillTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.library = os.path.join(folder.name, "boundary.so")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.library = os.path.join(directory.name, "boundary.so")
         source = HERE / "boundary.c"
         subprocess.run(
             ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", self.library, str(source), "-ldl"],
@@ -37,7 +37,16 @@ class KillTest(testtools.TestCase):
     def _drive(self, *arguments, before=()):
         """Run the driver and check what holds for all hosts; return its result."""
         run = patience.run(
-            [*before, "env", f"LD_PRELOAD={self.library}", sys.executable, "-m", DRIVER, self.library, self.folder]
+            [
+                *before,
+                "env",
+                f"LD_PRELOAD={self.library}",
+                sys.executable,
+                "-m",
+                DRIVER,
+                self.library,
+                self.directory,
+            ]
             + list(arguments),
             cwd=TOP,
             limit_s=3 * patience.LIMIT_S,  # some hundred processes one after the other
@@ -68,7 +77,7 @@ class KillTest(testtools.TestCase):
         settings, _lost = persist.plan(view, [setting for finding in findings for setting in finding.settings])
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity"}
         self.assertEqual(kinds, {setting.kind for setting in settings})
-        plan = os.path.join(self.folder, "plan.json")
+        plan = os.path.join(self.directory, "plan.json")
         pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, settings))}))
         result = self._drive(audit_hosts.grow(self, tree), plan)
         print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are written for other programs, read by those programs: modprobe, and systemd for our folders.
+"""Files that are written for other programs, read by those programs: modprobe, and systemd for our directories.
 
 What systemd-sysctl, systemd-tmpfiles and udev make of what ``--persist`` writes for a rule is in
 ``test_every_rule``.
@@ -19,17 +19,17 @@ TOP = pathlib.Path(__file__).parents[3]
 class ReadersTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-readers-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-readers-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
 
-    def test_folders_that_are_installed(self) -> None:
-        (self.folder / "etc").mkdir()
-        (self.folder / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
-        (self.folder / "etc/group").write_text("root:x:0:\n")
+    def test_directories_that_are_installed(self) -> None:
+        (self.directory / "etc").mkdir()
+        (self.directory / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+        (self.directory / "etc/group").write_text("root:x:0:\n")
         file = TOP / "etc/tmpfiles.d/nova-perf-tuning.conf"
-        done = patience.run(["systemd-tmpfiles", "--create", f"--root={self.folder}", file])
+        done = patience.run(["systemd-tmpfiles", "--create", f"--root={self.directory}", file])
         self.assertEqual((0, ""), (done.returncode, done.stdout + done.stderr))
         for place in ("etc/nova-perf-tuning", "var/lib/nova-perf-tuning"):
-            self.assertEqual(0o755, (self.folder / place).stat().st_mode & 0o777, place)
+            self.assertEqual(0o755, (self.directory / place).stat().st_mode & 0o777, place)
         self.assertNotEqual(file.name, pathlib.Path(persist.TMPFILES).name, "--persist would write over it")

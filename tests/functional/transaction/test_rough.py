@@ -29,11 +29,11 @@ class RoughCase(testtools.TestCase):
         super().setUp()
         self.root = sysroots.make_host(self)
         self.before = sysroots.content(self.root)
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-rough-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        os.chmod(self.folder, 0o755)
-        self.plan = os.path.join(self.folder, "plan.json")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-rough-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        os.chmod(self.directory, 0o755)
+        self.plan = os.path.join(self.directory, "plan.json")
         self.write_plan(self.settings())
 
     def settings(self):
@@ -70,11 +70,11 @@ def vars_of(setting):
 
 class PermissionTest(RoughCase):
     def test_nobody(self):
-        live_plan = ("--from", self.plan, "--state-dir", os.path.join(self.folder, "state"))
+        live_plan = ("--from", self.plan, "--state-dir", os.path.join(self.directory, "state"))
         self.refused(self.run_command("apply", *live_plan, before=NOBODY, sysroot=False), "needs root")
         self.refused(self.run_command("restore", before=NOBODY, sysroot=False), "needs root")
         self.refused(self.run_command("apply", "--from", self.plan, before=NOBODY), "may not be written by you")
-        self.assertFalse(os.path.exists(os.path.join(self.folder, "state")))
+        self.assertFalse(os.path.exists(os.path.join(self.directory, "state")))
 
     def test_the_journal_is_not_for_nobody(self):
         self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
@@ -150,7 +150,7 @@ class KernelTest(RoughCase):
             ]
         )
         run = self.run_command(
-            "apply", "--from", self.plan, "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False
+            "apply", "--from", self.plan, "--state-dir", f"{self.directory}/state", "-f", "json", sysroot=False
         )
         self.assertEqual((1, ""), (run.returncode, run.stderr))
         by_target = {setting["target"]: setting for setting in json.loads(run.stdout)["settings"]}
@@ -160,5 +160,5 @@ class KernelTest(RoughCase):
         self.assertEqual("stale", by_target["irq:9999998"]["result"])
         self.assertEqual("stale", by_target[f"tid:{os.getpid()}"]["result"])
         self.assertEqual(before, path.read_text())
-        run = self.run_command("verify", "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False)
+        run = self.run_command("verify", "--state-dir", f"{self.directory}/state", "-f", "json", sysroot=False)
         self.assertEqual([], json.loads(run.stdout)["settings"])

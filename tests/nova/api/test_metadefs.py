@@ -13,7 +13,7 @@ import testtools
 
 from nova_perf_tuning.nova import TESTED, metadefs
 
-FOLDER = metadefs.DIRECTORY
+DIRECTORY = metadefs.DIRECTORY
 RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 
 
@@ -49,8 +49,8 @@ class GlanceTest(testtools.TestCase):
             "SELECT namespace, name, json_extract(json_schema, '$.title') FROM metadef_properties "
             "JOIN metadef_namespaces ON metadef_namespaces.id = namespace_id"
         )
-        self.manage("db_load_metadefs", str(FOLDER))
+        self.manage("db_load_metadefs", str(DIRECTORY))
         self.assertEqual(expected, set(self.rows(query)))
         self.rows("UPDATE metadef_properties SET name = 'old' WHERE name = 'iothreads'")
-        self.manage("db_load_metadefs", str(FOLDER), "true", "", "true")
+        self.manage("db_load_metadefs", str(DIRECTORY), "true", "", "true")
         self.assertEqual(expected, set(self.rows(query)))

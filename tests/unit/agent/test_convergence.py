@@ -97,7 +97,7 @@ class Bench:
     """A simulated host with an agent and its journal."""
 
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="nova-perf-agent-", dir=sysroots.workplace())
+        self.directory = tempfile.mkdtemp(prefix="nova-perf-agent-", dir=sysroots.workplace())
         self.host = simulated.Simulated()
         self.now = 0.0
         #: How often something happened, and how often time passed in which a pause may have ended.
@@ -106,13 +106,13 @@ class Bench:
         self._open()
 
     def _open(self):
-        self.journal = journal.Journal(os.path.join(self.folder, "state"), self.folder, writer=True)
+        self.journal = journal.Journal(os.path.join(self.directory, "state"), self.directory, writer=True)
         book = OneJournal(self.journal)
         self.agent = reconcile.Reconciler(self.host, book, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
 
     def close(self):
         self.journal.close()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.directory)
 
     def happen(self, event):
         name, *arguments = event

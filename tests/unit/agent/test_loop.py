@@ -82,9 +82,9 @@ class LoopTest(testtools.TestCase):
         self.addCleanup(bench.close)
         self.host = bench.host = Host()
         self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), rewrite_limit.RewriteLimit())
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
         self.daemons = findings.CompetingDaemons(str(self.root))
         for number in range(24, 64):
             (self.root / f"proc/irq/{number}").mkdir(parents=True)
@@ -175,12 +175,12 @@ class TimersTest(LoopTest):
         output.tell()
         self.assertTrue(self.until(agent, lambda: agent.stats.verifies >= 3), "no reading")
 
-    def test_a_folder_that_came_without_an_event_is_watched_after_a_look(self):
+    def test_a_directory_that_came_without_an_event_is_watched_after_a_look(self):
         agent = self.serve(interval=0.05)
-        folder = self.root / "run/libvirt/qemu"
-        folder.mkdir(parents=True)
+        directory = self.root / "run/libvirt/qemu"
+        directory.mkdir(parents=True)
         self.until(agent, lambda: agent.stats.passes["look"])
-        (folder / "new.xml").write_text("<domain/>")
+        (directory / "new.xml").write_text("<domain/>")
         self.assertTrue(self.until(agent, lambda: agent.stats.passes["guest"]), "not watched")
 
     def test_what_came_while_a_command_was_at_work_is_answered_after_it(self):

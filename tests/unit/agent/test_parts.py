@@ -25,22 +25,22 @@ TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
-class FolderTest(testtools.TestCase):
+class DirectoryTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
 
-class NotifierTest(FolderTest):
+class NotifierTest(DirectoryTest):
     def listen(self):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.addCleanup(sock.close)
-        sock.bind(str(self.folder / "notify"))
+        sock.bind(str(self.directory / "notify"))
         return sock
 
     def test_fields_are_lines(self):
         sock = self.listen()
-        environment = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "6000000"}
+        environment = {"NOTIFY_SOCKET": str(self.directory / "notify"), "WATCHDOG_USEC": "6000000"}
         notifier = state.Notifier(environment)
         notifier.send(READY=1, STATUS="two\nlines\tof it")
         self.assertEqual(b"READY=1\nSTATUS=two lines of it", sock.recv(100))
@@ -50,28 +50,30 @@ class NotifierTest(FolderTest):
 
     def test_a_socket_that_nobody_reads_does_not_stop_the_agent(self) -> None:
         sock = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        sock.bind(str(self.folder / "full"))
+        sock.bind(str(self.directory / "full"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
             other.setblocking(False)
             with contextlib.suppress(BlockingIOError):
-                while other.sendto(b"x", str(self.folder / "full")):
+                while other.sendto(b"x", str(self.directory / "full")):
                     pass
         self.patch(state, "_WAIT_S", 0.1)
-        state.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}).send(READY=1)
+        state.Notifier({"NOTIFY_SOCKET": str(self.directory / "full")}).send(READY=1)
         self.assertEqual(b"x", sock.recv(10))
 
     def test_nobody_listens(self):
-        state.Notifier({"NOTIFY_SOCKET": str(self.folder / "nothing")}).send(READY=1)
+        state.Notifier({"NOTIFY_SOCKET": str(self.directory / "nothing")}).send(READY=1)
         state.Notifier({}).send(READY=1)
 
 
-class StateTest(FolderTest):
+class StateTest(DirectoryTest):
     def write(self, **content):
-        state.write(str(self.folder), agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content))
+        state.write(
+            str(self.directory), agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content)
+        )
 
     def read(self, **content):
         self.write(**content)
-        return state.read(str(self.folder))
+        return state.read(str(self.directory))
 
     def test_a_running_agent(self):
         running = self.read()
@@ -82,15 +84,15 @@ class StateTest(FolderTest):
         self.assertFalse(self.read(pid_start="1").running)
 
     def test_what_cannot_be_read_is_one_error_that_says_what_to_remove(self):
-        path = self.folder / state.FILE
+        path = self.directory / state.FILE
         for text in ("", "[]", "{", f'{{"schema": {state.SCHEMA + 1}}}', f'{{"schema": {state.SCHEMA}}}', "\xff"):
             with self.subTest(text=text):
                 path.write_bytes(text.encode("latin1"))
-                error = self.assertRaises(state.UnreadableError, state.read, str(self.folder))
+                error = self.assertRaises(state.UnreadableError, state.read, str(self.directory))
                 self.assertIn(str(path), str(error))
         path.unlink()
-        self.assertIsNone(state.read(str(self.folder)))
-        self.assertIsNone(state.read(str(self.folder / "none")))
+        self.assertIsNone(state.read(str(self.directory)))
+        self.assertIsNone(state.read(str(self.directory / "none")))
 
 
 class WatchTest(testtools.TestCase):
@@ -122,14 +124,14 @@ class WatchTest(testtools.TestCase):
 class GuestFilesTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(sysroots.make_host(self), "run/libvirt/qemu")
-        self.files = sources.GuestFiles(str(self.folder.parents[2]))
+        self.directory = pathlib.Path(sysroots.make_host(self), "run/libvirt/qemu")
+        self.files = sources.GuestFiles(str(self.directory.parents[2]))
         self.addCleanup(self.files.close)
 
     def test_guests(self):
-        (self.folder / "new.xml.new").write_text("<domain/>")
+        (self.directory / "new.xml.new").write_text("<domain/>")
         self.assertEqual(set(), self.files.drain())
-        (self.folder / "new.xml.new").rename(self.folder / "new.xml")
+        (self.directory / "new.xml.new").rename(self.directory / "new.xml")
         self.assertEqual({sources.GUEST}, self.files.drain())
 
     def test_events_that_did_not_fit_are_an_event(self):
@@ -137,13 +139,13 @@ class GuestFilesTest(testtools.TestCase):
             inotify.read.return_value = [inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")]
             self.assertEqual({sources.GUEST}, self.files.drain())
 
-    def test_a_folder_that_is_made_anew(self):
-        shutil.rmtree(self.folder)
+    def test_a_directory_that_is_made_anew(self):
+        shutil.rmtree(self.directory)
         self.files.renew()
-        self.folder.mkdir()
+        self.directory.mkdir()
         self.files.renew()
         self.files.drain()
-        (self.folder / "new.pid").write_text("77")
+        (self.directory / "new.pid").write_text("77")
         self.assertEqual({sources.GUEST}, self.files.drain())
 
 
@@ -162,8 +164,8 @@ class UnitTest(testtools.TestCase):
         unit = configparser.ConfigParser(interpolation=None, strict=False)
         unit.optionxform = str
         unit.read(TOP / "etc/systemd/nova-perf-agent.service")
-        folder = unit["Service"]["RuntimeDirectory"]
-        self.assertEqual(("yes", f"run/{folder}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
+        directory = unit["Service"]["RuntimeDirectory"]
+        self.assertEqual(("yes", f"run/{directory}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
 
 
 class DashboardTest(testtools.TestCase):

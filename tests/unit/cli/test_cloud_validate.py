@@ -138,7 +138,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
     def bare_host(self, name, **values):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
-        path = os.path.join(self.folder, f"{name}.json")
+        path = os.path.join(self.directory, f"{name}.json")
         measured = samples.results({"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name))
         samples.tell(measured, host=name, launcher="host", **values)
         store.save(measured, path)
@@ -170,7 +170,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         for arguments, reason in (
             (("--bare-host", path, "--bare-host", path), "host h000 has been given already"),
             (("--bare-host", self.bare_host("")), "environment.host is missing"),
-            (("--bare-host", os.path.join(self.folder, "none.json")), "No such file"),
+            (("--bare-host", os.path.join(self.directory, "none.json")), "No such file"),
         ):
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
             self.assertIn(reason, str(error))
@@ -188,7 +188,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
 class MistakesTest(openstack_program.ProgramTestCase):
     def test_mistakes_are_one_line_and_exit_3(self):
-        url = f"sqlite:///{self.folder}/results.db"
+        url = f"sqlite:///{self.directory}/results.db"
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", url))
         for arguments, message in (
             ((), "--hosts: give compute hosts"),
@@ -206,7 +206,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
             (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
-            (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
+            (("--resume", "nosuch"), f"there is no database of runs at {self.directory}/results.db"),
         ):
-            self.assertIn(message, self.refused("validate", "--output", f"{self.folder}/out", *arguments))
-            self.assertEqual(["clouds.yaml"], os.listdir(self.folder), "what is refused leaves nothing behind")
+            self.assertIn(message, self.refused("validate", "--output", f"{self.directory}/out", *arguments))
+            self.assertEqual(["clouds.yaml"], os.listdir(self.directory), "what is refused leaves nothing behind")

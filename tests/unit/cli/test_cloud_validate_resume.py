@@ -45,7 +45,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
                 if self.stacks() or full:
                     raise model.CloudError("the project's quota leaves 0 of 4")
 
-        stacks = os.path.join(self.folder, "stacks")
+        stacks = os.path.join(self.directory, "stacks")
         os.mkdir(stacks)
         self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         full = []
@@ -55,7 +55,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         kept.end(run, "interrupted", leftovers=True)
         with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
             full.append("somebody else's")
-        cloud = fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks))
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(directory=stacks))
         error = self.assertRaises(model.CloudError, self.validate, "--resume", run, cloud=cloud)
         self.assertIn("leaves 0 of 4", str(error))
         self.assertEqual([], os.listdir(stacks))
@@ -63,7 +63,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         full.clear()
         self.assertEqual(
-            0, self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks)))
+            0, self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(directory=stacks)))
         )
 
     def test_not_resumed_on_another_cloud(self):

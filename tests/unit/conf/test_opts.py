@@ -24,7 +24,7 @@ class LoadTest(testtools.TestCase):
             self.assertNotIn(word, line)
         return line
 
-    def test_values_that_are_empty_or_no_folder(self):
+    def test_values_that_are_empty_or_no_directory(self):
         for key in ("interval", "rewrite_limit", "metrics_port"):
             self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty")
         for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):

@@ -43,11 +43,11 @@ class TruthTest(testtools.TestCase):
             self.assertEqual(mode, probe.parse(text).virtualization, text)
 
     def test_queues_offloads_disks(self):
-        truth = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
-        nic = truth.nics["eth0"]
+        result = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
+        nic = result.nics["eth0"]
         self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
-        self.assertEqual({"vda": 2}, truth.disks)
+        self.assertEqual({"vda": 2}, result.disks)
 
     def codes(self, text, accelerator="none", **wanted):
         results = probe.findings(probe.parse(text), request.Request(**wanted), accelerator, vcpus=4)

@@ -10,7 +10,7 @@ from hypothesis import strategies
 from nova_perf_tuning.nova import metadefs
 from nova_perf_tuning.specs import vocabulary
 
-FOLDER = metadefs.DIRECTORY
+DIRECTORY = metadefs.DIRECTORY
 
 
 def takes(entry, text):
@@ -28,7 +28,9 @@ class DefinitionsTest(testtools.TestCase):
     def test_files_are_not_stale(self):
         """Mend with: python -m nova_perf_tuning.nova.metadefs"""
         expected = {name: metadefs.text(entry) for name, entry in metadefs.namespaces().items()}
-        self.assertEqual(expected, {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")})
+        self.assertEqual(
+            expected, {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.glob("*.json")}
+        )
 
     def test_every_key_is_there_in_both_forms(self):
         flavor, image = metadefs.namespaces().values()

@@ -82,7 +82,7 @@ class ParseTest(testtools.TestCase):
             self.assertTrue(message.isprintable(), message)
 
 
-class FolderTest(testtools.TestCase):
+class DirectoryTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -112,6 +112,6 @@ class FolderTest(testtools.TestCase):
             (self.directory / name).write_text(GOOD, encoding="utf-8")
         self.assertIn(f"'mine' is in {self.directory}/a.yaml as well", self.error())
 
-    def test_no_folder(self):
+    def test_no_directory(self):
         self.directory /= "missing"
         self.assertIn(f"profile directory {self.directory}: No such file", self.error())

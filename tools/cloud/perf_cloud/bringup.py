@@ -56,13 +56,13 @@ class Bringup:
 
     def all(self) -> int:
         """Start what is missing; return how many services had to be started."""
-        for folder in (
+        for directory in (
             "glance/images",
             "glance/staging",
             "glance/tasks",
             *(f"{h.name}/instances" for h in self._hosts),
         ):
-            (self._cloud.folder / folder).mkdir(parents=True, exist_ok=True)
+            (self._cloud.directory / directory).mkdir(parents=True, exist_ok=True)
         steps = [tasks.Task(s.name, functools.partial(self._service, s), s.needs) for s in self._catalogue.all()]
         if self._cloud.facts().get("populated"):
             steps = _without_filling(steps)

@@ -46,20 +46,20 @@ def up(argv: list[str]) -> int:
     parser = _parser("Starts an OpenStack cloud on this machine, or what has died of it.")
     parser.add_argument("--hosts", type=int, choices=layout.HOSTS, default=2, help="compute hosts (default: 2)")
     parser.add_argument(
-        "--image", type=pathlib.Path, help="folder of the guest image (default: tools/image/build --cloud)"
+        "--image", type=pathlib.Path, help="directory of the guest image (default: tools/image/build --cloud)"
     )
     arguments = parser.parse_args(argv)
     begun = time.time()
     cloud = _cloud(arguments.state)
-    if cloud.folder.is_relative_to("/run"):
+    if cloud.directory.is_relative_to("/run"):
         raise layout.CloudError(
-            f"--state {cloud.folder}: hosts of a cloud have a /run of their own; choose another folder"
+            f"--state {cloud.directory}: hosts of a cloud have a /run of their own; choose another directory"
         )
     if os.geteuid() != 0:  # before anything is made
         raise layout.CloudError("only root can start a cloud")
-    cloud.folder.mkdir(parents=True, exist_ok=True)
-    if not cloud.claimed() and set(cloud.folder.iterdir()) - {cloud.logs}:
-        raise layout.CloudError(f"--state {cloud.folder}: holds something else; choose an empty folder")
+    cloud.directory.mkdir(parents=True, exist_ok=True)
+    if not cloud.claimed() and set(cloud.directory.iterdir()) - {cloud.logs}:
+        raise layout.CloudError(f"--state {cloud.directory}: holds something else; choose an empty directory")
     with _locked(cloud) as lock:
         hosts, venv = _resume(cloud, arguments.hosts)
         inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
@@ -69,7 +69,7 @@ def up(argv: list[str]) -> int:
             kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
             inner += ["--image", str(image), "--snapshot", str(kept)]
         os.set_inheritable(lock, True)  # held until the inner half ends
-        environment = {**os.environ, layout.VARIABLE: str(cloud.folder), "PYTHONPATH": str(_TOOL)}
+        environment = {**os.environ, layout.VARIABLE: str(cloud.directory), "PYTHONPATH": str(_TOOL)}
         namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(begun)], environment)
     return _FAILED
 
@@ -85,7 +85,7 @@ def _resume(cloud: layout.Cloud, wanted: int) -> tuple[int, pathlib.Path]:
     else:
         hosts, venv = wanted, pathlib.Path(_printed(_TOOL / "prepare"))
         if _remove(cloud):
-            print(f"{cloud.folder}: what an earlier start had left was removed first", file=sys.stderr)
+            print(f"{cloud.directory}: what an earlier start had left was removed first", file=sys.stderr)
         namespaces.create(cloud)
     cloud.remember(hosts=hosts, venv=str(venv))
     configuration.write(cloud, venv)
@@ -101,10 +101,10 @@ def _printed(program: pathlib.Path, *arguments: str) -> str:
 
 
 def _image(named: pathlib.Path | None) -> pathlib.Path:
-    folder = named or pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
-    if not (folder / "guest.qcow2").is_file():
-        raise layout.CloudError(f"--image {folder}: no guest.qcow2 in it; see tools/image/build --cloud")
-    return folder.resolve()
+    directory = named or pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
+    if not (directory / "guest.qcow2").is_file():
+        raise layout.CloudError(f"--image {directory}: no guest.qcow2 in it; see tools/image/build --cloud")
+    return directory.resolve()
 
 
 def _snapshot_key(venv: pathlib.Path, image: pathlib.Path, hosts: int) -> str:
@@ -127,11 +127,11 @@ def status(argv: list[str]) -> int:
     cloud = _cloud(arguments.state)
     facts = cloud.facts()
     if not namespaces.exist(cloud):
-        raise layout.CloudError(f"{cloud.folder}: no cloud runs here; start one with tools/cloud/up")
+        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
     catalogue = services.Catalogue(cloud, pathlib.Path(str(facts["venv"])), int(str(facts["hosts"])))
     rows = [_row(cloud, service) for service in catalogue.all()]
     if arguments.format == "json":
-        print(json.dumps({"state": str(cloud.folder), **facts, "services": rows}, indent=2))
+        print(json.dumps({"state": str(cloud.directory), **facts, "services": rows}, indent=2))
     else:
         width = max(len(str(row["name"])) for row in rows)
         for row in rows:
@@ -157,7 +157,7 @@ def down(argv: list[str]) -> int:
     arguments = _parser("Ends a cloud. Its logs stay, everything in it is lost.").parse_args(argv)
     cloud = _cloud(arguments.state)
     if not cloud.claimed():
-        print(f"{cloud.folder}: no cloud is here")
+        print(f"{cloud.directory}: no cloud is here")
         return 0
     with _locked(cloud):
         print(f"{_remove(cloud)} processes ended")
@@ -166,8 +166,8 @@ def down(argv: list[str]) -> int:
 
 
 def _remove(cloud: layout.Cloud) -> int:
-    ended = processes.end_all(cloud.folder)
-    for entry in cloud.folder.iterdir():
+    ended = processes.end_all(cloud.directory)
+    for entry in cloud.directory.iterdir():
         if entry in (cloud.lock, cloud.logs):
             continue
         if entry.is_dir() and not entry.is_symlink():
@@ -184,7 +184,7 @@ def openrc(argv: list[str]) -> int:
     """Print the exports with which OpenStack's clients find the cloud."""
     cloud = _cloud(_parser("Prints what the clients of a cloud need in the environment.").parse_args(argv).state)
     if not namespaces.exist(cloud):
-        raise layout.CloudError(f"{cloud.folder}: no cloud runs here; start one with tools/cloud/up")
+        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
     for name, value in _client_environment(cloud).items():
         print(f"export {name}={value}")
     return 0
@@ -211,7 +211,7 @@ def _client_environment(cloud: layout.Cloud) -> dict[str, str]:
     return {
         "OS_CLIENT_CONFIG_FILE": str(cloud.configuration / "clouds.yaml"),
         "OS_CLOUD": layout.CLOUD_NAME,
-        layout.VARIABLE: str(cloud.folder),
+        layout.VARIABLE: str(cloud.directory),
     }
 
 
@@ -226,8 +226,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = _Parser(description=description, allow_abbrev=False)
-    where = "folder of the cloud, which is its identity (default: $NOVA_PERF_CLOUD or ~/.local/state/...)"
-    parser.add_argument("--state", type=pathlib.Path, default=layout.default_folder(), help=where)
+    where = "directory of the cloud, which is its identity (default: $NOVA_PERF_CLOUD or ~/.local/state/...)"
+    parser.add_argument("--state", type=pathlib.Path, default=layout.default_directory(), help=where)
     return parser
 
 
@@ -246,7 +246,7 @@ def _locked(cloud: layout.Cloud) -> Iterator[int]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise layout.CloudError(f"{cloud.folder}: another up or down is at work on it") from None
+        raise layout.CloudError(f"{cloud.directory}: another up or down is at work on it") from None
     try:
         yield lock
     finally:

@@ -41,7 +41,7 @@ def write(cloud: layout.Cloud, venv: pathlib.Path) -> None:
     for host in map(layout.Host, layout.HOSTS):
         own = {"address": host.address, "uuid": host.uuid}
         for file, template in _OF_A_HOST.items():
-            _write(cloud.folder / host.name / file, template, {**values, **own})
+            _write(cloud.directory / host.name / file, template, {**values, **own})
 
 
 def _values(venv: pathlib.Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cloud consists of and where its files are.
 
-A cloud is known by its state folder. In its namespaces that folder is :data:`INSIDE`, whatever its name outside:
-databases and configuration hold no path of this machine, so a snapshot fits every state folder.
+A cloud is known by its state directory. In its namespaces that is :data:`INSIDE`, whatever its name outside:
+databases and configuration hold no path of this machine, so a snapshot fits every state directory.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ from typing import Final
 #: Two namespaces are always there, so that a second compute host can join a running cloud.
 HOSTS: Final = (1, 2)
 
-INSIDE: Final = pathlib.Path("/run/cloud")  #: the state folder, the same in both hosts
-OWN: Final = pathlib.Path("/run/host")  #: this host's part of the state folder
+INSIDE: Final = pathlib.Path("/run/cloud")  #: the state directory, the same in both hosts
+OWN: Final = pathlib.Path("/run/host")  #: this host's part of the state directory
 DATA: Final = pathlib.Path("/run/data")  #: databases, in memory: they are what a snapshot holds
 
-#: Environment variable with the state folder; every process that is started carries it.
+#: Environment variable with the state directory; every process that is started carries it.
 VARIABLE: Final = "NOVA_PERF_CLOUD"
 
 CLOUD_NAME: Final = "perf"
@@ -39,7 +39,7 @@ class Host:
 
     @property
     def name(self) -> str:
-        """Return the host name, which is also Nova's host, OVN's chassis and a folder of the state."""
+        """Return the host name, which is also Nova's host, OVN's chassis and a directory of the state."""
         return f"host{self.number}"
 
     @property
@@ -63,30 +63,30 @@ CONTROLLER: Final = Host(1)
 
 @dataclasses.dataclass(frozen=True)
 class Cloud:
-    """A cloud by its state folder, with the file names below it.
+    """A cloud by its state directory, with the file names below it.
 
-    :ivar folder: absolute; :data:`INSIDE` for code that runs in the namespaces.
+    :ivar directory: absolute; :data:`INSIDE` for code that runs in the namespaces.
     """
 
-    folder: pathlib.Path
+    directory: pathlib.Path
 
     @property
     def logs(self) -> pathlib.Path:
-        """Return the folder with one log for each service."""
-        return self.folder / "log"
+        """Return the directory with one log for each service."""
+        return self.directory / "log"
 
     @property
     def configuration(self) -> pathlib.Path:
-        """Return the folder with the rendered configuration files."""
-        return self.folder / "etc"
+        """Return the directory with the rendered configuration files."""
+        return self.directory / "etc"
 
     @property
     def lock(self) -> pathlib.Path:
         """Return the file that ``up`` and ``down`` hold locked."""
-        return self.folder / "nova-perf-cloud.lock"
+        return self.directory / "nova-perf-cloud.lock"
 
     def claimed(self) -> bool:
-        """Return whether the folder is a cloud's, so that everything in it may be removed."""
+        """Return whether the directory is a cloud's, so that everything in it may be removed."""
         return self.lock.exists() or bool(self.facts())
 
     def log(self, name: str) -> pathlib.Path:
@@ -95,25 +95,25 @@ class Cloud:
 
     def pid_file(self, name: str) -> pathlib.Path:
         """Return the file with a process id and the start time that makes it unique."""
-        return self.folder / "run" / f"{name}.pid"
+        return self.directory / "run" / f"{name}.pid"
 
     def remember(self, **facts: object) -> None:
         """Add facts to what :meth:`facts` returns; the file is replaced as a whole."""
-        new = self.folder / "cloud.json.new"
+        new = self.directory / "cloud.json.new"
         new.write_text(json.dumps({**self.facts(), **facts}, indent=2) + "\n")
-        os.replace(new, self.folder / "cloud.json")
+        os.replace(new, self.directory / "cloud.json")
 
     def facts(self) -> dict[str, object]:
         """Return what is known of the cloud: ``hosts``, ``venv``, ``populated``; empty before the first start."""
         try:
-            facts: dict[str, object] = json.loads((self.folder / "cloud.json").read_text())
+            facts: dict[str, object] = json.loads((self.directory / "cloud.json").read_text())
         except FileNotFoundError:
             return {}
         return facts
 
 
-def default_folder() -> pathlib.Path:
-    """Return the state folder of who names none: $NOVA_PERF_CLOUD or one in the user's state folder."""
+def default_directory() -> pathlib.Path:
+    """Return the state directory of who names none: $NOVA_PERF_CLOUD or one in the user's state directory."""
     named = os.environ.get(VARIABLE)
     if named:
         return pathlib.Path(named)

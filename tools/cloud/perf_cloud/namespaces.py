@@ -21,15 +21,15 @@ def holder(host: layout.Host) -> str:
     return f"{host.name}-init"
 
 
-def enter(cloud: layout.Cloud, host: layout.Host, folder: str = "/") -> list[str]:
-    """Return the command line that runs what follows in a host, in ``folder``.
+def enter(cloud: layout.Cloud, host: layout.Host, directory: str = "/") -> list[str]:
+    """Return the command line that runs what follows in a host, in ``directory``.
 
     :raises CloudError: the host is not there.
     """
     pid = processes.pid_of(cloud, holder(host))
     if pid is None:
-        raise layout.CloudError(f"{cloud.folder}: no cloud runs here; start one with tools/cloud/up")
-    return ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", f"--wd={folder}"]
+        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
+    return ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", f"--wd={directory}"]
 
 
 def exist(cloud: layout.Cloud) -> bool:
@@ -48,7 +48,7 @@ def create(cloud: layout.Cloud) -> None:
     names = "".join(f"{host.address} {host.name}\n" for host in hosts)
     (cloud.configuration / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
     for host in hosts:
-        (cloud.folder / host.name).mkdir(exist_ok=True)
+        (cloud.directory / host.name).mkdir(exist_ok=True)
         _unshare(cloud, host)
     _connect(cloud, *hosts)
 
@@ -58,11 +58,11 @@ def _unshare(cloud: layout.Cloud, host: layout.Host) -> None:
     argv = ["unshare", "--net", "--mount", "--uts", "--propagation=private"]
     with open(cloud.log(name), "wb") as log:
         process = subprocess.Popen(
-            [*argv, str(_HERE / "host-init"), str(cloud.folder), host.name],
+            [*argv, str(_HERE / "host-init"), str(cloud.directory), host.name],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, layout.VARIABLE: str(cloud.folder)},
+            env={**os.environ, layout.VARIABLE: str(cloud.directory)},
             start_new_session=True,
         )
     processes.note(cloud, name, process.pid)
@@ -95,7 +95,7 @@ def _ip(cloud: layout.Cloud, host: layout.Host, *arguments: str) -> None:
 
 
 def execute(cloud: layout.Cloud, host: layout.Host, argv: Sequence[str], environment: dict[str, str]) -> None:
-    """Become a command that runs in a host, in the present folder; does not return.
+    """Become a command that runs in a host, in the present directory; does not return.
 
     :raises CloudError: there is no such command.
     """

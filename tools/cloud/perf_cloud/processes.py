@@ -84,14 +84,14 @@ def last_lines(cloud: layout.Cloud, name: str, count: int = 3) -> str:
     return " | ".join(said[-count:]) or "(nothing)"
 
 
-def members(folder: pathlib.Path) -> Iterator[int]:
-    """Yield the processes of the cloud whose state folder is ``folder``.
+def members(directory: pathlib.Path) -> Iterator[int]:
+    """Yield the processes of the cloud whose state directory is ``directory``.
 
-    They are known by what they see, a /run/cloud that is this very folder, and those of a namespace that is
+    They are known by what they see, a /run/cloud that is this very directory, and those of a namespace that is
     still being made by the variable in their environment. Both survive the loss of every pid file.
     """
-    marker = f"{layout.VARIABLE}={folder}\0".encode()
-    identity = os.stat(folder)
+    marker = f"{layout.VARIABLE}={directory}\0".encode()
+    identity = os.stat(directory)
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
@@ -110,7 +110,7 @@ def _read(pid: str, name: str) -> bytes:
     return pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
 
 
-def end_all(folder: pathlib.Path, patience: float = 20) -> int:
+def end_all(directory: pathlib.Path, patience: float = 20) -> int:
     """Kill every process of a cloud, until there is none; return how many there were.
 
     They need no orderly end: what they hold is in memory, and goes.
@@ -119,7 +119,7 @@ def end_all(folder: pathlib.Path, patience: float = 20) -> int:
     """
     deadline = time.monotonic() + patience
     ended: set[int] = set()
-    while pids := [pid for pid in members(folder) if started(pid) is not None]:
+    while pids := [pid for pid in members(directory) if started(pid) is not None]:
         if time.monotonic() > deadline:
             raise layout.CloudError(f"these processes do not end: {' '.join(map(str, pids))}")
         for pid in pids:

@@ -103,20 +103,20 @@ class Catalogue:
         return Service("mariadb", ("mariadbd", *options), prepare=prepare, ready=lambda: _listens(MYSQL_SOCKET))
 
     def _rabbitmq(self) -> Service:
-        folder = pathlib.Path("/run/rabbitmq")
+        directory = pathlib.Path("/run/rabbitmq")
 
         def prepare() -> None:
-            folder.mkdir(exist_ok=True)
-            (folder / "enabled_plugins").write_text("[].\n")
+            directory.mkdir(exist_ok=True)
+            (directory / "enabled_plugins").write_text("[].\n")
 
         environment = {
-            "HOME": str(folder),
+            "HOME": str(directory),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": "rabbit@localhost",
-            "RABBITMQ_MNESIA_BASE": str(folder),
-            "RABBITMQ_LOG_BASE": str(folder),
+            "RABBITMQ_MNESIA_BASE": str(directory),
+            "RABBITMQ_LOG_BASE": str(directory),
             "RABBITMQ_CONFIG_FILE": f"{_ETC}/rabbitmq",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder}/enabled_plugins",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/enabled_plugins",
             "RABBITMQ_DIST_PORT": "25672",
             # Schedulers that spin while they wait would take a CPU from the guests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",

@@ -72,7 +72,7 @@ def restore(cloud: layout.Cloud, file: pathlib.Path, hosts: Iterable[layout.Host
     :raises CloudError: it cannot be read.
     """
     os.utime(file)  # the least recently used is removed first
-    with tempfile.TemporaryDirectory(prefix="restore.", dir=cloud.folder) as work:
+    with tempfile.TemporaryDirectory(prefix="restore.", dir=cloud.directory) as work:
         _run(["tar", "--extract", f"--file={file}", f"--directory={work}"])
         for host in hosts:
             _read(pathlib.Path(work) / host.name, _in(cloud, host, ["tar", "--extract", "--directory=/run/data"]))

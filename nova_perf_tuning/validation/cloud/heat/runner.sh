@@ -77,7 +77,7 @@ facts() {
 }
 
 prepare() {
-    # fio's files are on a disk: in the benchmark image's scratch folder, or where other images have room.
+    # fio's files are on a disk: in the benchmark image's scratch directory, or where other images have room.
     cd /scratch 2>/dev/null || cd /var/tmp || exit 1
     for program in curl busybox; do
         command -v "$program" >/dev/null || { say "the image has no $program"; exit 1; }

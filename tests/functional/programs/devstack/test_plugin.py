@@ -2,7 +2,7 @@
 """The DevStack plugin, phase by phase: what it does to files, and what it asks of DevStack and of the cloud.
 
 Bash runs the plugin itself; run_phases.sh stands in for DevStack. The programs of this project that it calls are
-the real ones where they need no cloud. With DEVSTACK_TREE=FOLDER DevStack's functions are those of that tree.
+the real ones where they need no cloud. With DEVSTACK_TREE=DIRECTORY DevStack's functions are those of that tree.
 """
 
 import configparser
@@ -292,7 +292,7 @@ class StopsStackTest(PluginTestCase):
         ):
             self.refused(f"{name} ", "stack/pre-install", **{name: value})
 
-    def test_folders_that_clean_would_take_with_it(self):
+    def test_directories_that_clean_would_take_with_it(self):
         for name in ("NOVA_PERF_PROFILE_DIR", "NOVA_PERF_IMAGE"):
             inside = self.state / "mine"
             inside.mkdir(parents=True, exist_ok=True)
@@ -393,7 +393,7 @@ class UnstackTest(PluginTestCase):
             paths = [self.unit, self.agent_conf.parent, self.state]
             self.assertEqual([], [path for path in paths if path.exists()], (names_of_phases, local_conf))
 
-    def test_clean_removes_no_folder_of_others(self):
+    def test_clean_removes_no_directory_of_others(self):
         others = self.scratch / "others"
         (others / "nova-perf" / "more").mkdir(parents=True)
         for directory in (

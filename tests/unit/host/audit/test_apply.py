@@ -134,7 +134,7 @@ class PersistTest(ApplyCase):
         )
         self.assertTrue(file.persistent and offload.persistent)
 
-    def test_without_a_folder_for_it(self) -> None:
+    def test_without_a_directory_for_it(self) -> None:
         tree = hosts.changed(audit_cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
         settings, warnings = self.files_for(tree, "tcp-autotuning-off")
         self.assertEqual([False], [setting.persistent for setting in settings])

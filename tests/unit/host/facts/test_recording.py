@@ -104,7 +104,7 @@ class TestRecording(testtools.TestCase):
 
     def test_domains_survive(self) -> None:
         """What the planner and the rules use of a domain is the same in a recording; nothing else is in it."""
-        paths = sorted(corpus.FOLDER.glob("*.xml"))
+        paths = sorted(corpus.DIRECTORY.glob("*.xml"))
         self.assertGreater(len(paths), 5)
         for path in paths:
             given, kept = path.read_text(), recording.redacted(path.read_text())

@@ -18,15 +18,15 @@ Result, RestoreResult = apply.Result, restore.RestoreResult
 class TransactionCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-transaction-")
-        self.addCleanup(folder.cleanup)
-        self.folder = os.path.join(folder.name, "state")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-transaction-")
+        self.addCleanup(directory.cleanup)
+        self.directory = os.path.join(directory.name, "state")
         self.box = boxes.Box()
         self.box.values = {"a": "1", "b": "1", "c": "1"}
         self.kinds = {"box": self.box}
 
     def open(self, writer=True):
-        return journal.Journal(self.folder, "/", writer=writer, patience=0.1)
+        return journal.Journal(self.directory, "/", writer=writer, patience=0.1)
 
     def apply(self, *settings, boot="boot"):
         with self.open() as book:
@@ -70,7 +70,7 @@ class ApplyTest(TransactionCase):
         seen = []
 
         def look(_target, _value):
-            connection = sqlite3.connect(os.path.join(self.folder, "journal.sqlite"))
+            connection = sqlite3.connect(os.path.join(self.directory, "journal.sqlite"))
             seen.append(dict(connection.execute("SELECT target, original FROM entry WHERE state = 'intended'")))
             connection.close()
 
@@ -178,7 +178,7 @@ class ApplyTest(TransactionCase):
             {outcome.setting.target: outcome.result for outcome in rest},
         )
         self.assertEqual([], self.box.writes)
-        self.assertFalse(os.path.exists(self.folder))
+        self.assertFalse(os.path.exists(self.directory))
 
 
 class FailureTest(TransactionCase):

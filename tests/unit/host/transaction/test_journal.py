@@ -25,17 +25,17 @@ def entry(target="irq:1", boot="boot", **changes):
 class JournalTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-journal-")
-        self.addCleanup(folder.cleanup)
-        self.folder = os.path.join(folder.name, "deep", "state")
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-journal-")
+        self.addCleanup(directory.cleanup)
+        self.directory = os.path.join(directory.name, "deep", "state")
 
     def open(self, writer=True, root="/", patience=0.1):
-        return journal.Journal(self.folder, root, writer=writer, patience=patience)
+        return journal.Journal(self.directory, root, writer=writer, patience=patience)
 
     def fill(self):
         with self.open() as book, book.transaction():
             book.put([entry(f"irq:{number}") for number in range(50)])
-        return pathlib.Path(self.folder, "journal.sqlite")
+        return pathlib.Path(self.directory, "journal.sqlite")
 
     def refused(self, *words, writer=True, **arguments):
         error = self.assertRaises(journal.JournalError, self.open, writer, **arguments)
@@ -65,7 +65,7 @@ class JournalTest(testtools.TestCase):
     def test_a_reader_makes_nothing_and_finds_nothing(self):
         with self.open(writer=False) as book:
             self.assertEqual([], book.entries())
-        self.assertFalse(os.path.exists(self.folder))
+        self.assertFalse(os.path.exists(self.directory))
 
     def test_a_transaction_that_fails_leaves_nothing(self):
         with self.open() as book:
@@ -106,9 +106,9 @@ class JournalTest(testtools.TestCase):
             path = self.fill()
             change(path)
             self.refused(str(path.parent), word)
-            shutil.rmtree(self.folder)
+            shutil.rmtree(self.directory)
         self.fill()
         self.refused("belongs to the host below /", root=tempfile.gettempdir())
-        shutil.rmtree(self.folder)
-        pathlib.Path(self.folder).write_text("x")
-        self.refused(self.folder, "--state-dir")
+        shutil.rmtree(self.directory)
+        pathlib.Path(self.directory).write_text("x")
+        self.refused(self.directory, "--state-dir")

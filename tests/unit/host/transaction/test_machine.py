@@ -61,18 +61,18 @@ class Machine(stateful.RuleBasedStateMachine):
             self._set(target, value)
         for target in self.drivers:
             self._load(target)
-        folder = pathlib.Path(self.root, "proc/sys/kernel/random")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "boot_id").write_text(f"boot-{self.boots}\n")
+        directory = pathlib.Path(self.root, "proc/sys/kernel/random")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "boot_id").write_text(f"boot-{self.boots}\n")
         self.original.clear()
         self.last.clear()
 
     def _load(self, target):
         """Give an interrupt's number to another vector, with the affinity that a driver finds."""
-        folder = pathlib.Path(self._path(target)).parent
-        for old in folder.glob("eth0-*"):
+        directory = pathlib.Path(self._path(target)).parent
+        for old in directory.glob("eth0-*"):
             old.rmdir()
-        (folder / f"eth0-{self.drivers[target]}").mkdir()
+        (directory / f"eth0-{self.drivers[target]}").mkdir()
         self._set(target, OBJECTS[target][2])
 
     def _settings(self, values):

@@ -13,17 +13,17 @@ from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.transaction import journal
 
 
-class FolderTest(testtools.TestCase):
+class DirectoryTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-owners-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        directory = tempfile.TemporaryDirectory(prefix="nova-perf-owners-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
 
 
-class LockTest(FolderTest):
+class LockTest(DirectoryTest):
     def test_it_names_its_holder_until_it_is_closed(self):
-        path = os.path.join(self.folder, "lock")
+        path = os.path.join(self.directory, "lock")
         self.assertIsNone(journal.lock_holder(path))
         fd = journal.take_lock(path, 0.0)
         self.assertEqual(str(os.getpid()), journal.lock_holder(path))
@@ -34,7 +34,7 @@ class LockTest(FolderTest):
         os.close(journal.take_lock(path, 0.0))
 
     def test_no_link_is_followed(self):
-        path, victim = os.path.join(self.folder, "lock"), pathlib.Path(self.folder, "victim")
+        path, victim = os.path.join(self.directory, "lock"), pathlib.Path(self.directory, "victim")
         victim.write_text("untouched\n")
         os.symlink(victim, path)
         self.assertRaises(OSError, journal.take_lock, path, 0.0)
@@ -42,21 +42,21 @@ class LockTest(FolderTest):
         self.assertEqual("untouched\n", victim.read_text())
 
 
-class JournalSessionTest(FolderTest):
+class JournalSessionTest(DirectoryTest):
     def session(self):
-        return reconcile.JournalSession(self.folder, "/")
+        return reconcile.JournalSession(self.directory, "/")
 
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.session().agent():
-            self.assertEqual(str(os.getpid()), journal.running_agent(self.folder))
+            self.assertEqual(str(os.getpid()), journal.running_agent(self.directory))
             self.assertRaises(journal.JournalError, self.session().agent().__enter__)
-            with journal.Journal(self.folder, writer=True, patience=0.0):
+            with journal.Journal(self.directory, writer=True, patience=0.0):
                 pass
-        self.assertIsNone(journal.running_agent(self.folder))
+        self.assertIsNone(journal.running_agent(self.directory))
 
     def test_a_round_does_not_wait(self):
         ours = self.session()
-        with journal.Journal(self.folder, writer=True):
+        with journal.Journal(self.directory, writer=True):
             self.assertRaises(journal.BusyError, ours.writing().__enter__)
 
     def test_it_sees_what_others_wrote_and_not_its_own(self):
@@ -65,10 +65,10 @@ class JournalSessionTest(FolderTest):
         with ours.writing() as opened, opened.transaction():
             opened.put([entry])
         self.assertFalse(ours.changed())
-        with journal.Journal(self.folder) as reader:
+        with journal.Journal(self.directory) as reader:
             self.assertEqual([entry], reader.entries())
         self.assertFalse(ours.changed())
-        with journal.Journal(self.folder, writer=True) as other, other.transaction():
+        with journal.Journal(self.directory, writer=True) as other, other.transaction():
             other.drop([entry])
         self.assertTrue(ours.changed())
         with ours.writing() as opened:
@@ -76,14 +76,14 @@ class JournalSessionTest(FolderTest):
         self.assertFalse(ours.changed())
 
     def test_the_end_waits_for_a_command(self):
-        ours = reconcile.JournalSession(self.folder, "/", ending=0.3)
-        with journal.Journal(self.folder, writer=True):
+        ours = reconcile.JournalSession(self.directory, "/", ending=0.3)
+        with journal.Journal(self.directory, writer=True):
             self.assertRaises(journal.BusyError, ours.ending)
-        command = journal.Journal(self.folder, writer=True)
+        command = journal.Journal(self.directory, writer=True)
         ends = threading.Timer(0.2, command.close)
         ends.start()
         self.addCleanup(ends.join)
-        with reconcile.JournalSession(self.folder, "/").ending():
+        with reconcile.JournalSession(self.directory, "/").ending():
             pass
 
     def test_it_waits_far_less_than_systemd(self):

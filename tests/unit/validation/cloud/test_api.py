@@ -25,7 +25,7 @@ class FaultTest(openstack_program.ProgramTestCase):
             self.assertNotIn("wrong", line)
 
     def test_no_credentials(self):
-        os.unlink(f"{self.folder}/clouds.yaml")
+        os.unlink(f"{self.directory}/clouds.yaml")
         done = openstack_program.run("perf", "flavor", "list")
         self.assertEqual(["", 3, 1], [done.out, done.code, len(done.err.splitlines())], done.err)
         self.assertIn("auth-url", done.err)
@@ -76,7 +76,7 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def by_variables(self):
         """Have the cloud in OS_* instead of clouds.yaml."""
-        os.unlink(f"{self.folder}/clouds.yaml")
+        os.unlink(f"{self.directory}/clouds.yaml")
         for name, value in (
             ("AUTH_URL", f"{self.cloud.url}/identity/v3"),
             ("USERNAME", "somebody"),

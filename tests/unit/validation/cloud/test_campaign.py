@@ -33,8 +33,8 @@ def kill(controller, number):
 class CampaignCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = self.useFixture(fixtures.TempDir()).path
-        self.store = run_store.RunStore(f"sqlite:///{folder}/results.db")
+        directory = self.useFixture(fixtures.TempDir()).path
+        self.store = run_store.RunStore(f"sqlite:///{directory}/results.db")
         self.addCleanup(self.store.close)
         self.progress = []
 

@@ -22,7 +22,7 @@ PAIR = model.HostPair("a", "b")
 class CleanupTest(openstack_program.ProgramTestCase):
     def setUp(self):
         super().setUp()
-        self.url = f"sqlite:///{self.folder}/results.db"
+        self.url = f"sqlite:///{self.directory}/results.db"
         self.store = run_store.RunStore(self.url)
         self.addCleanup(self.store.close)
 
@@ -53,7 +53,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         before = self.here()
         self.assertEqual("region RegionOne project p", before)
         self.write_clouds(url=self.cloud.url.replace("127.0.0.1", "localhost"))
-        path = pathlib.Path(self.folder, "clouds.yaml")
+        path = pathlib.Path(self.directory, "clouds.yaml")
         clouds = json.loads(path.read_text())
         del clouds["clouds"]["test"]["region_name"]
         path.write_text(json.dumps(clouds))
@@ -75,11 +75,11 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.assertEqual((0, "", "no stacks of such runs are left\n"), (done.code, done.err, done.out))
 
     def test_without_a_database_there_are_no_runs_and_none_is_made(self):
-        nowhere = f"{self.folder}/state/results.db"
+        nowhere = f"{self.directory}/state/results.db"
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", f"sqlite:///{nowhere}"))
         for arguments in ((), ("--list",), ("--database", f"sqlite:///{nowhere}")):
             self.assertIn(f"there is no database of runs at {nowhere}", self.refused("cleanup", *arguments))
-        self.assertFalse(os.path.exists(f"{self.folder}/state"))
+        self.assertFalse(os.path.exists(f"{self.directory}/state"))
 
     def test_runs_of_other_clouds_are_left_alone(self):
         elsewhere = "region R project p"

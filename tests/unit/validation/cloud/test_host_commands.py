@@ -14,7 +14,7 @@ VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
 
 
-def write_result(folder, **kwargs):
+def write_result(directory, **kwargs):
     """Write a result made a minute ago by default; return the path."""
     fields = {
         "host": "cmp1",
@@ -23,7 +23,7 @@ def write_result(folder, **kwargs):
         "budgets": {"net-10g": "PASS"},
         **kwargs,
     }
-    path = os.path.join(folder, "result.json")
+    path = os.path.join(directory, "result.json")
     with open(path, "w") as file:
         file.write(host_result.HostResult(**fields).to_json())
     return path
@@ -63,7 +63,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.host = self.cloud.add_host("cmp1", {"CUSTOM_OTHER"})
 
     def publish(self, *options, **fields):
-        [row] = self.perf("publish", write_result(self.folder, **fields), *options)
+        [row] = self.perf("publish", write_result(self.directory, **fields), *options)
         return row
 
     def withdraw(self, *options):
@@ -129,7 +129,7 @@ class PublishTest(openstack_program.ProgramTestCase):
 
     def test_a_writer_that_never_rests_is_one_line(self):
         self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
-        line = self.refused("publish", write_result(self.folder))
+        line = self.refused("publish", write_result(self.directory))
         self.assertIn("409", line)
 
     def test_never_against_nova_compute(self):
@@ -139,7 +139,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.assertEqual([[], []], [done["Added"], done["Removed"]])
         before = set(self.host["traits"])
         for arguments in (
-            ["publish", write_result(self.folder, verdict="FAIL")],
+            ["publish", write_result(self.directory, verdict="FAIL")],
             ["publish", "--withdraw", "--host", "cmp1"],
         ):
             self.assertIn("result_file", self.refused(*arguments))
@@ -154,8 +154,8 @@ class PublishTest(openstack_program.ProgramTestCase):
             "in the future": {"created_at": now + datetime.timedelta(days=1)},
             "there is no compute host 'cmp9'": {"host": "cmp9"},
         }.items():
-            self.assertIn(words, self.refused("publish", write_result(self.folder, **fields)))
-        other = self.refused("publish", write_result(self.folder), "--host", "cmp2")
+            self.assertIn(words, self.refused("publish", write_result(self.directory, **fields)))
+        other = self.refused("publish", write_result(self.directory), "--host", "cmp2")
         self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
         self.assert_traits()
 
@@ -170,7 +170,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
     def setUp(self):
         super().setUp()
         self.hosts = {name: self.cloud.add_host(name) for name in ("cmp1", "cmp2", "cmp3")}
-        self.path = f"{self.folder}/results.json"
+        self.path = f"{self.directory}/results.json"
 
     def write(self, created=None, **environment):
         created = created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -214,7 +214,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         rows = self.perf("publish", self.path)
         self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
         self.assertEqual(6, len(self.validated()))
-        budget = f"{self.folder}/budget.yaml"
+        budget = f"{self.directory}/budget.yaml"
         with open(budget, "w") as file:
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]")
         rows = self.perf("publish", self.path, "--budget", budget)

@@ -22,13 +22,13 @@ REFUSED = api_server.Answer(413, {"message": "Glance is full"})
 class UploadTest(openstack_program.ProgramTestCase):
     def upload(self, made_from):
         """Run the tool; return why it ended (None: well), stdout and stderr."""
-        folder = os.path.join(self.folder, f"img-{made_from}")
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "guest.qcow2"), "wb") as file:
+        directory = os.path.join(self.directory, f"img-{made_from}")
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, "guest.qcow2"), "wb") as file:
             file.write(b"QFI\xfb")
         out, err = io.StringIO(), io.StringIO()
         self.useFixture(
-            fixtures.MonkeyPatch("sys.argv", ["upload", "--os-cloud", "test", "--folder", folder, "perf-guest"])
+            fixtures.MonkeyPatch("sys.argv", ["upload", "--os-cloud", "test", "--folder", directory, "perf-guest"])
         )
         code = None
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -81,10 +81,10 @@ class UploadTest(openstack_program.ProgramTestCase):
         for settings in ({"url": "http://127.0.0.1:1"}, {"url": f"{self.cloud.url}/image"}, {"password": "wrong"}):
             self.write_clouds(**settings)
             self.assert_one_line(self.upload("111"))
-        with open(f"{self.folder}/clouds.yaml", "w", encoding="ascii") as file:
+        with open(f"{self.directory}/clouds.yaml", "w", encoding="ascii") as file:
             file.write("clouds: {test: {auth: {username: a}}}")
         self.assert_one_line(self.upload("111"))
-        os.unlink(f"{self.folder}/clouds.yaml")
+        os.unlink(f"{self.directory}/clouds.yaml")
         self.assert_one_line(self.upload("111"))
 
     def assert_one_line(self, done):

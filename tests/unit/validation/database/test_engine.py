@@ -16,8 +16,8 @@ from nova_perf_tuning.validation.database import engine
 class EngineTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.path = os.path.join(self.folder, "state", "results.db")
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.directory, "state", "results.db")
         self.url = f"sqlite:///{self.path}"
 
     def connect(self, url=None):
@@ -34,7 +34,7 @@ class EngineTest(testtools.TestCase):
         self.assertEqual([], found)
 
     def test_who_may_read_it(self):
-        """The folder may be the one where nova-compute reads a verdict; the file is not for it."""
+        """The directory may be the one where nova-compute reads a verdict; the file is not for it."""
         before = os.umask(0o077 if os.geteuid() == 0 else 0o022)
         self.addCleanup(os.umask, before)
         self.connect()
@@ -44,7 +44,7 @@ class EngineTest(testtools.TestCase):
     def test_not_made_by_who_only_reads(self):
         error = self.assertRaises(engine.DatabaseError, engine.connect, self.url, make=False)
         self.assertIn(f"there is no database of runs at {self.path}", str(error))
-        self.assertEqual([], os.listdir(self.folder))
+        self.assertEqual([], os.listdir(self.directory))
         self.connect().dispose()
         engine.connect(self.url, make=False).dispose()
 
@@ -57,7 +57,7 @@ class EngineTest(testtools.TestCase):
         self.assertIn("another version; update nova-perf-tuning", str(error))
 
     def test_mistakes_are_one_line_without_the_password(self):
-        file = os.path.join(self.folder, "file")
+        file = os.path.join(self.directory, "file")
         with open(file, "w", encoding="ascii") as stream:
             stream.write("no database at all, but long enough to be taken for one " * 50)
         for url, output in (
@@ -65,7 +65,7 @@ class EngineTest(testtools.TestCase):
             ("nosuch://user:geheim@host/db", "nosuch"),
             (f"sqlite:///{file}", "not a database"),
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
-            (f"sqlite:///{self.folder}", "unable to open"),
+            (f"sqlite:///{self.directory}", "unable to open"),
         ):
             error = self.assertRaises(engine.DatabaseError, engine.connect, url)
             self.assertIn(output, str(error))

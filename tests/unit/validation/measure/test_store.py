@@ -18,8 +18,8 @@ from tests.support import samples
 class StoreCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.path = os.path.join(self.folder, "results.json")
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.directory, "results.json")
         self.document = json.loads(json.dumps(store.to_dict(samples.results({"host": 3.0, "tuned": 2.0}))))
         self.rows = self.document["trials"]
         self.environment = self.document["environment"]
@@ -53,9 +53,9 @@ class FileTest(StoreCase):
         bad.trials[0].value = float("nan")
         self.assertRaises(ValueError, store.save, bad, self.path)
         self.assertEqual(before, open(self.path, encoding="utf-8").read())
-        for path in (os.path.join(self.folder, "none", "x"), ""):
+        for path in (os.path.join(self.directory, "none", "x"), ""):
             self.assertRaises(atomic_write.OutputError, store.write_atomically, path, "text")
-        self.assertEqual(["results.json"], os.listdir(self.folder))
+        self.assertEqual(["results.json"], os.listdir(self.directory))
 
     def test_hostile(self):
         def with_environment(text):
@@ -85,7 +85,7 @@ class FileTest(StoreCase):
         self.assertIn("no UTF-8", str(self.assertRaises(schema.InputError, store.load, self.path)))
         os.truncate(self.path, store.MAX_BYTES + 1)
         self.assertIn("larger than", str(self.assertRaises(schema.InputError, store.load, self.path)))
-        self.assertRaises(schema.InputError, store.load, self.folder)
+        self.assertRaises(schema.InputError, store.load, self.directory)
 
     def test_wrong_trials_are_named(self):
         for key, value in (
