@@ -41,7 +41,7 @@ set -- "${arguments[@]}"
 output=$top/demo-report profile=balanced limit=6m
 while (($#)); do
     case $1 in
-        --output) needs "$@" "a folder"; output=$2; shift 2 ;;
+        --output) needs "$@" "a directory"; output=$2; shift 2 ;;
         --profile) needs "$@" "a name"; profile=$2; shift 2 ;;
         --time-limit) needs "$@" "a time, such as 15m"; limit=$2; shift 2 ;;
         *) refuse "unknown option $1; see --help" ;;

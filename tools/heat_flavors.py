@@ -20,6 +20,7 @@ from nova_perf_tuning.specs import profiles  # noqa: E402
 TARGET = TOP / "nova_perf_tuning" / "validation" / "cloud" / "heat" / "flavors.yaml"
 
 HEAD = """\
+# SPDX-License-Identifier: Apache-2.0
 heat_template_version: 2021-04-16
 
 # Made by tools/heat_flavors.py out of nova_perf_tuning/specs/profiles; edit those.
