@@ -17,7 +17,7 @@ class ExitCode(enum.IntEnum):
 
 
 class PerfTuningError(Exception):
-    """Something a user can mend: one line that names the key or file, what is wrong, what to do.
+    """Something a user can correct: one line that names the key or file, what is wrong, what to do.
 
     The command line prints ``str(error)`` on stderr and exits with :attr:`ExitCode.ERROR`; no traceback.
     """

@@ -33,6 +33,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
 _LONGEST_REST: Final = 1.0
 
 
+_PASSTHROUGH: Final = frozenset({model.PlanRule.PASSTHROUGH_NUMA, model.PlanRule.PASSTHROUGH_VCPU})
+
 #: What other threads may look at, of which the loop changes nothing: the agent's state and the host.
 Snapshot = tuple[state_module.AgentState, model.HostFacts | None]
 
@@ -267,7 +269,7 @@ class Service:
             failed, what = outcome.setting, (outcome.result.value, outcome.detail)
             LOG.warning("%s %s = %s: %s: %s", failed.kind, failed.target, failed.value, *what)
         self._passed = frozenset(
-            setting.target for setting in self._reconciler.wanted if setting.rule.startswith("passthrough-")
+            setting.target for setting in self._reconciler.wanted if setting.rule in _PASSTHROUGH
         )
         requests = [guest.domain.request for guest in done.facts.guests if guest.domain and guest.domain.hostdevs]
         placed = any(request and request.irq_placement in ("numa", "vcpu") for request in requests)

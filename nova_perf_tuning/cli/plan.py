@@ -13,6 +13,7 @@ from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests, planner
 
+_AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
 #: Warnings that are shown one by one.
 _SHOWN = 20
 
@@ -154,6 +155,6 @@ def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
         by_rule.setdefault(setting.rule, []).append(setting)
     rows: list[tuple[object, ...]] = []
     for rule, settings in by_rule.items():
-        cpus = cpulist.union({setting.value for setting in settings if setting.kind.endswith("_affinity")})
+        cpus = cpulist.union({setting.value for setting in settings if setting.kind in _AFFINITIES})
         rows.append((rule, len(settings), cpulist.format(cpus) or None, settings[0].reason))
     return rows

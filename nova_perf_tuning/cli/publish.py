@@ -89,8 +89,9 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
         names = list(files) or cfg.find_config_files("nova", "nova-compute")
         directories = [] if files else cfg.find_config_dirs("nova", "nova-compute")
         conf([], project="nova", default_config_files=names, default_config_dirs=directories)
-        if wrong := [mistake for mistake in nova.mistakes(conf) if "result_" in mistake]:
-            raise options.OptionError(wrong[0])
+        for name, mistake in nova.mistakes(conf).items():
+            if name in ("result_file", "result_max_age"):
+                raise options.OptionError(mistake)
     except cfg.Error as error:
         raise options.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
     return conf

@@ -3,7 +3,7 @@
 
 Run it with the Python that runs the Nova service in question, before the service is restarted. It reads the
 configuration files that nova-compute reads. Exit codes are those of ``nova-status``: 0 all is well, 1 something
-to look at, 2 something that must be mended first, 255 the check itself failed.
+to look at, 2 something that must be corrected first, 255 the check itself failed.
 """
 
 import functools
@@ -34,7 +34,7 @@ BROKEN = 255
 Result = upgradecheck.Result
 _fine = functools.partial(Result, upgradecheck.Code.SUCCESS)
 _look = functools.partial(Result, upgradecheck.Code.WARNING)
-_mend = functools.partial(Result, upgradecheck.Code.FAILURE)
+_fail = functools.partial(Result, upgradecheck.Code.FAILURE)
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -46,7 +46,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def check(self) -> Any:
         """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
         if wrong := options.mistakes(self.conf):
-            print(f"nova-perf-status: {wrong[0]}", file=sys.stderr)
+            print(f"nova-perf-status: {next(iter(wrong.values()))}", file=sys.stderr)
             return BROKEN
         return super().check()
 
@@ -70,9 +70,9 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             _import(SHIM)
         except Exception as error:
-            return _mend(
-                f"{_said(error)}; mend that, or install nova-perf-tuning in the same way as Nova: both as wheels, "
-                "or both editable without editable_mode=strict or compat."
+            return _fail(
+                f"{_said(error)}; correct that, or install nova-perf-tuning in the same way as Nova: both as "
+                "wheels, or both editable without editable_mode=strict or compat."
             )
         return _fine(f"Nova can import {SHIM}.")
 
@@ -92,10 +92,10 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             validators = _import("nova.api.validation.extra_specs.validators")
         except Exception as error:
-            return _mend(f"Nova's validators cannot be loaded ({_said(error)}); mend that.")
+            return _fail(f"Nova's validators cannot be loaded ({_said(error)}); correct that.")
         registered = [name for name in validators.VALIDATORS if name.startswith(vocabulary.PREFIX)]
         if len(registered) != len(vocabulary.VOCABULARY):
-            return _mend(
+            return _fail(
                 f"Nova's API knows {len(registered)} of {len(vocabulary.VOCABULARY)} kinds of perf: extra specs; "
                 "install nova-perf-tuning again and look for 'Failed to load' in the log of nova-api."
             )
@@ -106,7 +106,7 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             known = profiles.load(directory)
         except errors.PerfTuningError as error:
-            return _mend(f"{error}; until then every instance with a profile fails.")
+            return _fail(f"{error}; until then every instance with a profile fails.")
         unset = "of the package; [nova_perf_tuning] profile_dir is not set"
         return _fine(f"{len(known)} profiles {f'with those of {directory}' if directory else unset}.")
 

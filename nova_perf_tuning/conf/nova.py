@@ -139,9 +139,9 @@ much as Nova's own weighers. Where a flavor must not run elsewhere, let it requi
 ]
 
 
-def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list[str]:
-    """Return one line, ``[group] option: reason``, for each option whose value cannot be used."""
-    lines = []
+def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> dict[str, str]:
+    """Return option -> one line, ``[group] option: reason``, for each option whose value cannot be used."""
+    lines = {}
     for option in options:
         reason = ""
         try:
@@ -151,13 +151,13 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list
             text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
             reason = text.partition(" is not valid: ")[2] or text
         if reason:
-            lines.append(f"[{group}] {option.dest}: {reason}; mend or remove the line")
+            lines[option.dest] = f"[{group}] {option.dest}: {reason}; correct or remove the line"
     return lines
 
 
-def mistakes(conf: cfg.ConfigOpts) -> list[str]:
-    """Return one line for each of these options whose value cannot be used; none of them stops Nova's service."""
-    return [f"{line} and restart the service" for line in faults(conf, GROUP.name, OPTS)]
+def mistakes(conf: cfg.ConfigOpts) -> dict[str, str]:
+    """Return option -> a line for each of these whose value cannot be used; none of them stops Nova's service."""
+    return {name: f"{line} and restart the service" for name, line in faults(conf, GROUP.name, OPTS).items()}
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -47,12 +47,12 @@ def load(files: Sequence[str]) -> cfg.ConfigOpts:
         options([], project="nova-perf-tuning", default_config_files=list(files), default_config_dirs=[])
     except cfg.ConfigFileParseError as error:
         raise ConfigError(
-            f"configuration {error.config_file}: {one_line(error.msg, 200)}; mend that line"
+            f"configuration {error.config_file}: {one_line(error.msg, 200)}; correct that line"
         ) from None
     except (cfg.Error, OSError, ValueError) as error:
         raise ConfigError(f"configuration {named}: {one_line(error, 400)}") from None
     for group, members in list_opts():
-        for fault in nova.faults(options, group.name, members):
+        for fault in nova.faults(options, group.name, members).values():
             raise ConfigError(f"configuration {named}: {fault}")
     return options
 

@@ -7,6 +7,7 @@ An unknown value is ``None``, never -1.
 """
 
 import dataclasses
+import enum
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Final, Self
@@ -251,6 +252,22 @@ class ThreadTarget:
 _IRQ: Final = re.compile(r"irq:(0|[1-9]\d{0,6})", re.ASCII).fullmatch
 _THREAD: Final = re.compile(r"tid:([1-9]\d{0,9})", re.ASCII).fullmatch
 _OWNER: Final = re.compile(r"(\d{1,10}):(\d{1,20})", re.ASCII).fullmatch
+
+
+class PlanRule(enum.StrEnum):
+    """Rules of the planner and of the agent."""
+
+    NIC_IRQ_LOCAL = "nic-irq-local"
+    NIC_IRQ_NEAREST = "nic-irq-nearest"
+    NIC_XPS = "nic-xps"
+    NIC_RPS = "nic-rps"
+    VHOST_NUMA = "vhost-numa"
+    VHOST_SPREAD = "vhost-spread"
+    EMULATOR_NUMA = "emulator-numa"
+    IOTHREAD_NUMA = "iothread-numa"
+    PASSTHROUGH_NUMA = "passthrough-numa"
+    PASSTHROUGH_VCPU = "passthrough-vcpu"
+    IRQBALANCE_BAN = "irqbalance-ban"
 
 
 @dataclasses.dataclass(slots=True)

@@ -100,7 +100,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         """Start as Nova does, then say in the log which options cannot be used."""
         super().init_host(host, *args, **kwargs)
         try:
-            for mistake in options.mistakes(CONF):
+            for mistake in options.mistakes(CONF).values():
                 LOG.error("%s", mistake)
         except Exception:
             LOG.exception("The options were not looked at, nothing else")

@@ -19,7 +19,7 @@ TIME_LIMIT: Final = "time_limit"
 _UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """What guests are other than asked for; :ivar code: of :class:`nova_perf_tuning.guest.probe.FindingCode`."""
 

@@ -41,7 +41,7 @@ class ConfigurationTest(OperatorTestCase):
         self.start()
         for name in ("on_error", "result_max_age", "perf_weight_multiplier"):
             (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
-            self.assertIn("mend or remove the line and restart", line)
+            self.assertIn("correct or remove the line and restart", line)
         self._run_periodics()
         self.assert_tuned(self.domain(self.boot(base.TUNED)))
         # the default holds: fail

@@ -22,7 +22,17 @@ RANK = {
     "conf": 0,
     "specs": 1,
     "guest": 2,
-    "host": 3,
+    "host/__init__": 3,
+    "host/model": 3,
+    "host/guest_cpu": 3.1,
+    "host/privileged": 3.1,
+    "host/facts": 3.2,
+    "host/plan": 3.3,
+    "host/novaconf": 3.4,
+    "host/kinds": 3.4,
+    "host/transaction": 3.5,
+    "host/audit": 3.6,
+    "host/recording": 3.7,
     "agent": 4,
     "nova": 4,  # what its API service and scheduler may load of it, tests/nova/api watches
     "validation/environment": 4,
@@ -63,7 +73,7 @@ def imports(tree):
 def room(relative):
     """Return the room (or module) of a path below the package."""
     parts = relative.removesuffix(".py").split("/")
-    return "/".join(parts[:2]) if parts[0] == "validation" else parts[0]
+    return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 
 
 class LayersTest(testtools.TestCase):

@@ -250,10 +250,10 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
     cpus = [str(cpu) for cpu in placed[placement.workers]] if placement.workers else []
     for index, thread in enumerate(placement.vhost):
         if cpus:
-            text, rule = cpus[index], "vhost-spread"
+            text, rule = cpus[index], model.PlanRule.VHOST_SPREAD
             reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {pool.where}"
         else:
-            text, rule = pool.text, "vhost-numa"
+            text, rule = pool.text, model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
         yield thread.tid, _thread(thread, pid, text, reason, rule)
     for thread, text in placement.others:
@@ -261,7 +261,8 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
-        yield thread.tid, _thread(thread, pid, text, reason, f"{thread.kind}-numa")
+        rule = model.PlanRule.IOTHREAD_NUMA if thread.kind == "iothread" else model.PlanRule.EMULATOR_NUMA
+        yield thread.tid, _thread(thread, pid, text, reason, rule)
 
 
 def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
@@ -276,7 +277,7 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
     """Yield the affinities of the interrupts of a guest's devices."""
     for device in guest.devices:
         pool = device.group.pool
-        rule = "passthrough-vcpu" if device.own else "passthrough-numa"
+        rule = model.PlanRule.PASSTHROUGH_VCPU if device.own else model.PlanRule.PASSTHROUGH_NUMA
         where = "its own vCPUs' CPUs" if device.own else f"{pool.what} CPUs of {pool.where}"
         head = f"{guest.title} asks irq_placement={guest.request.irq_placement}: vector "
         for index, (irq, cpu) in enumerate(zip(device.irqs, placed[device.group], strict=True)):

@@ -129,7 +129,7 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tup
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
     """Yield the affinities of a NIC's interrupts, with their reasons."""
     nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
-    rule = "nic-irq-nearest" if pool.warning else "nic-irq-local"
+    rule = model.PlanRule.NIC_IRQ_NEAREST if pool.warning else model.PlanRule.NIC_IRQ_LOCAL
     speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
     node = "node unknown" if nic.node is None else f"node {nic.node}"
     head = f"{nic.name} ({speed}{node}) has {counted(len(placement.queues), 'queue')} for "
@@ -183,9 +183,11 @@ def steering(
                 for index, (cpu, mask) in enumerate(zip(serving, bits, strict=True))
             ]
             queues = zip(bits, nic.xps, reasons, strict=True)
-            settings += _settings("xps", f"{nic.name}/tx-", "nic-xps", queues, digits)
+            settings += _settings("xps", f"{nic.name}/tx-", model.PlanRule.NIC_XPS, queues, digits)
         if rps:
-            settings += _settings("rps", f"{nic.name}/rx-", "nic-rps", _helpers(placement, cpus), digits)
+            settings += _settings(
+                "rps", f"{nic.name}/rx-", model.PlanRule.NIC_RPS, _helpers(placement, cpus), digits
+            )
     return settings
 
 

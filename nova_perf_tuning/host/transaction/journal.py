@@ -23,12 +23,9 @@ STATE_DIR = "var/lib/nova-perf-tuning"
 #: The journal, and beside it two locks: held by whoever writes to it, and by the agent as long as it lives.
 JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
-#: Rules of the planner and of the agent: what stands in the journal under another one was applied by a person. A
-#: plan without a file is the agent's also where a command applied it: the agent makes the same.
-AGENT_RULES = frozenset(
-    """nic-irq-local nic-irq-nearest nic-xps nic-rps vhost-numa vhost-spread emulator-numa iothread-numa
-    passthrough-numa passthrough-vcpu irqbalance-ban""".split()
-)
+#: What stands in the journal under another rule was applied by a person. A plan without a file is the agent's also
+#: where a command applied it: the agent makes the same.
+AGENT_RULES = frozenset(map(str, model.PlanRule))
 #: Kinds of settings that the agent makes: beside it nobody else writes these.
 AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affinity", "xps"))
 VERSION = 1

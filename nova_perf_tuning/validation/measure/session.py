@@ -349,8 +349,8 @@ class Session:
         for name, arm in launched.arms.items():
             known = arms.get(name, environments.Arm())
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
-            findings = {finding.text: finding for finding in [*known.findings, *arm.findings]}
-            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=list(findings.values()))
+            findings = list(dict.fromkeys([*known.findings, *arm.findings]))
+            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings)
         environment = dataclasses.replace(before.updated(launched), arms=arms)
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment

@@ -34,7 +34,7 @@ class OptionsTest(testtools.TestCase):
 
 class MistakesTest(testtools.TestCase):
     def mistakes(self, **values):
-        """Return what is said of a file with these values."""
+        """Return option -> what is said of it, for a file with these values."""
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "nova.conf")
         with open(path, "w") as file:
             file.write("[nova_perf_tuning]\n")
@@ -45,9 +45,9 @@ class MistakesTest(testtools.TestCase):
         return nova.mistakes(conf)
 
     def test_none(self):
-        self.assertEqual([], self.mistakes())
-        self.assertEqual([], self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
-        self.assertEqual([], self.mistakes(profile_dir=""))
+        self.assertEqual({}, self.mistakes())
+        self.assertEqual({}, self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
+        self.assertEqual({}, self.mistakes(profile_dir=""))
 
     def test_each_has_one_line_that_names_option_and_value(self):
         for name, value in (
@@ -62,7 +62,8 @@ class MistakesTest(testtools.TestCase):
             ("perf_weight_multiplier", ""),
             ("result_file", ""),
         ):
-            (line,) = self.mistakes(**{name: value})
+            ((option, line),) = self.mistakes(**{name: value}).items()
+            self.assertEqual(name, option)
             self.assertTrue(line.startswith(f"[nova_perf_tuning] {name}: "), line)
             self.assertTrue(line.isprintable() and len(line) < 600, line)
 

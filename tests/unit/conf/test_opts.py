@@ -29,18 +29,18 @@ class LoadTest(testtools.TestCase):
             self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty")
         for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):
             for value in ("", "x/y"):
-                self.refused(f"[{group}]\n{key} = {value}\n", f"[{group}] {key}: ", "mend or remove")
+                self.refused(f"[{group}]\n{key} = {value}\n", f"[{group}] {key}: ", "correct or remove")
 
     def test_what_oslo_config_refuses_names_the_key_and_the_remedy(self):
         for line, words in (
-            ("interval = soon", "mend or remove the line"),
+            ("interval = soon", "correct or remove the line"),
             ("interval = 0", "0.5"),
             ("on_stop = explode", "leave"),
-            ("rps =", "mend or remove"),
-            ("metrics_address = !", "mend or remove"),
+            ("rps =", "correct or remove"),
+            ("metrics_address = !", "correct or remove"),
         ):
             self.refused(f"[agent]\n{line}\n", f"[agent] {line.split()[0]}: ", words)
-        self.refused("nothing\n", "mend that line")
+        self.refused("nothing\n", "correct that line")
 
     def test_files_that_are_none(self):
         self.refused("[agent]\n# gr\xfcn\n", "not UTF-8 text")
