@@ -146,8 +146,9 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
         image=True,
         choices=_QUEUES,
         description=(
-            "Queue pairs of each virtio network interface. auto is the least of the vCPUs, 8 and the host's "
-            "local housekeeping CPUs. Never more than the vCPUs."
+            "Queue pairs of each virtio network interface. auto is the least of the vCPUs, 8 and the shared CPUs "
+            "of the guest's node (without cpu_shared_set: its CPUs that are not dedicated). Never more than the "
+            "vCPUs."
         ),
         default="Nova's choice: 1, or as many as vCPUs with hw:vif_multiqueue_enabled=true",
         effects=(Effect.NATIVE, Effect.XML),
