@@ -49,7 +49,7 @@ class FlavorList(cloud_command.CloudLister):
 
 
 class FlavorCreate(cloud_command.CloudShowOne):
-    """Create a flavor with a profile's extra specs written out, Nova's own hw:* ones included.
+    """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
 
     Specs that contradict each other are refused before Nova is asked, and Nova checks every spec. Whatever it
     refuses, no half-made flavor stays.
@@ -87,7 +87,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
 class FlavorSet(cloud_command.CloudShowOne):
     """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
 
-    With another profile, what the old one brought is taken out, and values that were set otherwise stay. With
+    With another profile, what the old profile brought is taken out, and values that were set otherwise stay. With
     no option at all, what the flavor's profile says today and what is missing beside it is written.
     """
 

@@ -78,7 +78,7 @@ class Validate(cloud_command.CloudCommand):
         add("--slot-time", "TIME", slot, options.duration(5))
         boot = "how long guests get until they are ready; lower it where they boot fast (default: 60s)"
         add("--boot-time", "TIME", boot, _TIME)
-        resume = "go on with a run that was interrupted or has died; a complete one is judged and written again."
+        resume = "go on with a run that was interrupted or has died; a complete run is judged and written again."
         others = "Beside it only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and files count"
         add("--resume", "RUN", f"{resume} {others}")
         metrics = "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in"

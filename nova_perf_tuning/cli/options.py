@@ -105,7 +105,7 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
     """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
     default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
     add(parser, "--profile", "NAME", f"tuning profile: the same as --spec perf:profile=NAME{default}")
-    add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, a perf: one or Nova's own hw:")
+    add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, perf: or Nova's own hw:")
     add_profile_dir(parser)
 
 

@@ -100,9 +100,9 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         help="""
 How often in a row a value that somebody else keeps changing is written again before the agent holds back.
 
-Five minutes in which it holds earn one more. After that the agent tries again after 20 seconds, then 40, up to ten
-minutes, and reports who may be writing. A change that an event explains (a driver that was loaded, a guest or this
-agent that has just started) counts as a fifth. If too large, two programs take turns and burn CPU. If too small,
+Every five minutes without a change allow one more write. Without writes left the agent tries again after
+20 seconds, then 40, up to ten minutes, and reports who may be writing. A change that an event explains (a driver
+that was loaded, a guest or this agent that has just started) counts as a fifth. If too large, two programs take turns and burn CPU. If too small,
 values stay wrong for a while after several resets by a driver.
 """,
     ),

@@ -53,8 +53,8 @@ OPTS = [
 What happens to an instance when the ``perf:`` extra specs of its flavor cannot be put into effect on this host.
 
 With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which spec and why. A resize (within a
-cell) to a flavor with one, and a hard reboot of a guest whose specs have become wrong, are refused before the
-guest is touched. With ``ignore``, it shows as a warning in the log of nova-compute and a slower guest.
+cell) to a flavor with a wrong spec is refused before the guest is touched. So is a hard reboot of a guest whose
+specs have become wrong. With ``ignore``, it shows as a warning in the log of nova-compute and a slower guest.
 
 A spec that is right and has no effect on this host, such as a ring that its QEMU does not have, is left out with
 both values, with a line in that log ("left out: ..."). What is wrong in an image (``hw_perf_*``) is left out too.
@@ -86,7 +86,7 @@ Directory with profiles of your own (``*.yaml``), read beside those of the packa
 The symptom of a directory that is missing, or set on some hosts only, is "no such profile" in the fault of an
 instance whose flavor names one of yours. Give it the same contents on every compute host.
 
-/etc/nova-perf-tuning/profiles is a good place. A profile of yours cannot have the name of a packaged one.
+/etc/nova-perf-tuning/profiles is a good place. A profile of yours cannot have the name of a packaged profile.
 ``nova-perf-status upgrade check`` reads the directory as nova-compute would.
 """,
     ),
@@ -101,7 +101,7 @@ Placement, so that flavors which require the trait end with "No valid host". nov
 the file; nobody but root need write it.
 
 While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
-Without it they are left to ``openstack perf publish``, so have one or the other on a host, not both.
+Without it they are left to ``openstack perf publish``, so use either the file or that command on a host, not both.
 
 A new result counts with the next update of the host's inventory, after about a minute.
 """,
@@ -127,7 +127,7 @@ Start with 30 days, and keep it at least twice the interval at which hosts are v
 How much nova-scheduler prefers hosts with a better score in their latest validation.
 
 Read by nova-scheduler, and only when ``[filter_scheduler] weight_classes`` names
-``nova_perf_tuning.nova.weigher.PerfWeigher``. Positive values prefer better hosts, negative ones keep
+``nova_perf_tuning.nova.weigher.PerfWeigher``. Positive values prefer better hosts, negative values keep
 them free, 0 switches the preference off. An aggregate's metadata ``perf_weight_multiplier`` overrides it for
 its hosts.
 
