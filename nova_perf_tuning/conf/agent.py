@@ -102,8 +102,8 @@ How often in a row a value that somebody else keeps changing is written again be
 
 Every five minutes without a change allow one more write. Without writes left the agent tries again after
 20 seconds, then 40, up to ten minutes, and reports who may be writing. A change that an event explains (a driver
-that was loaded, a guest or this agent that has just started) counts as a fifth. If too large, two programs take turns and burn CPU. If too small,
-values stay wrong for a while after several resets by a driver.
+that was loaded, a guest or this agent that has just started) counts as a fifth. If too large, two programs take
+turns and burn CPU. If too small, values stay wrong for a while after several resets by a driver.
 """,
     ),
     cfg.StrOpt(
