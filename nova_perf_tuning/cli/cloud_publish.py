@@ -21,7 +21,8 @@ class Publish(cloud_command.CloudLister):
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
     (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves.
-    Where nova-compute makes the traits from a result file on the host, they are left to it.
+    Where nova-compute makes the traits from a result file on the host, run 'nova-perf publish' there first: a host
+    whose traits this command would have to change is refused.
 
     A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other hosts of RESULT
     are published all the same. A second run changes nothing. Needs admin rights.
@@ -40,7 +41,7 @@ class Publish(cloud_command.CloudLister):
             "--disable-on-fail",
             action="store_true",
             help="on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw enable it again, "
-            "if it was this that disabled it",
+            "if this command disabled it",
         )
         parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
 
