@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
@@ -11,6 +12,7 @@ from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.plan import guests, planner
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
@@ -69,8 +71,9 @@ def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`plan_from` obeys: the host, ``--housekeeping`` and ``--rps``."""
-    add_host(parser, "none, while the agent and audit read /etc/nova/nova.conf")
+    """Add what :func:`plan_from` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
+    add_host(parser, "/etc/nova/nova.conf and nova-compute.conf, where they are")
+    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
     options.add(parser, "--housekeeping", "LIST", cpus)
     parser.add_argument(
@@ -87,10 +90,21 @@ def plan_from(args: argparse.Namespace) -> planner.Plan:
     """
     text = args.housekeeping
     housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
-    sets = dataclasses.replace(novaconf.read(args.nova_config), housekeeping=housekeeping)
+    root = reader.open_root(args.sysroot)
+    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else _nova_files(root))
+    sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
-    facts = guests.with_domains(reader.read_host(args.sysroot), domains)
-    return planner.plan(facts, sets, rps=args.rps)
+    return planner.plan(guests.with_domains(reader.read_root(root), domains), sets, rps=args.rps)
+
+
+def _nova_files(root: Root) -> list[tuple[str, str]]:
+    """Return path and text of nova-compute's own files."""
+    files = []
+    for path in novaconf.NOVA_FILES:
+        directory, name = os.path.split(path)
+        data = root.head(root.directory(directory), name, novaconf.MAX_BYTES)
+        files.append((f"/{path}", data.decode("utf-8", "replace")))
+    return files
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:

@@ -136,7 +136,12 @@ def read(paths: Sequence[str]) -> CpuSets:
 
     :raises NovaConfigError: a file is missing, no text, malformed, or has a wrong value.
     """
-    options = merge(texts(paths), strict=True)
+    return cpu_sets(texts(paths))
+
+
+def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
+    """Do as :func:`read`, for (path, text) pairs."""
+    options = merge(files, strict=True)
     if ("DEFAULT", "config_source") in options:
         raise NovaConfigError(
             f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "

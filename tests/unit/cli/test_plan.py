@@ -53,6 +53,16 @@ class PlanCommandTest(testtools.TestCase):
         gen_host.write(self.root, "tiny")
         self.xml = os.path.join(self.root, "etc/libvirt/qemu")
 
+    def test_nova_conf_of_the_host_is_read_by_default(self):
+        path = pathlib.Path(self.root, "etc/nova/nova.conf")
+        path.parent.mkdir(parents=True)
+        path.write_text("[compute]\ncpu_dedicated_set = 2\n")
+        self.assertEqual("1-3,5,7", self.plan()["sets"]["dedicated"])
+        self.assertEqual("1,3,5,7", self.plan("--no-nova-config")["sets"]["dedicated"])
+        other = self.directory / "other.conf"
+        other.write_text("[compute]\ncpu_dedicated_set = 4\n")
+        self.assertEqual("1,3-5,7", self.plan("--nova-config", str(other))["sets"]["dedicated"])
+
     def plan(self, *arguments):
         code, out, err = run("--sysroot", self.root, "-f", "json", *arguments)
         self.assertEqual((0, ""), (code, err))
