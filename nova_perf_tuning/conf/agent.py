@@ -28,8 +28,7 @@ later: without the sets only the pins of guests that are already there are known
     cfg.StrOpt(
         "housekeeping",
         help="""
-CPUs for interrupts and the host's own work. Not set: online CPUs that are neither dedicated nor isolated, nor
-another program's own, as of Open vSwitch's poll-mode threads.
+CPUs for interrupts and the host's own work. Not set: online CPUs that are neither dedicated nor isolated.
 
 Set it when guests without dedicated CPUs suffer from interrupts on "their" CPUs: name a few CPUs of each node.
 """,

@@ -81,20 +81,18 @@ def _objection(device: etree._Element) -> LeftOut | None:
     """Return why a device takes neither queues nor an I/O thread."""
     if device.tag == "controller":
         model = device.get("model", "left to libvirt")
+        label = f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
         if model in _SCSI_MODELS:
             return None
-        label = f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
         return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
+    label = f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
     kind, source = device.get("device", "disk"), device.get("type")
     bus = parsing.attribute(device, "target", "bus")
-    if kind in ("disk", "lun") and bus == "virtio" and source not in ("vhostuser", "vhostvdpa"):
-        return None
-    label = f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
     if kind not in ("disk", "lun"):
         return LeftOut(Omission.NO_DISK, label, vocabulary.shown(kind))
     if bus != "virtio":
         return LeftOut(Omission.BUS_NOT_VIRTIO, label, vocabulary.shown(bus or "unknown"))
-    return LeftOut(Omission.OWN_BACK_END, label, source)
+    return LeftOut(Omission.OWN_BACK_END, label, source) if source in ("vhostuser", "vhostvdpa") else None
 
 
 def _set_queues(device: etree._Element, request: request_module.Request, vcpus: int) -> None:
