@@ -44,17 +44,9 @@ def lines(some: Iterable[reasons.Reason]) -> str:
 # -- figures
 
 
-def _loss(value: float) -> str:
-    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``."""
-    return f"{'gain' if round(value, 3) < 0 else 'loss'} {abs(value):.1%}"
-
-
-def _losses(low: float, high: float) -> str:
-    """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
-    if (low < 0) != (high < 0):
-        return f"{_loss(low)} to {_loss(high)}"
-    first, last = sorted((abs(low), abs(high)))
-    return f"{first:.1%} to {last:.1%}"
+def _signed(loss: float) -> str:
+    """Return a loss as the change of performance that it is: ``-2.3%``, a loss below nothing ``+50.9%``."""
+    return f"{-loss if round(loss, 3) else 0.0:+.1%}"
 
 
 def _confidence(share: float) -> str:
@@ -64,32 +56,25 @@ def _confidence(share: float) -> str:
 
 def _figure(params: _Params) -> str:
     if params["figure"] == "loss":
-        return _loss(params["value"])
+        return _signed(params["value"])
     return f"service CPU per {params['unit'] or 'unit'} {params['value']:.4g} s"
 
 
 def _limit(params: _Params) -> str:
     if params["figure"] == "cpu":
-        return f"{params['limit']:.4g} s"
-    return f"a gain of {-params['limit']:.1%}" if params["limit"] < 0 else f"a loss of {params['limit']:.1%}"
+        return f"allowed {params['limit']:.4g} s"
+    return f"{'demanded' if params['limit'] < 0 else 'allowed'} {_signed(params['limit'])}"
 
 
-def _interval(params: _Params) -> str:
+def _placed(params: _Params) -> str:
     low, high = params["low"], params["high"]
-    span = _losses(low, high) if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
-    return f"{_figure(params)} ({_confidence(params['confidence'])} interval {span})"
-
-
-def _placed(params: _Params, word: str, verb: str) -> str:
-    """:param word: for a limit to a loss or a cost; :param verb: for a demanded gain."""
-    if params["figure"] == "loss" and params["limit"] < 0:
-        return f"{_interval(params)} {verb} the demanded gain of {-params['limit']:.1%}"
-    return f"{_interval(params)} is {word} {_limit(params)}"
+    span = f"{_signed(high)} to {_signed(low)}" if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
+    return f"{_figure(params)} ({_confidence(params['confidence'])} interval {span}), {_limit(params)}"
 
 
 def _too_few(params: _Params) -> str:
     return (
-        f"{_figure(params)}, limit {_limit(params)}: no interval from {params['boots']} "
+        f"{_figure(params)}, {_limit(params)}: no interval from {params['boots']} "
         f"boot{'s'[: params['boots'] != 1]}; at least {params['needed']} are needed"
     )
 
@@ -138,10 +123,10 @@ def _slower(params: _Params) -> str:
 
 def _host_beyond(params: _Params) -> str:
     if params["figure"] == "loss":
-        figure = f"{_loss(params['low'])} to {_loss(params['high'])} against '{params['baseline']}'"
+        figure = f"{_signed(params['high'])} to {_signed(params['low'])} against '{params['baseline']}'"
     else:
         figure = f"service CPU per {params['unit'] or 'unit'} {params['low']:.4g} s to {params['high']:.4g} s"
-    return f"{params['benchmark']} ({params['arm']}): {figure} in all its pairs is beyond {_limit(params)}"
+    return f"{params['benchmark']} ({params['arm']}): {figure} in all its pairs, {_limit(params)}"
 
 
 def _perhaps(params: _Params) -> str:
@@ -198,11 +183,9 @@ _LISTS: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
-    _C.WITHIN: lambda params: _placed(params, "within", "meets"),
-    _C.BEYOND: lambda params: _placed(params, "beyond", "misses"),
-    _C.UNDECIDED: lambda params: (
-        f"{_interval(params)} includes the limit, {_limit(params)}; more boots may decide"
-    ),
+    _C.WITHIN: _placed,
+    _C.BEYOND: _placed,
+    _C.UNDECIDED: lambda params: f"{_placed(params)}: more boots may decide",
     _C.TOO_FEW_BOOTS: _too_few,
     _C.NO_PAIRS: lambda params: f"{'loss' if params['figure'] == 'loss' else 'service CPU'}: no pair of trials",
     _C.INTERIM: lambda params: (

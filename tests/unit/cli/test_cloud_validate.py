@@ -162,7 +162,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({"h000", "h001.example.org"}, set(results.environment.shown["bare_hosts"]))
         for host in results.environment.fleet.hosts:
             self.assertEqual("FAIL", host.verdict)
-            self.assertIn("is beyond a loss of 1.0%", host.reasons[0])
+            self.assertIn("allowed -1.0%", host.reasons[0])
         self.assertIn("host", self.out.getvalue())
 
     def test_bare_hosts_that_are_of_no_use(self):

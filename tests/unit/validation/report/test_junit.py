@@ -32,7 +32,7 @@ class JunitTest(testtools.TestCase):
         self.assertEqual("2026-11-20T10:00:00", suite.get("timestamp"))
         outcomes = [[part.tag for part in case if part.tag != "system-out"] for case in suite]
         self.assertEqual([[], ["failure"], ["skipped"], ["error"]], outcomes)
-        self.assertIn("FAIL: loss 4", suite[1].find("failure").get("message"))
+        self.assertIn("FAIL: -4", suite[1].find("failure").get("message"))
         self.assertEqual("nova_perf.iperf3", suite[0].get("classname"))
 
     def test_junit_of_nothing_judged_is_an_error(self):

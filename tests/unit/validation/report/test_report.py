@@ -78,7 +78,7 @@ class ReportTest(testtools.TestCase):
         finding = {"code": "clock_source", "text": "client: its clock source is hpet"}
         samples.tell(data, arms={"untuned": {}, "tuned": {"findings": [finding]}})
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
-        headline = seen.text.index("FAIL: tuned against untuned in iperf3: loss 20.")
+        headline = seen.text.index("FAIL: tuned against untuned in iperf3: -20.")
         self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
         self.assertEqual(1, text.count('class="banner"'))
         self.assertIn("It points at the network", seen.text)

@@ -28,16 +28,16 @@ _ANY = {
 _CPU = {"figure": "cpu", "value": 0.2, "low": 0.1, "high": 0.3, "unit": "Gbit"}
 #: Code and what differs from these -> its line, or how it begins.
 CASES = (
-    (C.WITHIN, {}, "loss 2.1% (95% interval 1.0% to 3.0%) is within a loss of 5.0%"),
-    (C.WITHIN, {"low": -0.01, "limit": -0.1}, "loss 2.1% (95% interval gain 1.0% to loss 3.0%) meets the"),
-    (C.BEYOND, _CPU, "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s) is beyond"),
-    (C.TOO_FEW_BOOTS, {}, "loss 2.1%, limit a loss of 5.0%: no interval from 1 boot; at least 2"),
+    (C.WITHIN, {}, "-2.1% (95% interval -3.0% to -1.0%), allowed -5.0%"),
+    (C.WITHIN, {"low": -0.01, "limit": -0.1}, "-2.1% (95% interval -3.0% to +1.0%), demanded +10.0%"),
+    (C.BEYOND, _CPU, "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s), allowed 0.05 s"),
+    (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
     (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: no pair of it gave a result"),
     (C.TOO_MANY_LOST, {}, "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): no pair"),
     (C.FREQUENCY_GAP, {}, "arms ran at different CPU frequencies: a 3000 MHz, b 2000 MHz (limit 5%)"),
     (C.SLOW, {"low": 0.2, "high": 0.3}, "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs"),
-    (C.HOST_BEYOND, {}, "fio (tuned): loss 1.0% to loss 3.0% against 'untuned' in all its pairs is beyond a loss"),
+    (C.HOST_BEYOND, {}, "fio (tuned): -3.0% to -1.0% against 'untuned' in all its pairs, allowed -5.0%"),
     (C.HOST_MAYBE_BEYOND, {"figure": "cpu"}, "fio (tuned): service CPU per unit 0.01 s to 0.03 s in"),
     (C.PLACE_UNKNOWN, {}, "budgets left out, since the results name no host group (give --host-group): a; b"),
     (C.COMPARED, {}, "Tuned against untuned: a gain in cpu (+20.0%)."),
