@@ -17,7 +17,7 @@ from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.launch import registry as launchers
 from nova_perf_tuning.validation.measure import model, session, store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import report as report_module
@@ -51,7 +51,7 @@ class Validate(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--launcher",
-            choices=local.NAMES,
+            choices=launchers.NAMES,
             default="libvirt",
             help="what makes the guests: libvirt (default); host: there are none",
         )
@@ -182,7 +182,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     budgets = budget_file.load(args.budget) if args.budget else []
-    launcher = local.load(args.launcher)
+    launcher = launchers.load(args.launcher)
     plan = session_plan(args, launcher.vcpus)
     _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))

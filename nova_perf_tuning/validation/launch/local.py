@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import psutil
 
@@ -25,18 +24,7 @@ from nova_perf_tuning.printing import printable
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.launch import base
 
-#: Names of launchers that the command line takes.
-NAMES: Final = ("libvirt", "host")
 _SETTLE_S = 10.0
-
-
-def load(name: str) -> base.Launcher:
-    """Return a launcher; nothing is made before its ``prepare()``."""
-    if name == "host":
-        return LocalLauncher()
-    from nova_perf_tuning.validation.launch import libvirt  # loads libvirt's library, which no help needs
-
-    return libvirt.LibvirtLauncher()
 
 
 class LocalLauncher(base.Launcher):

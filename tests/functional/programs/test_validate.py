@@ -14,7 +14,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.cli import validate, validate_options
-from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
 from tests.support import program, samples
 
@@ -194,10 +194,10 @@ class ValidateTest(testtools.TestCase):
         class Guests(local.LocalLauncher):
             vcpus = 2
 
-        load = local.load
+        load = registry.load
         self.useFixture(
             fixtures.MonkeyPatch(
-                "nova_perf_tuning.validation.launch.local.load",
+                "nova_perf_tuning.validation.launch.registry.load",
                 lambda name: Guests() if name == "libvirt" else load(name),
             )
         )
