@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import openstack
-import testtools
 from lxml import etree
+
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 IMAGE = "perf-guest"
@@ -68,7 +69,7 @@ def network_of(process: int) -> Iterator[None]:
             libc.setns(before.fileno(), _NEW_NETWORK)
 
 
-class CloudTest(testtools.TestCase):
+class CloudTest(testcase.TestCase):
     """A test in the controller's network, with ``self.cloud`` as the administrator."""
 
     def setUp(self) -> None:

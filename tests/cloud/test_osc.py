@@ -140,8 +140,9 @@ class RightsTest(CommandTest):
             ["flavor", "create", self.prefix, "--vcpus", "1", "--ram", "64"],
             ["publish", "--withdraw", "--host", "host1"],
         ):
-            line = self.refused(arguments, member)
-            self.assertIn("403", line)
+            with self.subTest(arguments):
+                line = self.refused(arguments, member)
+                self.assertIn("403", line)
 
 
 class PublishTest(CommandTest):

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import tempfile
 
-import testtools
-
 from tests.cloud import base
+from tests.support import testcase
 
 
-class RemovalTest(testtools.TestCase):
+class RemovalTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.directory = tempfile.mkdtemp(prefix="nova-perf-cloud.")

@@ -37,8 +37,9 @@ class ServicesTest(base.CloudTest):
         up = {s.host for s in self.cloud.compute.services(binary="nova-compute") if s.state == "up"}
         self.assertEqual(set(HOSTS), up)
         for host in HOSTS:
-            log = (self.state / "log" / f"{host}-nova-compute.log").read_text()
-            self.assertIn("Guests are tuned by their perf: extra specs", log)
+            with self.subTest(host):
+                log = (self.state / "log" / f"{host}-nova-compute.log").read_text()
+                self.assertIn("Guests are tuned by their perf: extra specs", log)
 
     def test_up_repairs_what_died(self) -> None:
         service = next(s for s in base.status()["services"] if s["name"] == "host2-nova-compute")

@@ -9,16 +9,15 @@ import sys
 import time
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.cloud import run_store
-from tests.support import campaign_process
+from tests.support import campaign_process, testcase
 
 KILLS = 4
 SCALE = "0.015"  # a pair takes about three seconds
 
 
-class KillTest(testtools.TestCase):
+class KillTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path

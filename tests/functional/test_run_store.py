@@ -14,13 +14,13 @@ import time
 
 import fixtures
 import sqlalchemy as sa
-import testtools
 
 from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model as results
 from tests.support import simulated_cloud as simulation
+from tests.support import testcase
 
 PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
 TRIAL = results.Trial(
@@ -57,7 +57,7 @@ def crossing(url, first, second):
     connected.dispose()
 
 
-class SqliteTest(testtools.TestCase):
+class SqliteTest(testcase.TestCase):
     stop = signal.SIGTERM
 
     def setUp(self):
@@ -133,7 +133,7 @@ class SqliteTest(testtools.TestCase):
         self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
 
 
-class FirstTest(testtools.TestCase):
+class FirstTest(testcase.TestCase):
     def test_two_at_once_make_one(self):
         directory = self.useFixture(fixtures.TempDir()).path
         program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"

@@ -11,7 +11,7 @@ from typing import Any
 
 import testtools
 
-from tests.support import patience
+from tests.support import patience, testcase
 
 TOP = pathlib.Path(__file__).parents[2]
 #: Configuration of the tested host: node 1 is for guests that share, CPUs 2-3 are owned.
@@ -98,7 +98,7 @@ def install_agent(lab: Lab) -> None:
     lab.ask("put", "/etc/nova/nova.conf", NOVA)
 
 
-class LabCase(testtools.TestCase):
+class LabCase(testcase.TestCase):
     """A test with the emulated host, whose agent and guests end with it."""
 
     @classmethod

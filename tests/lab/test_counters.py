@@ -23,7 +23,8 @@ class CountersTest(rig.LabCase):
         self.lab.ask("console", "g1", "(while :; do :; done) & ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null")
         second = self.check_told("metrics", "g1", _PORT)
         for kind, least_s in (("vcpu", 1.0), ("vhost", 2 * _TICK_S)):
-            self.assertGreater(second[kind] - first[kind], least_s, kind)
+            with self.subTest(kind):
+                self.assertGreater(second[kind] - first[kind], least_s, kind)
         self.assertGreater(second["vcpu"] / sum(second.values()), 0.5)
 
     def check_told(self, *source):

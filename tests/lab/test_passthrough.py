@@ -71,16 +71,19 @@ class PassthroughTest(rig.LabCase):
             self.right_again(what, event, vectors(rig.NODE1), prepare=self.await_guest, gone=True, appears=True)
             self.await_guest(times=begins + 1)
         for pause in ("sleep 1", "true"):
-            # The quotes: what is typed there is echoed.
-            reload = f"rmmod igbvf && {pause} && insmod /m/*igbvf.ko* && ip link set eth0 up && echo RELOA''DED"
-            answer = self.right_again(
-                f"the guest's driver reload ({pause} between)",
-                ["console", "g1", reload],
-                vectors(rig.NODE1),
-                prepare=self.await_guest,
-                appears=True,
-            )
-            self.assertIn("RELOADED", answer)
+            with self.subTest(pause):
+                # The quotes: what is typed there is echoed.
+                reload = (
+                    f"rmmod igbvf && {pause} && insmod /m/*igbvf.ko* && ip link set eth0 up && echo RELOA''DED"
+                )
+                answer = self.right_again(
+                    f"the guest's driver reload ({pause} between)",
+                    ["console", "g1", reload],
+                    vectors(rig.NODE1),
+                    prepare=self.await_guest,
+                    appears=True,
+                )
+                self.assertIn("RELOADED", answer)
 
     def test_hot_attach(self):
         self.start_agent()

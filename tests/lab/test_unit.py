@@ -30,7 +30,8 @@ class UnitTest(rig.LabCase):
         status = self.lab.run(f"cat /proc/{self.pid()}/status")
         rows = dict(row.split(":", 1) for row in status.splitlines() if ":" in row)
         for name in ("CapBnd", "CapPrm", "CapEff"):
-            self.assertEqual(_CAPABILITIES, int(rows[name], 16), name)
+            with self.subTest(name):
+                self.assertEqual(_CAPABILITIES, int(rows[name], 16), name)
         self.assertEqual("1", rows["NoNewPrivs"].strip())
         self.assertEqual("2", rows["Seccomp"].strip())
 
@@ -40,23 +41,29 @@ class UnitTest(rig.LabCase):
         self.lab.run("mkdir -p /sys/fs/cgroup/lab")
         self.addCleanup(self.lab.ask, "run", "rmdir /sys/fs/cgroup/lab")
         for attempt in (*(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _DIRECTORIES), *_OPENED):
-            self.lab.run(attempt)
-            code, out = self.within(attempt)
-            self.assertNotEqual(0, code, attempt)
-            self.assertRegex(out, "Read-only file system|/dev/vda: (Permission denied|Operation not permitted)")
+            with self.subTest(attempt):
+                self.lab.run(attempt)
+                code, out = self.within(attempt)
+                self.assertNotEqual(0, code, attempt)
+                self.assertRegex(
+                    out, "Read-only file system|/dev/vda: (Permission denied|Operation not permitted)"
+                )
         for path in ("/var/lib/nova-perf-tuning", "/run/nova-perf-tuning", "/tmp"):
-            self.assertEqual([0, ""], self.within(f"mkdir {path}/attempt && rmdir {path}/attempt"), path)
+            with self.subTest(path):
+                self.assertEqual([0, ""], self.within(f"mkdir {path}/attempt && rmdir {path}/attempt"), path)
         irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]
         for path in (f"/proc/irq/{irq}/smp_affinity_list", "/sys/class/net/igb1/queues/tx-0/xps_cpus"):
-            self.assertEqual([0, ""], self.within(f"true >>{path}"), path)
+            with self.subTest(path):
+                self.assertEqual([0, ""], self.within(f"true >>{path}"), path)
         self.assertEqual([0, "/home:\n\n/root:\n"], self.within("ls /home /root"))
 
     def test_it_reaches_nobody_who_acts_for_root(self):
         self.start_agent()
         for path in ("/run/systemd/private", "/run/libvirt/libvirt-sock"):
-            connect = f'python3 -c "import socket; socket.socket(socket.AF_UNIX).connect(\\"{path}\\")"'
-            self.lab.run(connect)
-            self.assertNotEqual(0, self.within(connect)[0], path)
+            with self.subTest(path):
+                connect = f'python3 -c "import socket; socket.socket(socket.AF_UNIX).connect(\\"{path}\\")"'
+                self.lab.run(connect)
+                self.assertNotEqual(0, self.within(connect)[0], path)
 
     def within(self, command):
         """Run a command among the agent's mounts, with all that root may do elsewhere."""

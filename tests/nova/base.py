@@ -13,6 +13,7 @@ from nova.virt.libvirt import driver as nova_driver
 
 from nova_perf_tuning.guest import parsing
 from tests.nova import libvirt_fixture
+from tests.support import testcase
 
 __all__ = ["client"]
 OUR_DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
@@ -35,7 +36,7 @@ TUNED = {
 PLAIN = {key: value for key, value in TUNED.items() if not key.startswith("perf:")}
 
 
-class PerfTestCase(base.ServersTestBase):
+class PerfTestCase(testcase.SubTests, base.ServersTestBase):
     """One compute of 8 CPUs on two nodes: 0-3 and 4-7; 0 and 4 are shared, the others dedicated."""
 
     microversion = "latest"

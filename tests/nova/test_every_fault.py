@@ -6,13 +6,13 @@ a new override that no test here knows of fails :class:`SurfaceTest`.
 """
 
 import fixtures
-import testtools
 from lxml import etree
 from nova import context
 from nova.tests import fixtures as nova_fixtures
 
 from nova_perf_tuning.nova import driver, error_policy
 from tests.nova import base, fault_points, test_migration
+from tests.support import testcase
 
 #: What Nova calls of ours -> the test that lets every function under it fail.
 TESTED_IN = {
@@ -33,7 +33,7 @@ TESTED_IN = {
 EVERYTHING = base.TUNED | {"perf:profile": "own", "perf:vif_queues": "auto", "perf:disk_queues": "auto"}
 
 
-class SurfaceTest(testtools.TestCase):
+class SurfaceTest(testcase.TestCase):
     def test_no_override_without_a_fault_test(self):
         overrides = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(
             driver.PerfVIFDriver
@@ -48,7 +48,8 @@ class SurfaceTest(testtools.TestCase):
             "specs.parsing.parse",
             "nova.driver.PerfTuningLibvirtDriver._online",
         ):
-            self.assertIn(name, names)
+            with self.subTest(name):
+                self.assertIn(name, names)
         self.assertTrue(len(names) > 80, len(names))
 
 
@@ -140,14 +141,16 @@ class EachFunctionTest(EveryFaultTestCase):
     def test_single_devices(self):
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         for plug in (self.interface, self.disk):
-            for name in self.each(plug):
-                self.assert_refused(self.assertRaises(error_policy.TuningFailed, plug), name)
+            with self.subTest(plug):
+                for name in self.each(plug):
+                    self.assert_refused(self.assertRaises(error_policy.TuningFailed, plug), name)
         self.ignore()
         for plug in (self.interface, self.disk):
-            with self.points.failing():
-                plain = plug()
-            for _ in self.each(plug):
-                self.assertEqual(plain, plug())
+            with self.subTest(plug):
+                with self.points.failing():
+                    plain = plug()
+                for _ in self.each(plug):
+                    self.assertEqual(plain, plug())
 
 
 class BeforehandTest(EveryFaultTestCase):
@@ -167,14 +170,15 @@ class BeforehandTest(EveryFaultTestCase):
         driver = self.computes["compute1"].driver
         instance = self.arguments("_get_guest_config")[0][0]
         for name, args in (("_hard_reboot", ()), ("migrate_disk_and_power_off", ("dest", instance.flavor))):
+            with self.subTest(name):
 
-            def call(name=name, args=args):
-                getattr(driver, name)(context.get_admin_context(), instance, *args)
+                def call(name=name, args=args):
+                    getattr(driver, name)(context.get_admin_context(), instance, *args)
 
-            for _ in self.each(call):
-                before = len(went_on)
-                call()
-                self.assertEqual([name], went_on[before:])
+                for _ in self.each(call):
+                    before = len(went_on)
+                    call()
+                    self.assertEqual([name], went_on[before:])
 
 
 class HostTest(EveryFaultTestCase):
@@ -252,31 +256,33 @@ class OneHostPathsTest(PathTestCase):
 
     def test_fail(self):
         for path, (body, state, _) in WRITING.items():
-            self.prepare(path)
-            with self.points.failing():
-                self.ask(self.server, body)
-                server = self._wait_for_server_parameter(
-                    self.server, {"status": state, "OS-EXT-STS:task_state": None}
-                )
-                self.assert_refused_to_user(server, path)
-            if path == "unshelve":  # Nova leaves it where it can be tried again
-                self._unshelve_server(self.server)
-            self.assert_whole_again(self.server, path)
+            with self.subTest(path):
+                self.prepare(path)
+                with self.points.failing():
+                    self.ask(self.server, body)
+                    server = self._wait_for_server_parameter(
+                        self.server, {"status": state, "OS-EXT-STS:task_state": None}
+                    )
+                    self.assert_refused_to_user(server, path)
+                if path == "unshelve":  # Nova leaves it where it can be tried again
+                    self._unshelve_server(self.server)
+                self.assert_whole_again(self.server, path)
 
     def test_ignore(self):
         self.ignore()
         for path, (body, _, state) in WRITING.items():
-            self.prepare(path)
-            with self.points.failing("nova.guest_request.request"):
-                self.ask(self.server, body)
-                self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
-                domain = self.domain(self.server)
-                self.assertIn("Injected: in", self.untuned_reason(domain), path)
-                self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"), path)
-            if state == "RESCUE":
-                with self.points.failing():
-                    self._unrescue_server(self.server)
-            self.assert_whole_again(self.server, path)
+            with self.subTest(path):
+                self.prepare(path)
+                with self.points.failing("nova.guest_request.request"):
+                    self.ask(self.server, body)
+                    self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+                    domain = self.domain(self.server)
+                    self.assertIn("Injected: in", self.untuned_reason(domain), path)
+                    self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"), path)
+                if state == "RESCUE":
+                    with self.points.failing():
+                        self._unrescue_server(self.server)
+                self.assert_whole_again(self.server, path)
 
     def test_nothing_of_ours_is_needed(self):
         """Soft reboot, suspend, resume, stop, shelve, unrescue, detach and delete; on_error is fail."""
@@ -307,8 +313,9 @@ class OneHostPathsTest(PathTestCase):
         attachment = {"volumeAttachment": {"volumeId": volume}}
         with self.points.failing():
             for plug, body in ((self.api.attach_interface, interface), (self.api.post_server_volume, attachment)):
-                self.assertRaises(base.client.OpenStackApiException, plug, self.server["id"], body)
-                self.assertEqual("ACTIVE", self.api.get_server(self.server["id"])["status"])
+                with self.subTest(plug):
+                    self.assertRaises(base.client.OpenStackApiException, plug, self.server["id"], body)
+                    self.assertEqual("ACTIVE", self.api.get_server(self.server["id"])["status"])
             self.assert_refused_to_user(self.server, "volume")
         self.assert_tuned(self.domain(self.server))
         self.ignore()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
 from nova import conf as nova_conf
 from nova import test as nova_test
 from nova.conf import neutron as neutron_conf
@@ -17,6 +16,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import generate
 from tests.support import audit_hosts as hosts
+from tests.support import testcase
 
 CONF = nova_conf.CONF
 VALIDATOR = pathlib.Path(sys.executable).parent / "oslo-config-validator"
@@ -43,16 +43,17 @@ class GeneratedTest(nova_test.NoDBTestCase):
 
     def test_nova_understands_it(self) -> None:
         for changes in ({}, {"etc/nova/nova.conf": None}):
-            self.read(generated(changes))
-            dedicated, shared = hardware.get_cpu_dedicated_set(), hardware.get_cpu_shared_set()
-            self.assertEqual(set(range(16)), dedicated | shared)
-            self.assertEqual(set(), dedicated & shared)
-            self.assertEqual([0], CONF.neutron_physnet_physnet1.numa_nodes)
+            with self.subTest(changes):
+                self.read(generated(changes))
+                dedicated, shared = hardware.get_cpu_dedicated_set(), hardware.get_cpu_shared_set()
+                self.assertEqual(set(range(16)), dedicated | shared)
+                self.assertEqual(set(), dedicated & shared)
+                self.assertEqual([0], CONF.neutron_physnet_physnet1.numa_nodes)
         self.read(generated({}))
         self.assertEqual(cpulist.parse(hosts.DEDICATED), hardware.get_cpu_dedicated_set())
 
 
-class ValidatorTest(testtools.TestCase):
+class ValidatorTest(testcase.TestCase):
     """oslo-config-validator knows every option of Nova but those of sections named by physical networks."""
 
     def validate(self, text: str) -> subprocess.CompletedProcess[str]:

@@ -112,13 +112,14 @@ class RequestTest(base.PerfTestCase):
     def test_cpus_of_its_own_by_their_resource_class(self):
         """Nova pins such a guest, and refuses hw:cpu_policy beside it."""
         for key in ("resources:PCPU", "resources1:PCPU"):
-            server = self.boot({key: "2", "perf:emulator_placement": "numa"}, vcpus=2)
-            domain = self.domain(server)
-            pins = [int(pin.get("cpuset")) for pin in domain.findall("cputune/vcpupin")]
-            self.assertEqual(2, len(pins))
-            shared = "0" if max(pins) < 4 else "4"
-            self.assertEqual(shared, domain.find("cputune/emulatorpin").get("cpuset"))
-            self._delete_server(server)
+            with self.subTest(key):
+                server = self.boot({key: "2", "perf:emulator_placement": "numa"}, vcpus=2)
+                domain = self.domain(server)
+                pins = [int(pin.get("cpuset")) for pin in domain.findall("cputune/vcpupin")]
+                self.assertEqual(2, len(pins))
+                shared = "0" if max(pins) < 4 else "4"
+                self.assertEqual(shared, domain.find("cputune/emulatorpin").get("cpuset"))
+                self._delete_server(server)
 
 
 class EmulatedTest(base.PerfTestCase):

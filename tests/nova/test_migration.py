@@ -79,11 +79,12 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assert_tuned(after, interfaces=2, emulator="4")
         self.assertEqual(3, len(after.findall("devices/disk")))
         for path in ("devices/disk/driver", "devices/interface/driver", "devices/*/address"):
-            self.assertEqual(
-                [dict(element.attrib) for element in before.findall(path)],
-                [dict(element.attrib) for element in after.findall(path)],
-                path,
-            )
+            with self.subTest(path):
+                self.assertEqual(
+                    [dict(element.attrib) for element in before.findall(path)],
+                    [dict(element.attrib) for element in after.findall(path)],
+                    path,
+                )
 
     def test_values_in_force_beat_changed_configuration(self):
         self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})

@@ -40,8 +40,9 @@ class ConfigurationTest(OperatorTestCase):
         self.write(on_error="ignor", result_max_age="a month", perf_weight_multiplier="much")
         self.start()
         for name in ("on_error", "result_max_age", "perf_weight_multiplier"):
-            (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
-            self.assertIn("correct or remove the line and restart", line)
+            with self.subTest(name):
+                (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
+                self.assertIn("correct or remove the line and restart", line)
         self._run_periodics()
         self.assert_tuned(self.domain(self.boot(base.TUNED)))
         # the default holds: fail
@@ -116,10 +117,11 @@ class RequestsTest(RequestsTestCase):
                 {f"hw_perf_{key}": "x" * 200 for key in range(40)},
             )
         ):
-            image = self.image(getattr(uuids, f"stranger{number}"), properties)
-            server = self.boot(base.PLAIN, image_uuid=image, networks="none")
-            self.assertIsNone(self.untuned_reason(self.domain(server)))
-            self._delete_server(server)
+            with self.subTest(number):
+                image = self.image(getattr(uuids, f"stranger{number}"), properties)
+                server = self.boot(base.PLAIN, image_uuid=image, networks="none")
+                self.assertIsNone(self.untuned_reason(self.domain(server)))
+                self._delete_server(server)
         lines = self.log_lines("left out: ")
         self.assertTrue(len(lines) > 40, lines)
         for line in lines:

@@ -56,11 +56,12 @@ class QueuesTestCase(base.PerfTestCase):
 class AutoQueuesTest(QueuesTestCase):
     def test_hosts(self):
         for shared, dedicated, vcpus, specs, queues in HOSTS:
-            self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
-            self._run_periodics()  # the inventory follows the sets
-            case = f"shared {shared}, dedicated {dedicated}, {vcpus} vCPUs, {specs}"
-            actual = self.queues(AUTO | specs, vcpus)
-            self.assertEqual(None if queues is None else str(queues), actual, case)
+            with self.subTest(shared):
+                self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
+                self._run_periodics()  # the inventory follows the sets
+                case = f"shared {shared}, dedicated {dedicated}, {vcpus} vCPUs, {specs}"
+                actual = self.queues(AUTO | specs, vcpus)
+                self.assertEqual(None if queues is None else str(queues), actual, case)
 
 
 class EmulatedQueuesTest(QueuesTestCase):
@@ -76,7 +77,8 @@ class EmulatedQueuesTest(QueuesTestCase):
             ({"perf:vif_rx_queue_size": "512"}, 3, "3"),  # none asked: as many as the tap device was made for
             ({"perf:vif_queues": "2"}, 12, "2"),
         ):
-            self.assertEqual(queues, self.queues(specs | multiqueue, vcpus), (specs, vcpus))
+            with self.subTest(specs):
+                self.assertEqual(queues, self.queues(specs | multiqueue, vcpus), (specs, vcpus))
 
 
 #: Specs of others, Nova's and strangers', that change the XML of a running guest and not where it runs.

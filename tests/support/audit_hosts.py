@@ -9,11 +9,9 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-import testtools
-
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import archive, reader
-from tests.support import trees
+from tests.support import testcase, trees
 
 #: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`DIRECTORY` a directory; None in a change: gone.
 Tree = Mapping[str, str | None]
@@ -57,7 +55,7 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
     return {**kept, **{path: text for path, text in changes.items() if text is not None}}
 
 
-def grow(test: testtools.TestCase, tree: Tree) -> str:
+def grow(test: testcase.TestCase, tree: Tree) -> str:
     """Write a host into a directory that is removed after ``test``, and return its root."""
     return trees.grow(test, {path: None if text == DIRECTORY else text for path, text in tree.items()}, end="")
 

@@ -5,12 +5,12 @@ import io
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.cloud import heat_pair
 from nova_perf_tuning.validation.measure import store
 from tests.support import simulated_cloud as simulation
+from tests.support import testcase
 
 #: What is measured; a run that goes on keeps it.
 QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu")
@@ -44,7 +44,7 @@ class SimulatedCloud(heat_pair.HeatCloud):
         return self.made
 
 
-class SimulatedValidation(testtools.TestCase):
+class SimulatedValidation(testcase.TestCase):
     """Runs the command; what it wrote is in a directory of the test."""
 
     def setUp(self):

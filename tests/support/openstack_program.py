@@ -9,10 +9,9 @@ import logging
 import os
 
 import fixtures
-import testtools
 from openstackclient import shell
 
-from tests.support import api_server
+from tests.support import api_server, testcase
 
 
 @dataclasses.dataclass
@@ -45,7 +44,7 @@ def run(*arguments):
     return Done(code, out.getvalue(), err.getvalue())
 
 
-class ProgramTestCase(testtools.TestCase):
+class ProgramTestCase(testcase.TestCase):
     """Has a cloud ``test`` in clouds.yaml: all services on loopback, an administrator that is let in."""
 
     def setUp(self):

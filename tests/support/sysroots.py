@@ -5,15 +5,13 @@ import os
 import pathlib
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import journal
-from tests.support import gen_host
+from tests.support import gen_host, testcase
 
 
-def make_host(test: testtools.TestCase, preset: str = "tiny") -> str:
+def make_host(test: testcase.TestCase, preset: str = "tiny") -> str:
     """Return the root of a generated host that is removed after ``test``."""
     directory = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
     test.addCleanup(directory.cleanup)

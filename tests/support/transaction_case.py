@@ -5,12 +5,10 @@ import json
 import os
 import pathlib
 
-import testtools
-
-from tests.support import program, sysroots
+from tests.support import program, sysroots, testcase
 
 
-class TransactionCase(testtools.TestCase):
+class TransactionCase(testcase.TestCase):
     """A tiny generated host below ``self.root``; its journal lies in it."""
 
     def setUp(self):

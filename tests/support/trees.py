@@ -5,8 +5,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 
-import testtools
-
+from tests.support import testcase
 from tests.support.sysroots import workplace
 
 #: A tree's value for a directory of its own, and for a link: ``("-> ", target)``.
@@ -19,7 +18,7 @@ def link(target: str) -> str:
     return f"-> {target}"
 
 
-def grow(test: testtools.TestCase, tree: Tree, end: str = "\n") -> str:
+def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
     """Write ``tree`` (path -> text without ``end``, ``DIRECTORY`` or :func:`link`) and return its root."""
     directory = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
     test.addCleanup(directory.cleanup)

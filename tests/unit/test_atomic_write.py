@@ -7,12 +7,12 @@ import os
 import pathlib
 
 import fixtures
-import testtools
 
 from nova_perf_tuning import atomic_write
+from tests.support import testcase
 
 
-class WholeFileTest(testtools.TestCase):
+class WholeFileTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -7,12 +7,12 @@ import pathlib
 import threading
 
 import fixtures
-import testtools
 
 from nova_perf_tuning import bounded_read
+from tests.support import testcase
 
 
-class ReadTest(testtools.TestCase):
+class ReadTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -34,9 +34,10 @@ class ReadTest(testtools.TestCase):
             ("a\0b", errno.EINVAL),
             (latin, errno.EILSEQ),
         ):
-            error = self.assertRaises(OSError, bounded_read.read_text, path, 100)
-            self.assertEqual(number, error.errno)
-            self.assertTrue(error.strerror)
+            with self.subTest(path):
+                error = self.assertRaises(OSError, bounded_read.read_text, path, 100)
+                self.assertEqual(number, error.errno)
+                self.assertTrue(error.strerror)
         self.assertEqual(errno.EFBIG, self.assertRaises(OSError, bounded_read.read_text, self.file, 19).errno)
 
     def test_an_argument_may_be_a_pipe(self):

@@ -4,15 +4,15 @@
 import tracemalloc
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import cpulist
+from tests.support import testcase
 
 CPUS = strategies.frozensets(strategies.integers(0, 4095))
 
 
-class CpuListTest(testtools.TestCase):
+class CpuListTest(testcase.TestCase):
     def test_kernel_texts(self):
         for text, cpus in (
             ("", set()),
@@ -22,7 +22,8 @@ class CpuListTest(testtools.TestCase):
             ("0-15:2/4", {0, 1, 4, 5, 8, 9, 12, 13}),
             ("8191", {8191}),
         ):
-            self.assertEqual(frozenset(cpus), cpulist.parse(text), text)
+            with self.subTest(text):
+                self.assertEqual(frozenset(cpus), cpulist.parse(text), text)
 
     def test_exclusions_of_nova_and_libvirt(self):
         for text, cpus in (
@@ -32,7 +33,8 @@ class CpuListTest(testtools.TestCase):
             ("0-7,^2-5", "0-1,6-7"),
             ("4,^4", ""),
         ):
-            self.assertEqual(cpus, cpulist.format(cpulist.parse_spec(text)), text)
+            with self.subTest(text):
+                self.assertEqual(cpus, cpulist.format(cpulist.parse_spec(text)), text)
         self.assertRaises(cpulist.CpuListError, cpulist.parse, "0-3,^2")
 
     def test_masks(self):
@@ -44,12 +46,14 @@ class CpuListTest(testtools.TestCase):
             *("a", "3-1", "-1", "1-", "1,,2", "0-99999999999", "+1", "1_0", "٣", "\u00b2", "0-\u00b2", "1,\u0663"),
             *("0-3:0/2", "0-3:3/2", "0-3:x", "0-3:1", "0-3:1/2/3", "8192", "0-8192", "9" * 400, "^^1"),
         ):
-            self.assertRaises(cpulist.CpuListError, cpulist.parse, text)
-            self.assertRaises(cpulist.CpuListError, cpulist.parse_spec, text)
-            self.assertIsNone(cpulist.find(text), text)
-            self.assertFalse(cpulist.is_list(text), text)
+            with self.subTest(text):
+                self.assertRaises(cpulist.CpuListError, cpulist.parse, text)
+                self.assertRaises(cpulist.CpuListError, cpulist.parse_spec, text)
+                self.assertIsNone(cpulist.find(text), text)
+                self.assertFalse(cpulist.is_list(text), text)
         for text in ("", "g", "0x3", "-1", "f" * 100000, "1_0", "123456789"):
-            self.assertRaises(cpulist.CpuListError, cpulist.parse_mask, text)
+            with self.subTest(text):
+                self.assertRaises(cpulist.CpuListError, cpulist.parse_mask, text)
 
     def test_hostile_lists_cost_nothing(self):
         """What is refused is so before it is expanded, and kept nowhere."""

@@ -3,10 +3,10 @@
 
 import hypothesis
 import jsonschema
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import json_schema
+from tests.support import testcase
 
 
 def fault(schema, data):
@@ -14,7 +14,7 @@ def fault(schema, data):
     return json_schema.text(next(jsonschema.Draft202012Validator(schema).iter_errors(data)))
 
 
-class SchemaFaultTest(testtools.TestCase):
+class SchemaFaultTest(testcase.TestCase):
     def test_the_reason_is_seen(self):
         self.assertEqual("'x' is not of type 'number'", fault({"type": "number"}, "x"))
         self.assertTrue(fault({"maxLength": 10}, "a" * 5000).endswith("' is too long"))

@@ -5,7 +5,7 @@ import ast
 import graphlib
 import pathlib
 
-import testtools
+from tests.support import testcase
 
 PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 
@@ -77,7 +77,7 @@ def room(relative):
     return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 
 
-class LayersTest(testtools.TestCase):
+class LayersTest(testcase.TestCase):
     def test_imports_point_left_to_right(self):
         wrong = []
         for relative, tree in modules():

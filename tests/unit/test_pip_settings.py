@@ -5,7 +5,8 @@ import importlib.util
 import pathlib
 
 import fixtures
-import testtools
+
+from tests.support import testcase
 
 FILE = pathlib.Path(__file__).parents[2] / "tools/pip_settings.py"
 
@@ -17,7 +18,7 @@ def load():
     return module
 
 
-class PipSettingsTest(testtools.TestCase):
+class PipSettingsTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.tool = load()

@@ -3,12 +3,12 @@
 
 import os
 import signal
-import unittest
 
 from nova_perf_tuning import signals
+from tests.support import testcase
 
 
-class PlainCase(unittest.TestCase):
+class PlainCase(testcase.TestCase):
     """Signals act as in a program that a terminal started; a shell's background jobs ignore Ctrl-C."""
 
     def setUp(self) -> None:

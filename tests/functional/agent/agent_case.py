@@ -11,14 +11,12 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
-
-from tests.support import patience, sysroots
+from tests.support import patience, sysroots, testcase
 
 QUICK = "interval = 0.5\nverify_interval = 1\n"
 
 
-class AgentCase(testtools.TestCase):
+class AgentCase(testcase.TestCase):
     """A generated host, and agents that are started on it."""
 
     def setUp(self):

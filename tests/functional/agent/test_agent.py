@@ -7,10 +7,8 @@ import socket
 import sys
 import urllib.request
 
-import testtools
-
 from tests.functional.agent import agent_case
-from tests.support import patience, sysroots
+from tests.support import patience, sysroots, testcase
 
 
 class AgentTest(agent_case.AgentCase):
@@ -82,7 +80,8 @@ class AgentTest(agent_case.AgentCase):
             "nova_perf_up 1.0",
             'nova_perf_writes_total{kind="irq_affinity"} 4.0',
         ):
-            self.assertIn(line, text)
+            with self.subTest(line):
+                self.assertIn(line, text)
         # Guests of a generated host have no processes, so there is nothing to tell of them.
         self.assertIn("# TYPE nova_perf_guest_host_cpu_seconds_total counter", text)
         self.assertNotIn("nova_perf_guest_host_cpu_seconds_total{", text)
@@ -96,13 +95,14 @@ class UnitTest(agent_case.AgentCase):
         text = text.replace("ExecStart=/usr/bin/nova-perf-agent", f"ExecStart={sys.executable}")
         unit = self.directory / "nova-perf-agent.service"
         for content, shown in ((text, ""), (text.replace("ProtectClock=", "ProtectClok="), "ProtectClok")):
-            unit.write_text(content)
-            done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
-            self.assertIn(shown, done.stderr)
-            self.assertEqual((0, bool(shown)), (done.returncode, bool(done.stdout + done.stderr)))
+            with self.subTest(content):
+                unit.write_text(content)
+                done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
+                self.assertIn(shown, done.stderr)
+                self.assertEqual((0, bool(shown)), (done.returncode, bool(done.stdout + done.stderr)))
 
 
-class ImportsTest(testtools.TestCase):
+class ImportsTest(testcase.TestCase):
     def test_no_openstack_service_and_no_client_is_needed(self):
         code = (
             "import sys, nova_perf_tuning.agent.main;"

@@ -113,9 +113,10 @@ class BesideTest(BesideCase):
             ("rps", "eth0/rx-3", "0f", "mine"),
         )
         for more in ((), ("--dry-run",)):
-            out, _err = self.command("apply", "--from", plan, *more, code=1)
-            lines = [line for line in out.splitlines() if "owned" in line and str(process.pid) in line]
-            self.assertEqual(3, len(lines), out)
+            with self.subTest(more):
+                out, _err = self.command("apply", "--from", plan, *more, code=1)
+                lines = [line for line in out.splitlines() if "owned" in line and str(process.pid) in line]
+                self.assertEqual(3, len(lines), out)
         self.assertEqual("4", self.irq())
         self.assertEqual("00", self.file("sys/class/net/eth0/queues/rx-3/rps_cpus").read_text().strip())
         self.end(process)
@@ -191,7 +192,8 @@ class BothWriteTest(BesideCase):
                 self.drain()
                 time.sleep(chance.uniform(0.005, 0.05))
             for process in (agent, commands):
-                self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+                with self.subTest(process):
+                    self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
             for process in chance.sample((agent, commands), 2):
                 process.send_signal(signal.SIGKILL)
                 patience.finish(process)

@@ -14,10 +14,8 @@ import subprocess
 import tempfile
 import time
 
-import testtools
-
 from nova_perf_tuning.agent import sources
-from tests.support import patience
+from tests.support import patience, testcase
 
 NAME = "perf-events"
 GUEST = f"""<domain type="qemu"><name>{NAME}</name><memory unit="MiB">64</memory><vcpu>1</vcpu>
@@ -29,7 +27,7 @@ DISK = (
 )
 
 
-class GuestFilesTest(testtools.TestCase):
+class GuestFilesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp")

@@ -12,13 +12,11 @@ import sys
 import tempfile
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.transaction import verify
 from tests.functional.agent import beside_irqbalance, some_irqbalance
-from tests.support import patience
+from tests.support import patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 _NAMESPACE = """
@@ -30,7 +28,7 @@ exec "$0" -m tests.functional.agent.beside_irqbalance "$2"
 """
 
 
-class IrqbalanceTest(testtools.TestCase):
+class IrqbalanceTest(testcase.TestCase):
     def test_interrupts_are_ours_until_the_restore(self):
         work = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-irqbalance-")))
         cpus = os.sysconf("SC_NPROCESSORS_ONLN")
@@ -64,7 +62,7 @@ class IrqbalanceTest(testtools.TestCase):
         )
 
 
-class ScriptTest(testtools.TestCase):
+class ScriptTest(testcase.TestCase):
     def test_it_bans_exactly_what_is_listed(self):
         directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         numbers, script = directory / "list", directory / "script"
@@ -80,7 +78,7 @@ class ScriptTest(testtools.TestCase):
         self.assertEqual(["ban=true\n", "", "", "ban=true\n"], list(map(answer, ("24", "2", "30", "130"))))
 
 
-class ProgramsTest(testtools.TestCase):
+class ProgramsTest(testcase.TestCase):
     """With programs that are named irqbalance."""
 
     def start(self, *arguments):

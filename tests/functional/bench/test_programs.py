@@ -6,13 +6,12 @@ import os
 import pathlib
 import subprocess
 import tempfile
-import unittest
 
 from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.bench import plugins, sysbench, unixbench
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import trial
-from tests.support import patience
+from tests.support import patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / "tools" / "programs"
@@ -30,7 +29,7 @@ BREAKS = (
 )
 
 
-class ProgramsTest(unittest.TestCase):
+class ProgramsTest(testcase.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
@@ -58,9 +57,10 @@ class ProgramsTest(unittest.TestCase):
 
     def test_residuals_are_the_known_ones_with_any_number_of_processes(self) -> None:
         for size, processes in (("XS", "1"), ("XS", "3"), ("S", "2"), ("L", "1"), ("L", "2")):
-            done = self.run_program("himeno", size, "1", processes)
-            self.assertEqual("", done.stderr)
-            self.assertIn('"residual": ', done.stdout)
+            with self.subTest(size):
+                done = self.run_program("himeno", size, "1", processes)
+                self.assertEqual("", done.stderr)
+                self.assertIn('"residual": ', done.stdout)
 
     def test_wrong_builds_are_refused(self) -> None:
         """One that reorders sums, one with another relaxation factor, and one whose slabs leave a plane out."""
@@ -71,20 +71,21 @@ class ProgramsTest(unittest.TestCase):
             ("-O2", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.79f * correction"),
             ("-O2", "XS", "2", "himeno.c", end, f"{end} - !number"),
         ):
-            copy = tempfile.mkdtemp(dir=self.directory)
-            for path in SOURCE.glob("*.[ch]"):
-                text = path.read_text(encoding="utf-8")
-                if path.name == file:
-                    self.assertEqual(1, text.count(old))
-                    text = text.replace(old, new)
-                (pathlib.Path(copy) / path.name).write_text(text, encoding="utf-8")
-            sources = sorted(str(path) for path in pathlib.Path(copy).glob("*.c"))
-            program = os.path.join(copy, "program")
-            argv = ["gcc", "-std=gnu11", "-O3", flags, "-pthread", "-o", program, *sources, "-lm"]
-            self.assertEqual(0, patience.run(argv).returncode)
-            done = patience.run([program, "himeno", size, "1", processes])
-            self.assertEqual((3, ""), (done.returncode, done.stdout))
-            self.assertIn("wrong build", done.stderr)
+            with self.subTest(flags):
+                copy = tempfile.mkdtemp(dir=self.directory)
+                for path in SOURCE.glob("*.[ch]"):
+                    text = path.read_text(encoding="utf-8")
+                    if path.name == file:
+                        self.assertEqual(1, text.count(old))
+                        text = text.replace(old, new)
+                    (pathlib.Path(copy) / path.name).write_text(text, encoding="utf-8")
+                sources = sorted(str(path) for path in pathlib.Path(copy).glob("*.c"))
+                program = os.path.join(copy, "program")
+                argv = ["gcc", "-std=gnu11", "-O3", flags, "-pthread", "-o", program, *sources, "-lm"]
+                self.assertEqual(0, patience.run(argv).returncode)
+                done = patience.run([program, "himeno", size, "1", processes])
+                self.assertEqual((3, ""), (done.returncode, done.stdout))
+                self.assertIn("wrong build", done.stderr)
 
     def test_wrong_arguments(self) -> None:
         for arguments in (
@@ -99,9 +100,10 @@ class ProgramsTest(unittest.TestCase):
             ("fan", "99", "1", "true"),
             ("copy", "f", "0", "1", "true"),
         ):
-            done = self.run_program(*arguments)
-            self.assertEqual(2, done.returncode, arguments)
-            self.assertNotEqual("", done.stderr)
+            with self.subTest(arguments):
+                done = self.run_program(*arguments)
+                self.assertEqual(2, done.returncode, arguments)
+                self.assertNotEqual("", done.stderr)
 
     def test_what_comes_before_a_copy_is_not_timed(self) -> None:
         script = f"{self.directory}/script"
@@ -151,7 +153,8 @@ class ProgramsTest(unittest.TestCase):
             ("cyclictest:priority=0", "latency_p99"),
             ("smb:megabytes=1,runs=3,port=15446,direction=get", "median"),
         ):
-            self.assertGreater(self.measure(text)[figure], 0, text)
+            with self.subTest(text):
+                self.assertGreater(self.measure(text)[figure], 0, text)
 
     def test_who_connects_to_the_share_is_not_root(self) -> None:
         with local.LocalLauncher(self.directory) as launcher:

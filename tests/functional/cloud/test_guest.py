@@ -15,11 +15,9 @@ import threading
 import time
 import uuid
 
-import testtools
-
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
-from tests.support import documents
+from tests.support import documents, testcase
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"
@@ -32,7 +30,7 @@ poweroff
 """
 
 
-class ImageTest(testtools.TestCase):
+class ImageTest(testcase.TestCase):
     """The disk boots by BIOS, takes a config drive and DHCP, and runs user data."""
 
     def test_boots_and_runs_user_data(self):
@@ -79,7 +77,7 @@ class Signals(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class RunnerCase(testtools.TestCase):
+class RunnerCase(testcase.TestCase):
     """Guests run their script with their shell and tools, as processes of this machine."""
 
     SLOT_S = 10

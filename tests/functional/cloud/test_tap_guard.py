@@ -3,9 +3,7 @@
 
 import pathlib
 
-import testtools
-
-from tests.support import patience
+from tests.support import patience, testcase
 
 _GUARD = pathlib.Path(__file__).parents[3] / "tools/cloud/perf_cloud/tap-guard"
 #: A tap that is made down, and one that is set down later, beside a device that is no tap.
@@ -26,7 +24,7 @@ case $(flags other) in *,UP,*) echo "other was set up"; exit 1 ;; esac
 """
 
 
-class TapGuardTest(testtools.TestCase):
+class TapGuardTest(testcase.TestCase):
     def test_taps_come_up_again_and_nothing_else_does(self) -> None:
         argv = ["unshare", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", _SCRIPT, str(_GUARD)]
         done = patience.run(argv)

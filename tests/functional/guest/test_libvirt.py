@@ -12,11 +12,9 @@ import shutil
 import signal
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.specs import parsing
-from tests.support import corpus, patience
+from tests.support import corpus, patience, testcase
 
 #: What is asked of every domain: each spec that changes XML.
 SPECS = {
@@ -59,7 +57,7 @@ GUEST = """<domain type="qemu">
 """
 
 
-class LibvirtTest(testtools.TestCase):
+class LibvirtTest(testcase.TestCase):
     """One virsh run for each test; every guest is destroyed in it, and again by process id if it is not."""
 
     def setUp(self):

@@ -69,13 +69,14 @@ class PairTest(rig.GuestCase):
     def test_guests_say_what_they_are(self) -> None:
         arms = self.launcher.environment().arms
         for arm, queues in (("untuned", 1), ("tuned", 2)):
-            result = arms[arm].shown["probe"]
-            self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), result)
-            self.assertIn("CPUID says TCG", result["evidence"])
-            nic = result["nics"]["eth0"]
-            self.assertEqual(queues, nic["queues"])
-            self.assertIn("tx-checksumming", nic["offloads"])
-            self.assertTrue(result["clocksource"] and result["disks"])
+            with self.subTest(arm):
+                result = arms[arm].shown["probe"]
+                self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), result)
+                self.assertIn("CPUID says TCG", result["evidence"])
+                nic = result["nics"]["eth0"]
+                self.assertEqual(queues, nic["queues"])
+                self.assertIn("tx-checksumming", nic["offloads"])
+                self.assertTrue(result["clocksource"] and result["disks"])
         client = self.active("tuned").client
         self.text(client, "ethtool", "-L", "eth0", "combined", "1")
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
@@ -85,18 +86,19 @@ class PairTest(rig.GuestCase):
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
         for arm, queues in (("untuned", 1), ("tuned", 2)):
-            client = self.active(arm).client
-            listed = self.text(client, "ls", "/sys/class/net/eth0/queues").split()
-            self.assertEqual(queues, sum(name.startswith("rx-") for name in listed), arm)
-            running = etree.fromstring(self.domain(client).XMLDesc())
-            tap = running.find("devices/interface/target").get("dev")
-            outside = [name for name in os.listdir(f"/sys/class/net/{tap}/queues") if name.startswith("tx-")]
-            self.assertEqual(queues, len(outside), arm)
-            iothreads = {driver.get("iothread") for driver in running.findall("devices/disk/driver")}
-            self.assertEqual({"1"} if arm == "tuned" else {None}, iothreads)
-            kinds = [thread.kind for thread in client.process().threads]
-            self.assertEqual(arm == "tuned", "iothread" in kinds)
-            self.assertEqual(2, kinds.count("vcpu"))
+            with self.subTest(arm):
+                client = self.active(arm).client
+                listed = self.text(client, "ls", "/sys/class/net/eth0/queues").split()
+                self.assertEqual(queues, sum(name.startswith("rx-") for name in listed), arm)
+                running = etree.fromstring(self.domain(client).XMLDesc())
+                tap = running.find("devices/interface/target").get("dev")
+                outside = [name for name in os.listdir(f"/sys/class/net/{tap}/queues") if name.startswith("tx-")]
+                self.assertEqual(queues, len(outside), arm)
+                iothreads = {driver.get("iothread") for driver in running.findall("devices/disk/driver")}
+                self.assertEqual({"1"} if arm == "tuned" else {None}, iothreads)
+                kinds = [thread.kind for thread in client.process().threads]
+                self.assertEqual(arm == "tuned", "iothread" in kinds)
+                self.assertEqual(2, kinds.count("vcpu"))
         self.assertIn("Combined:\t2", self.text(self.pairs["tuned"].client, "ethtool", "-l", "eth0"))
 
     def test_guests_reach_each_other_and_the_namespaces(self) -> None:
@@ -126,23 +128,25 @@ class PairTest(rig.GuestCase):
     def test_a_program_is_found_on_the_hosts_clock(self) -> None:
         """What a guest stamps lies between asking for the program and seeing its end."""
         for client in (self.active("untuned").client, self.launcher.host_pair().client):
-            started = time.monotonic()
-            done = client.run(["sleep", "1"], patience.LIMIT_S)
-            ended, clock = time.monotonic(), client.clock()
-            assert clock is not None and done.lived is not None
-            begin, end = map(clock.monotonic, done.lived)
-            slack_s = clock.error_s + 0.001  # the host's two clocks are read one after the other
-            self.assertLess(started - slack_s, begin)
-            self.assertLess(end, ended + slack_s)
-            self.assertGreaterEqual(end - begin, 0.99)
+            with self.subTest(client):
+                started = time.monotonic()
+                done = client.run(["sleep", "1"], patience.LIMIT_S)
+                ended, clock = time.monotonic(), client.clock()
+                assert clock is not None and done.lived is not None
+                begin, end = map(clock.monotonic, done.lived)
+                slack_s = clock.error_s + 0.001  # the host's two clocks are read one after the other
+                self.assertLess(started - slack_s, begin)
+                self.assertLess(end, ended + slack_s)
+                self.assertGreaterEqual(end - begin, 0.99)
 
     def test_time_limit_kills_the_program_and_its_children(self) -> None:
         client = self.active("untuned").client
         for limit_s in (1.5, 15.0, 150.0):  # a guest on a busy host may not have begun by the first
-            done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], limit_s)
-            self.assertIsNone(done.returncode)
-            if done.stdout:
-                break
+            with self.subTest(limit_s):
+                done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], limit_s)
+                self.assertIsNone(done.returncode)
+                if done.stdout:
+                    break
         self.assertEqual("begun\n", done.stdout)
         self.assertNotIn("sleep 432", self.text(client, "ps"))
 
@@ -172,7 +176,8 @@ class PairTest(rig.GuestCase):
         # libvirt's own counters, read a moment earlier and later, must agree.
         slack = 0.15 * spent["total"] + 10 * TICK_S
         for name, ours in (("cpu.time", spent["total"]), ("vcpu", spent["vcpu"])):
-            self.assertAlmostEqual(ours, stats_after[name] - stats_before[name], delta=slack, msg=name)
+            with self.subTest(name):
+                self.assertAlmostEqual(ours, stats_after[name] - stats_before[name], delta=slack, msg=name)
         self.assertAlmostEqual(
             waited, stats_after["delay"] - stats_before["delay"], delta=max(slack, 0.15 * waited + 10 * TICK_S)
         )

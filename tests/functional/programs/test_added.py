@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import unittest
+
+from tests.support import testcase
 
 TOOL = pathlib.Path(__file__).parents[3] / "tools" / "image" / "added"
 
@@ -17,7 +18,7 @@ def run(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False)
 
 
-class AddedTest(unittest.TestCase):
+class AddedTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         # Not below /tmp, which guests have of their own.
@@ -83,17 +84,19 @@ class AddedTest(unittest.TestCase):
 
     def test_a_program_is_found_by_its_name_before_the_applet(self) -> None:
         for name in ("sort", "netperf"):
-            path = self.program(name)
-            self.assertEqual("", self.copied(path).stderr)
-            self.assertEqual(str(path), os.readlink(self.root / "bin" / name))
-            self.assertTrue(os.access(f"{self.root}{path}", os.X_OK))
+            with self.subTest(name):
+                path = self.program(name)
+                self.assertEqual("", self.copied(path).stderr)
+                self.assertEqual(str(path), os.readlink(self.root / "bin" / name))
+                self.assertTrue(os.access(f"{self.root}{path}", os.X_OK))
 
     def test_what_the_image_has_is_not_overwritten(self) -> None:
         for path, words in (
             (self.program("fio"), "the image has a fio of its own, /usr/bin/fio"),
             (self.program("busybox"), "the image has a busybox of its own, /bin/busybox"),
         ):
-            self.assert_not_copied(words, path)
+            with self.subTest(path):
+                self.assert_not_copied(words, path)
         other = pathlib.Path(f"{self.root}{self.tool}")
         other.mkdir(parents=True)
         (other / "Run").write_text("another one")

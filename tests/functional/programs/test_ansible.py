@@ -9,11 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
-from tests.support import patience, sysroots
+from tests.support import patience, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 BIN = pathlib.Path(sys.executable).parent
@@ -33,7 +31,7 @@ esac
 """
 
 
-class PlaybooksTest(testtools.TestCase):
+class PlaybooksTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-ansible-")
@@ -110,18 +108,20 @@ class PlaybooksTest(testtools.TestCase):
             ({"perf_host_libvirt": ["/nowhere"]}, "canary has no libvirt (none of /nowhere)"),
             ({"perf_nova_python": str(old)}, "canary has Nova 29.2.0"),
         ):
-            code, output, _ = self.play("tune", **variables)
-            self.assertNotEqual(0, code)
-            self.assertIn(line, output)
-            self.assertEqual(files, self.written())
+            with self.subTest(variables):
+                code, output, _ = self.play("tune", **variables)
+                self.assertNotEqual(0, code)
+                self.assertIn(line, output)
+                self.assertEqual(files, self.written())
 
     def test_only_a_pass_brings_a_host_back_into_service(self):
         log, openstack, program = (self.work / name for name in ("log", "openstack", "nova-perf"))
         openstack.write_text(OPENSTACK.format(log=log))
         for code, verdict, last in ((1, "FAIL", "reason nova-perf-tuning: FAIL"), (0, "PASS", "--enable")):
-            program.write_text(NOVA_PERF.format(code=code, verdict=verdict))
-            openstack.chmod(0o755), program.chmod(0o755)
-            variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
-            done = self.play("maintenance", "-e", json.dumps(variables), "--limit", "canary")
-            self.assertEqual(code, int(done[0] != 0), done[1])
-            self.assertIn(last, log.read_text(encoding="utf-8").splitlines()[-1])
+            with self.subTest(code):
+                program.write_text(NOVA_PERF.format(code=code, verdict=verdict))
+                openstack.chmod(0o755), program.chmod(0o755)
+                variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
+                done = self.play("maintenance", "-e", json.dumps(variables), "--limit", "canary")
+                self.assertEqual(code, int(done[0] != 0), done[1])
+                self.assertIn(last, log.read_text(encoding="utf-8").splitlines()[-1])

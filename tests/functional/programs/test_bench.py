@@ -6,20 +6,20 @@ import os
 import tempfile
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.bench import plugins
-from tests.support import program
+from tests.support import program, testcase
 
 DATA = os.path.join(os.path.dirname(__file__), "../../unit/validation/bench/data")
 
 
-class BenchTest(testtools.TestCase):
+class BenchTest(testcase.TestCase):
     def test_list(self):
         done = program.nova_perf("bench", "list")
         self.assertEqual(0, done.returncode, done.stderr)
         for word in ("iperf3", "fio", "cpu", "Mbit/s", "streams", "block_size"):
-            self.assertIn(word, done.stdout)
+            with self.subTest(word):
+                self.assertIn(word, done.stdout)
         rows = json.loads(program.nova_perf("bench", "list", "-f", "json").stdout)["benchmarks"]
         self.assertEqual([benchmark.kind for benchmark in plugins.load_all()], [row["kind"] for row in rows])
 
@@ -30,13 +30,14 @@ class BenchTest(testtools.TestCase):
             ("fio:size=4M,", "iops"),
             ("iperf3:streams=2,", "throughput"),
         ):
-            done = program.nova_perf(
-                *("bench", "run", f"{kind}seconds=1", "-f", "json"), env={**os.environ, "TMPDIR": directory}
-            )
-            self.assertEqual((0, ""), (done.returncode, done.stderr))
-            [primary] = [reading for reading in json.loads(done.stdout)["readings"] if reading["primary"]]
-            self.assertEqual(metric, primary["metric"])
-            self.assertTrue(primary["value"] > 0)
+            with self.subTest(kind):
+                done = program.nova_perf(
+                    *("bench", "run", f"{kind}seconds=1", "-f", "json"), env={**os.environ, "TMPDIR": directory}
+                )
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                [primary] = [reading for reading in json.loads(done.stdout)["readings"] if reading["primary"]]
+                self.assertEqual(metric, primary["metric"])
+                self.assertTrue(primary["value"] > 0)
         self.assertEqual([], os.listdir(directory))
 
     def test_files_in_memory_are_said(self):
@@ -70,7 +71,8 @@ class BenchTest(testtools.TestCase):
             (("parse", "cpu", "/"), "/: Is a directory"),
             (("parse", "cpu", "/dev/zero"), "larger than"),
         ):
-            self.assertIn(words, program.refused(self, "bench", *arguments))
+            with self.subTest(arguments):
+                self.assertIn(words, program.refused(self, "bench", *arguments))
 
     def test_missing_program_names_the_package(self):
         line = program.refused(self, "bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})

@@ -2,14 +2,13 @@
 """A benchmark whose tool is broken costs the session that benchmark alone; the tools are real programs."""
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session
-from tests.support import samples
+from tests.support import samples, testcase
 
 
 class Absent(samples.Quick):
@@ -54,7 +53,7 @@ BROKEN = {
 }
 
 
-class BrokenToolsTest(testtools.TestCase):
+class BrokenToolsTest(testcase.TestCase):
     def test_each_is_an_error_of_its_own_and_the_run_goes_on(self):
         directory = self.useFixture(fixtures.TempDir()).path
         jobs = [job for job, _told in BROKEN.values()]
@@ -72,12 +71,14 @@ class BrokenToolsTest(testtools.TestCase):
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)
         for label, (_job, output) in BROKEN.items():
-            errors = [trial.error for trial in results.trials if trial.benchmark == label]
-            self.assertEqual(4, len(errors), label)  # two blocks, guest and host
-            for error in errors:
-                self.assertIn(output, error)
+            with self.subTest(label):
+                errors = [trial.error for trial in results.trials if trial.benchmark == label]
+                self.assertEqual(4, len(errors), label)  # two blocks, guest and host
+                for error in errors:
+                    self.assertIn(output, error)
         for label, value in (("good", 40.0), ("last", 20.0)):
-            values = [trial.value for trial in results.trials if trial.benchmark == label and trial.primary]
-            self.assertEqual([value] * 4, values)
+            with self.subTest(label):
+                values = [trial.value for trial in results.trials if trial.benchmark == label and trial.primary]
+                self.assertEqual([value] * 4, values)
         noted = {incident.benchmark for incident in results.environment.errors}  # of the warm-ups
         self.assertEqual(set(BROKEN), noted)

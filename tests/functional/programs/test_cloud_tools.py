@@ -6,12 +6,13 @@ import pathlib
 import subprocess
 
 import fixtures
-import testtools
+
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
-class UsageTest(testtools.TestCase):
+class UsageTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -32,9 +33,10 @@ class UsageTest(testtools.TestCase):
             (("status", "-f", "xml"), "invalid choice: 'xml'"),
             (("down", "--nosuch"), "unrecognized arguments: --nosuch"),
         ):
-            done = self.call(*arguments)
-            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
-            self.assertIn(words, done.stderr)
+            with self.subTest(arguments):
+                done = self.call(*arguments)
+                self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+                self.assertIn(words, done.stderr)
         self.assertEqual([], os.listdir(self.directory))
 
     def test_no_credentials_of_a_cloud_that_is_not_there(self):

@@ -8,15 +8,14 @@ import os
 import subprocess
 import sys
 
-import testtools
-
 from nova_perf_tuning.cli import command, main
+from tests.support import testcase
 
 PROGRAM = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 EXPLAIN = ("explain", "--vcpus", "4", "--spec", "perf:profile=storage")
 
 
-class CommandsTest(testtools.TestCase):
+class CommandsTest(testcase.TestCase):
     def test_names_of_several_words(self):
         _, name, rest = main.Commands(main.NAMESPACE).find_command(["bench", "run", "cpu"])
         self.assertEqual(("bench run", ["cpu"]), (name, rest))
@@ -46,17 +45,19 @@ class CommandsTest(testtools.TestCase):
 
     def test_no_reader(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):
-            shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
-            done = subprocess.run(shell, capture_output=True, text=True, timeout=600, check=False)
-            self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
+            with self.subTest(arguments):
+                shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
+                done = subprocess.run(shell, capture_output=True, text=True, timeout=600, check=False)
+                self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 
     def test_ascii(self):
         """Output that cannot take every character: the same JSON."""
         shown = []
         for encoding in ("utf-8", "ascii"):
-            environment = {**os.environ, "PYTHONIOENCODING": encoding}
-            command = (*PROGRAM, *EXPLAIN, "-f", "json")
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-            self.assertEqual((0, ""), (done.returncode, done.stderr))
-            shown.append(json.loads(done.stdout))
+            with self.subTest(encoding):
+                environment = {**os.environ, "PYTHONIOENCODING": encoding}
+                command = (*PROGRAM, *EXPLAIN, "-f", "json")
+                done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                shown.append(json.loads(done.stdout))
         self.assertEqual(*shown)

@@ -5,12 +5,11 @@ import os
 import subprocess
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning.host.transaction import verify
+from tests.support import testcase
 
 
-class DaemonsTest(testtools.TestCase):
+class DaemonsTest(testcase.TestCase):
     def program(self, **options):
         """Start a process that is named irqbalance."""
         code = "echo irqbalance >/proc/$$/comm; echo ready; read -r line"

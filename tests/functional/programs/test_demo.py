@@ -4,12 +4,12 @@
 import pathlib
 import subprocess
 
-import testtools
+from tests.support import testcase
 
 DEMO = pathlib.Path(__file__).parents[3] / "tools" / "demo.sh"
 
 
-class OptionsTest(testtools.TestCase):
+class OptionsTest(testcase.TestCase):
     def refused(self, words, *arguments):
         done = subprocess.run([DEMO, *arguments], capture_output=True, text=True, timeout=60)
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)

@@ -9,15 +9,13 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
-
-from tests.support import sysroots
+from tests.support import sysroots, testcase
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "doc/examples/nova_perf_example"
 PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
 
 
-class ExamplePackageTest(testtools.TestCase):
+class ExamplePackageTest(testcase.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

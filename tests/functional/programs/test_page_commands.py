@@ -12,10 +12,10 @@ import sys
 from unittest import mock
 
 import fixtures
-import testtools
 from cliff import commandmanager
 
 from nova_perf_tuning.agent import main as agent
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 #: Blocks that are run here, in an empty directory: page, first line -> exit code.
@@ -100,7 +100,7 @@ def options_of(program, words):
     return set(factory(mock.Mock(), None).get_parser(name)._option_string_actions)
 
 
-class KnownCommandsTest(testtools.TestCase):
+class KnownCommandsTest(testcase.TestCase):
     """Every command and option of ours that a page names is one that the program knows."""
 
     def setUp(self):
@@ -145,15 +145,20 @@ class KnownCommandsTest(testtools.TestCase):
         self.assertGreater(seen, 50)
 
 
-class CommandsTest(testtools.TestCase):
+class CommandsTest(testcase.TestCase):
     def test_blocks_that_are_run_here(self):
         directory = self.useFixture(fixtures.TempDir()).path
         programs = pathlib.Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120"}
         for (page, begin), code in RUN.items():
-            block = next(block for block in blocks(page) if block.text.startswith(begin))
-            done = subprocess.run(
-                ["bash", "-e", "-c", block.text], cwd=directory, env=environment, capture_output=True, text=True
-            )
-            said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
-            self.assertEqual(code, done.returncode, said)
+            with self.subTest(page):
+                block = next(block for block in blocks(page) if block.text.startswith(begin))
+                done = subprocess.run(
+                    ["bash", "-e", "-c", block.text],
+                    cwd=directory,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                )
+                said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
+                self.assertEqual(code, done.returncode, said)

@@ -7,14 +7,15 @@ import subprocess
 import sys
 
 import fixtures
-import testtools
+
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 PROGRAM = TOP / "doc/make_pictures.py"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-class PicturesTest(testtools.TestCase):
+class PicturesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

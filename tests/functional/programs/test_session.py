@@ -5,7 +5,6 @@ import os
 import time
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
@@ -13,7 +12,7 @@ from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session, store
 from nova_perf_tuning.validation.measure import trial as trial_module
-from tests.support import samples
+from tests.support import samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 
@@ -31,7 +30,7 @@ class RefusingLauncher(local.LocalLauncher):
         return super().boot(arm)
 
 
-class SessionTest(testtools.TestCase):
+class SessionTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -145,19 +144,20 @@ class SessionTest(testtools.TestCase):
 
     def test_one_look_at_half_of_the_boots_may_end_it(self):
         for answer, run in ((True, 6), (False, 3)):
-            looks = []
+            with self.subTest(answer):
+                looks = []
 
-            def more(results, looks=looks, answer=answer):
-                looks.append(len({trial.boot for trial in results.trials}))
-                return answer
+                def more(results, looks=looks, answer=answer):
+                    looks.append(len({trial.boot for trial in results.trials}))
+                    return answer
 
-            running = self.make(boots=6, blocks=1)
-            with self.launcher:
-                running.run(more)
-            self.assertEqual([3], looks)
-            self.assertEqual(run, running.results.environment.boots_run)
-            self.assertEqual([3], running.results.environment.looks)
-            self.assertEqual("complete", running.results.environment.ended)
+                running = self.make(boots=6, blocks=1)
+                with self.launcher:
+                    running.run(more)
+                self.assertEqual([3], looks)
+                self.assertEqual(run, running.results.environment.boots_run)
+                self.assertEqual([3], running.results.environment.looks)
+                self.assertEqual("complete", running.results.environment.ended)
 
     def test_progress_counts_up_to_its_total(self):
         output = []
@@ -175,7 +175,7 @@ class Spanned(samples.Quick):
         return bench.Span(0.8)
 
 
-class TrialTest(testtools.TestCase):
+class TrialTest(testcase.TestCase):
     def run_trial(self, kind):
         burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
         with local.LocalLauncher(self.useFixture(fixtures.TempDir()).path) as launcher:

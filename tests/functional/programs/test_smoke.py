@@ -10,11 +10,10 @@ import sys
 import unittest
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning_smoke import test_api, test_guest
-from tests.support import api_server
+from tests.support import api_server, testcase
 
 TOP = str(pathlib.Path(__file__).parents[3])
 
@@ -39,7 +38,7 @@ class Cloud(api_server.ApiServer):
                 raise api_server.nova_error(400, "badRequest", f"Validation failed; {key}='{value}'.")
 
 
-class SmokeTest(testtools.TestCase):
+class SmokeTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.cloud = self.useFixture(Cloud())
@@ -101,7 +100,8 @@ class SmokeTest(testtools.TestCase):
         output = self.run_program(code=0)
         self.assertIn("OK (skipped=4)", output)
         for reason in ("IMAGE is not set: no guest is started", "METADEFS is no: definitions are not wanted"):
-            self.assertIn(reason, output)
+            with self.subTest(reason):
+                self.assertIn(reason, output)
         self.cloud.checks = False
         self.assertIn("FAILED (failures=2)", self.run_program("-k", "ValidatorsTest", code=1))
 

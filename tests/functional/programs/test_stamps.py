@@ -3,15 +3,15 @@
 
 import subprocess
 import time
-import unittest
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.launch import guest
+from tests.support import testcase
 
 
-class StampsTest(unittest.TestCase):
+class StampsTest(testcase.TestCase):
     def run_stamped(self, *argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["busybox", *guest._STAMPED, *argv], capture_output=True, text=True, check=False)
 
@@ -48,4 +48,5 @@ class StampsTest(unittest.TestCase):
 
     def test_without_a_stamp_nothing_is_known(self) -> None:
         for text in ("", "lived 1.000000 2.000000\n", "\nlived 1.0 2.0\n", "\nlived 1.000000 2.000000\nmore"):
-            self.assertEqual((text, None), guest._lived(text))
+            with self.subTest(text):
+                self.assertEqual((text, None), guest._lived(text))

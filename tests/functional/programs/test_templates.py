@@ -8,12 +8,11 @@ import subprocess
 import sys
 from unittest import mock
 
-import testtools
 import yaml
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, model, stacks
-from tests.support import documents
+from tests.support import documents, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 HEAT = TOP / "heat"
@@ -30,14 +29,15 @@ def commands(benchmarks):
     return json.loads(done.stdout)
 
 
-class ParametersTest(testtools.TestCase):
+class ParametersTest(testcase.TestCase):
     def test_every_parameter_says_what_it_is_and_is_bounded(self):
         for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml"):
-            for key, declared in template(name)["parameters"].items():
-                self.assertIn("label", declared, f"{name}: {key}")
-                self.assertIn("description", declared, f"{name}: {key}")
-                bounded = "constraints" in declared or declared["type"] in ("json", "boolean")
-                self.assertTrue(bounded, f"{name}: {key} has no constraint")
+            with self.subTest(name):
+                for key, declared in template(name)["parameters"].items():
+                    self.assertIn("label", declared, f"{name}: {key}")
+                    self.assertIn("description", declared, f"{name}: {key}")
+                    bounded = "constraints" in declared or declared["type"] in ("json", "boolean")
+                    self.assertTrue(bounded, f"{name}: {key} has no constraint")
 
     def test_no_name_is_used_twice(self):
         """Heat takes no resource that is called like a parameter."""
@@ -87,16 +87,17 @@ class ParametersTest(testtools.TestCase):
         words = set(re.findall(r"@[A-Z_]+@", (HEAT / "runner.sh").read_text(encoding="utf-8"))) - {"@WORDS@"}
         resources = template("benchmark_pair.yaml")["resources"]
         for role in ("client", "server"):
-            given = resources[role]["properties"]["user_data"]["str_replace"]["params"]
-            self.assertEqual(words, set(given))
-            self.assertEqual(role, given["@ROLE@"])
+            with self.subTest(role):
+                given = resources[role]["properties"]["user_data"]["str_replace"]["params"]
+                self.assertEqual(words, set(given))
+                self.assertEqual(role, given["@ROLE@"])
         self.assertNotIn("documents_handle", json.dumps(resources["server"]))
 
     def test_package_brings_the_files(self):
         self.assertEqual({path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files()))
 
 
-class FlavorsTest(testtools.TestCase):
+class FlavorsTest(testcase.TestCase):
     def test_not_stale(self):
         subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
 
@@ -106,7 +107,7 @@ class FlavorsTest(testtools.TestCase):
         self.assertEqual(names, {spec["perf:profile"] for spec in specs})
 
 
-class CommandsTest(testtools.TestCase):
+class CommandsTest(testcase.TestCase):
     """jq in the guest makes the same command lines as the plug-ins here."""
 
     def test_same_as_the_plugins(self):
@@ -118,16 +119,17 @@ class CommandsTest(testtools.TestCase):
             "cpu:seconds=1,threads=1024,limit=1000000",
             "smb:direction=get,megabytes=100000,runs=3",
         ):
-            kind, _, given = text.partition(":")
-            parameters = dict(pair.split("=") for pair in given.split(",")) if given else {}
-            benchmark = plugins.load(kind)
-            steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
-            [made] = commands([{"benchmark": kind, "parameters": parameters}])
-            self.assertEqual(
-                {step.role: list(step.argv) for step in steps},
-                {key: made[key] for key in ("client", "server") if made[key]},
-            )
-            self.assertEqual(not benchmark.paired, made["alone"])
+            with self.subTest(text):
+                kind, _, given = text.partition(":")
+                parameters = dict(pair.split("=") for pair in given.split(",")) if given else {}
+                benchmark = plugins.load(kind)
+                steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
+                [made] = commands([{"benchmark": kind, "parameters": parameters}])
+                self.assertEqual(
+                    {step.role: list(step.argv) for step in steps},
+                    {key: made[key] for key in ("client", "server") if made[key]},
+                )
+                self.assertEqual(not benchmark.paired, made["alone"])
 
     def test_the_launchers_entries_are_taken_as_they_are(self):
         own = [plugin.kind for plugin in plugins.load_all() if plugin.kind not in ("iperf3", "fio")]
@@ -140,10 +142,11 @@ class CommandsTest(testtools.TestCase):
     def test_refused_in_the_guest(self):
         copies = ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"})
         for entry in ({"benchmark": "none"}, *({"benchmark": "smb", "parameters": values} for values in copies)):
-            self.assertRaises(subprocess.CalledProcessError, commands, [entry])
+            with self.subTest(entry):
+                self.assertRaises(subprocess.CalledProcessError, commands, [entry])
 
 
-class FiguresTest(testtools.TestCase):
+class FiguresTest(testcase.TestCase):
     def figures(self, *trials):
         argv = ["jq", "-cs", "-f", HEAT / "figures.jq"]
         text = "\n".join(json.dumps(trial) for trial in trials)
@@ -159,9 +162,10 @@ class FiguresTest(testtools.TestCase):
             self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
         )
         for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
-            [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
-            self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
-            self.assertIn(primary.unit, figures[kind])
+            with self.subTest(kind):
+                [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
+                self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
+                self.assertIn(primary.unit, figures[kind])
         self.assertIn("events/s, median of 1", figures["cpu"])
 
     def test_processes_of_iperf3_are_added_up(self):
@@ -171,7 +175,8 @@ class FiguresTest(testtools.TestCase):
             f"throughput {round(primary.value, 2):g}"[:14], self.figures(self.trial("iperf3", two))["iperf3"]
         )
         for broken in (f'{{"outputs": [{single},{{}}]}}', '{"outputs": []}'):
-            self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
+            with self.subTest(broken):
+                self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
 
     def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
         text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})

@@ -11,12 +11,11 @@ import time
 from unittest import mock
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.cli import validate, validate_options
 from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
-from tests.support import program, samples
+from tests.support import program, samples, testcase
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
@@ -30,7 +29,7 @@ echo "         95th percentile:                        0.34"; echo "         sum
 """
 
 
-class ValidateTest(testtools.TestCase):
+class ValidateTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -119,27 +118,29 @@ class ValidateTest(testtools.TestCase):
         """The last line says so, and neither results nor a report without a trial are left."""
         self.write("bin/sysbench", "#!/bin/sh\nsleep 600\n")
         for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
-            running = self.started("--seconds", "600", "--time-limit", "24h")
-            self.assertIn("preparing", running.stdout.readline())  # the warm-up follows, minutes long
-            running.send_signal(number)
-            shown, complaints = running.communicate(timeout=600)
-            self.assertEqual(128 + number, running.returncode, complaints)
-            self.assertEqual(
-                f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n",
-                complaints,
-            )
-            self.assertNotIn("results:", shown)
-            self.assertEqual([], os.listdir(self.output))
-            self.assertEqual([], os.listdir(self.temporary))
+            with self.subTest(number):
+                running = self.started("--seconds", "600", "--time-limit", "24h")
+                self.assertIn("preparing", running.stdout.readline())  # the warm-up follows, minutes long
+                running.send_signal(number)
+                shown, complaints = running.communicate(timeout=600)
+                self.assertEqual(128 + number, running.returncode, complaints)
+                self.assertEqual(
+                    f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n",
+                    complaints,
+                )
+                self.assertNotIn("results:", shown)
+                self.assertEqual([], os.listdir(self.output))
+                self.assertEqual([], os.listdir(self.temporary))
 
     def test_the_default_plan_fits_its_own_limit(self):
         for options in (("--flavor", "m1", "--host-group", "gen3"), ("--budget", "default")):
-            args = validate.Validate(None, None).get_parser("validate").parse_args(options)
-            plan = validate.session_plan(args, 2)
-            self.assertEqual(("", "") if args.budget else ("m1", "gen3"), (plan.flavor, plan.host_group))
-            # Warm-ups, counted in full, are short.
-            measured_s = session.Timetable(plan).expected_s() * plan.blocks / (plan.blocks + 1)
-            self.assertLess(measured_s + 2 * session.CLOSING_S, plan.time_limit_s)
+            with self.subTest(options):
+                args = validate.Validate(None, None).get_parser("validate").parse_args(options)
+                plan = validate.session_plan(args, 2)
+                self.assertEqual(("", "") if args.budget else ("m1", "gen3"), (plan.flavor, plan.host_group))
+                # Warm-ups, counted in full, are short.
+                measured_s = session.Timetable(plan).expected_s() * plan.blocks / (plan.blocks + 1)
+                self.assertLess(measured_s + 2 * session.CLOSING_S, plan.time_limit_s)
 
     def test_budgets_that_judge_nothing_are_refused(self):
         """Before the run; what applies no more when the accelerator is known is no PASS either."""
@@ -184,11 +185,12 @@ class ValidateTest(testtools.TestCase):
             (("--junit", f"{noise_file}.xml"), f"{noise_file}.xml"),
             (("--noise-floor",), noise_file),
         ):
-            spoilt[:] = [bad]
-            done = self.validate(*QUICK, *arguments)
-            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
-            self.assertIn("report: ", done.stdout)
-            self.assertEqual(["report.html"], os.listdir(self.output))
+            with self.subTest(arguments):
+                spoilt[:] = [bad]
+                done = self.validate(*QUICK, *arguments)
+                self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+                self.assertIn("report: ", done.stdout)
+                self.assertEqual(["report.html"], os.listdir(self.output))
 
     def test_mistakes_are_one_line_and_exit_3(self):
         class Guests(local.LocalLauncher):
@@ -219,7 +221,7 @@ class ValidateTest(testtools.TestCase):
             self.refused(words, *arguments)
 
 
-class ProgressTest(testtools.TestCase):
+class ProgressTest(testcase.TestCase):
     def test_few_lines_and_what_is_important(self):
         clock = iter(range(1000, 1009))
         out = io.StringIO()

@@ -14,11 +14,9 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any
 
-import testtools
-
 from nova_perf_tuning.host.audit import runner
 from tests.functional.transaction import every_rule
-from tests.support import patience
+from tests.support import patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -30,7 +28,7 @@ IN_THE_LAB = {
 }
 
 
-class EveryRuleTest(testtools.TestCase):
+class EveryRuleTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-")
@@ -98,7 +96,7 @@ class EveryRuleTest(testtools.TestCase):
         self.assertEqual(before, {path: path.read_bytes() for path in before})
 
 
-class MachineTest(testtools.TestCase):
+class MachineTest(testcase.TestCase):
     """On this machine as it is: what is found is the machine's affair, that it works is ours."""
 
     def test_the_whole_audit(self) -> None:

@@ -10,18 +10,16 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.audit import persist, runner
 from tests.functional.transaction import live
-from tests.support import audit_cases, audit_hosts, patience
+from tests.support import audit_cases, audit_hosts, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
 DRIVER = "tests.functional.transaction.driver"
 
 
-class KillTest(testtools.TestCase):
+class KillTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")

@@ -8,15 +8,13 @@ What systemd-sysctl, systemd-tmpfiles and udev make of what ``--persist`` writes
 import pathlib
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.audit import persist
-from tests.support import patience
+from tests.support import patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
-class ReadersTest(testtools.TestCase):
+class ReadersTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-readers-")
@@ -31,5 +29,6 @@ class ReadersTest(testtools.TestCase):
         done = patience.run(["systemd-tmpfiles", "--create", f"--root={self.directory}", file])
         self.assertEqual((0, ""), (done.returncode, done.stdout + done.stderr))
         for place in ("etc/nova-perf-tuning", "var/lib/nova-perf-tuning"):
-            self.assertEqual(0o755, (self.directory / place).stat().st_mode & 0o777, place)
+            with self.subTest(place):
+                self.assertEqual(0o755, (self.directory / place).stat().st_mode & 0o777, place)
         self.assertNotEqual(file.name, pathlib.Path(persist.TMPFILES).name, "--persist would write over it")

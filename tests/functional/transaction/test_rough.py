@@ -10,11 +10,9 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.transaction import planfile
 from tests.functional.transaction import live
-from tests.support import patience, sysroots
+from tests.support import patience, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
@@ -24,7 +22,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 NOBODY += (f"--inh-caps={READER}", f"--ambient-caps={READER}")
 
 
-class RoughCase(testtools.TestCase):
+class RoughCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
@@ -113,14 +111,15 @@ sys.exit(main.main(sys.argv[3:]))
     def test_restore_undoes_what_was_begun(self):
         """A Python process runs each command and gets the signal at its nth write."""
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
-            for command in (("apply", "--from", self.plan), ("restore",)):
-                program = [sys.executable, "-c", self.PROGRAM, str(int(number)), "3", *command]
-                run = patience.run([*program, "--sysroot", self.root], cwd=TOP)
-                self.assertEqual((code, ""), (run.returncode, run.stdout), run.stderr)
-                self.assertNotEqual(self.before, sysroots.content(self.root))
-                if command[0] == "apply":
-                    self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
-            self.restore()
+            with self.subTest(number):
+                for command in (("apply", "--from", self.plan), ("restore",)):
+                    program = [sys.executable, "-c", self.PROGRAM, str(int(number)), "3", *command]
+                    run = patience.run([*program, "--sysroot", self.root], cwd=TOP)
+                    self.assertEqual((code, ""), (run.returncode, run.stdout), run.stderr)
+                    self.assertNotEqual(self.before, sysroots.content(self.root))
+                    if command[0] == "apply":
+                        self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
+                self.restore()
 
 
 class OutputTest(RoughCase):

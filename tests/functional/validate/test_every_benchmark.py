@@ -91,14 +91,16 @@ class EveryBenchmarkTest(rig.GuestCase):
         self.assertEqual("complete", environment.ended, printed)
         self.assertEqual([], [incident for incident in environment.errors if incident.benchmark not in BROKEN])
         for label in SHORT:
-            self.assert_measured(results, label, ARMS)
+            with self.subTest(label):
+                self.assert_measured(results, label, ARMS)
         for label, message in BROKEN.items():
-            self.assert_measured(results, label, {"host"})
-            mine = [trial for trial in results.trials if trial.benchmark == label]
-            errors = {trial.arm: trial.error for trial in mine if trial.error}
-            self.assertEqual(ARMS - {"host"}, set(errors))
-            for error in errors.values():
-                self.assertIn(message, error)
+            with self.subTest(label):
+                self.assert_measured(results, label, {"host"})
+                mine = [trial for trial in results.trials if trial.benchmark == label]
+                errors = {trial.arm: trial.error for trial in mine if trial.error}
+                self.assertEqual(ARMS - {"host"}, set(errors))
+                for error in errors.values():
+                    self.assertIn(message, error)
         self.assert_reported(printed)
 
     def assert_measured(self, results: model.Results, label: str, arms: set[str]) -> None:

@@ -43,26 +43,28 @@ class ValidateTest(rig.GuestCase):
         # Tests that are run by nohup hand on that hang-ups are ignored.
         self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))
         for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)):
-            with subprocess.Popen(
-                self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as running:
-                self.addCleanup(running.kill)
-                # Until then Python is starting, and a signal ends it as it ends any program.
-                patience.until(lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM")
-                probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
-                if probe is None:
-                    time.sleep(0.8)
-                running.send_signal(number)
-                _, complaints = patience.finish(running)
-            self.assertEqual(code, running.returncode, complaints)
-            if number != signal.SIGKILL:
-                self.assertIn("terminated; nothing was measured", complaints)
-            if probe is not None:
-                self.addCleanup(os.close, probe)
-                self.assertTrue(
-                    select.select([probe], [], [], patience.LIMIT_S)[0], f"a test guest is left after {number!r}"
-                )
-            self.assertEqual([], os.listdir(self.output))
+            with self.subTest(number):
+                with subprocess.Popen(
+                    self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                ) as running:
+                    self.addCleanup(running.kill)
+                    # Until then Python is starting, and a signal ends it as it ends any program.
+                    patience.until(lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM")
+                    probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
+                    if probe is None:
+                        time.sleep(0.8)
+                    running.send_signal(number)
+                    _, complaints = patience.finish(running)
+                self.assertEqual(code, running.returncode, complaints)
+                if number != signal.SIGKILL:
+                    self.assertIn("terminated; nothing was measured", complaints)
+                if probe is not None:
+                    self.addCleanup(os.close, probe)
+                    self.assertTrue(
+                        select.select([probe], [], [], patience.LIMIT_S)[0],
+                        f"a test guest is left after {number!r}",
+                    )
+                self.assertEqual([], os.listdir(self.output))
 
     def test_interrupted(self) -> None:
         command = self.command("--blocks", "50", "--benchmark", "cpu")

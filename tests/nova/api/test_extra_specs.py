@@ -5,12 +5,12 @@ import re
 import subprocess
 import sys
 
-import testtools
 from nova.api.validation.extra_specs import validators
 from nova.tests.functional.api import client
 
 from nova_perf_tuning.specs import vocabulary
 from tests.nova import base
+from tests.support import testcase
 
 #: A value of each kind that must be refused, beside those that are worked out of its bounds.
 WRONG = {
@@ -76,7 +76,8 @@ class ExtraSpecsTest(base.PerfTestCase):
             "perf:vif_host_offload-csum",
             "perf:vif_guest_offload:csum",
         ):
-            self.assertIn("does not appear to be a valid extra spec", self.refused(key, "true"), key)
+            with self.subTest(key):
+                self.assertIn("does not appear to be a valid extra spec", self.refused(key, "true"), key)
 
     def test_other_namespaces_are_as_without_us(self):
         self.assertEqual("x", self.set("mine:typo", "x"))
@@ -89,7 +90,7 @@ class ExtraSpecsTest(base.PerfTestCase):
         self.assertEqual("x", self.set("perf:typo", "x"))
 
 
-class RegistrationTest(testtools.TestCase):
+class RegistrationTest(testcase.TestCase):
     def test_every_key_has_one_described_validator(self):
         ours = {name: entry for name, entry in validators.VALIDATORS.items() if name.startswith("perf:")}
         for entry in ours.values():

@@ -12,6 +12,7 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.nova import TESTED, metadefs
+from tests.support import testcase
 
 DIRECTORY = metadefs.DIRECTORY
 RELEASE = int(importlib.metadata.version("nova").split(".")[0])
@@ -20,7 +21,7 @@ RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 # The definitions are the same whichever Nova runs beside them, so one Glance is enough; the environments of older
 # Nova releases are spared another service's dependencies.
 @testtools.skipUnless(TESTED[1] == RELEASE, "Glance is in the environment of the newest release only")
-class GlanceTest(testtools.TestCase):
+class GlanceTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory()

@@ -7,7 +7,6 @@ import os
 
 import fixtures
 import nova.conf
-import testtools
 from nova import context, objects
 from nova.scheduler import host_manager, weights
 from oslo_config import fixture as config_fixture
@@ -15,6 +14,7 @@ from oslo_config import fixture as config_fixture
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import host_result, traits, weigher
 from tests.nova import base
+from tests.support import testcase
 
 options.register_opts(nova.conf.CONF)
 
@@ -85,13 +85,14 @@ class TraitsTest(ResultTestCase):
             result("compute1", age=-HOUR),
             result("compute2"),
         ):
-            self.publish(result("compute1"))
-            self._run_periodics()
-            self.assertIn(traits.VALIDATED, self.traits_of("compute1"))
-            self.publish(bad)
-            self._run_periodics()
-            self.assertEqual(set(), self.traits_of("compute1"), str(bad)[:60])
-            self.assertIsNone(self.stats_of("compute1"))
+            with self.subTest(bad):
+                self.publish(result("compute1"))
+                self._run_periodics()
+                self.assertIn(traits.VALIDATED, self.traits_of("compute1"))
+                self.publish(bad)
+                self._run_periodics()
+                self.assertEqual(set(), self.traits_of("compute1"), str(bad)[:60])
+                self.assertIsNone(self.stats_of("compute1"))
         self.boot({}, vcpus=1)
 
     def test_required_trait_chooses_the_host(self):
@@ -168,7 +169,7 @@ class PreferenceTest(ResultTestCase):
         self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
 
 
-class WeigherTest(testtools.TestCase):
+class WeigherTest(testcase.TestCase):
     """Nova's own weight handler with real host states and request specs."""
 
     def weigh(self, stats, extra_specs, aggregates=()):
@@ -190,7 +191,8 @@ class WeigherTest(testtools.TestCase):
 
     def test_instances_without_our_specs_are_left_alone(self):
         for specs in ({}, {"hw:cpu_policy": "dedicated"}):
-            self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh([{"perf_score": "97"}, {}], specs))
+            with self.subTest(specs):
+                self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh([{"perf_score": "97"}, {}], specs))
 
     def test_scores_are_clipped_to_the_scale(self):
         """Another host's compute service writes them; one beyond the scale would win against everything."""
@@ -203,9 +205,12 @@ class WeigherTest(testtools.TestCase):
         expected = {"host0": 0.97, "host1": 0.965}
         stats = [{"perf_score": "97"}, {"perf_score": "96.5"}]
         for value in ("much", "1,5"):
-            config_fixture.Config(nova.conf.CONF).load_raw_values("nova_perf_tuning", perf_weight_multiplier=value)
-            self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}), value)
-            self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh(stats, {}), value)
+            with self.subTest(value):
+                config_fixture.Config(nova.conf.CONF).load_raw_values(
+                    "nova_perf_tuning", perf_weight_multiplier=value
+                )
+                self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}), value)
+                self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh(stats, {}), value)
 
     def test_aggregate_overrides_the_multiplier(self):
         aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": "10"})

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import tempfile
 
-import testtools
+from tests.support import testcase
 
 PROGRAM = str(pathlib.Path(sys.executable).parent / "nova-perf-status")
 
 
-class StatusTest(testtools.TestCase):
+class StatusTest(testcase.TestCase):
     def check(self, **environment):
         """Run the program as installed; return name of the check -> (code, sentence)."""
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:

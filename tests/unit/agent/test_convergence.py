@@ -12,13 +12,12 @@ import shutil
 import tempfile
 
 import hypothesis
-import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.agent import reconcile, rewrite_limit
 from nova_perf_tuning.host.transaction import apply, journal, restore
-from tests.support import simulated, sysroots
+from tests.support import simulated, sysroots, testcase
 
 _NICS = st.sampled_from(("eth0", "eth1"))
 _GUESTS = st.sampled_from(("guest1", "guest2", "guest3"))
@@ -157,7 +156,7 @@ class Bench:
         ]
 
 
-class ConvergenceTest(testtools.TestCase):
+class ConvergenceTest(testcase.TestCase):
     @hypothesis.settings(
         max_examples=300, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
@@ -242,7 +241,7 @@ class ConvergenceTest(testtools.TestCase):
                 self.assertFalse(cpulist.parse(setting.value) & dedicated, setting)
 
 
-class CompetingWriterTest(testtools.TestCase):
+class CompetingWriterTest(testcase.TestCase):
     """Somebody who writes all the time is not fought without end."""
 
     def setUp(self):
@@ -267,19 +266,20 @@ class CompetingWriterTest(testtools.TestCase):
     def test_who_writes_by_the_clock_is_held_back_too(self):
         """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
         for interval, event in ((60, False), (110, False), (20, True)):
-            self.bench = Bench()
-            self.addCleanup(self.bench.close)
-            self.bench.agent.reconcile()
-            begin, output, hours = len(self.bench.host.writes), False, 2
-            for _ in range(hours * 3600 // interval):
-                self.bench.now += interval
-                self.bench.host.vectors[self.number].affinity = "0-7"
-                self.bench.agent.reconcile(excused=event)
-                output = output or bool(self.bench.agent.conflicts())
-            self.assertTrue(output, interval)
-            # five, those that time has earned, and both the end of each long pause and an event within it
-            allowed = 5 + hours * 12 * (6 if event else 2) + 10
-            self.assertLess(len(self.bench.host.writes) - begin, allowed, interval)
+            with self.subTest(interval):
+                self.bench = Bench()
+                self.addCleanup(self.bench.close)
+                self.bench.agent.reconcile()
+                begin, output, hours = len(self.bench.host.writes), False, 2
+                for _ in range(hours * 3600 // interval):
+                    self.bench.now += interval
+                    self.bench.host.vectors[self.number].affinity = "0-7"
+                    self.bench.agent.reconcile(excused=event)
+                    output = output or bool(self.bench.agent.conflicts())
+                self.assertTrue(output, interval)
+                # five, those that time has earned, and both the end of each long pause and an event within it
+                allowed = 5 + hours * 12 * (6 if event else 2) + 10
+                self.assertLess(len(self.bench.host.writes) - begin, allowed, interval)
 
     def test_once_in_ten_minutes_is_answered_for_ever(self):
         for _ in range(200):
@@ -350,7 +350,7 @@ class CompetingWriterTest(testtools.TestCase):
         self.assertEqual(right, self.bench.host.vectors[other].affinity)
 
 
-class RestoreTest(testtools.TestCase):
+class RestoreTest(testcase.TestCase):
     """After a stop with restore every object that nobody else touched is as it was."""
 
     def setUp(self):
@@ -376,18 +376,19 @@ class RestoreTest(testtools.TestCase):
     def test_originals_survive_a_link_that_is_down_for_long(self):
         before = self._content()
         for anew in (False, True):
-            self.bench.agent.reconcile()
-            placed = self._content()
-            self.bench.host.link("eth0", False)
-            for _ in range(10):
-                self.bench.now += 400.0
+            with self.subTest(anew):
                 self.bench.agent.reconcile()
-            self.assertEqual(placed, self._content())
-            self.bench.host.link("eth0", True, anew)
-            self.bench.agent.reconcile()
-            self.assertEqual(placed, self._content())
-            self.bench.agent.restore()
-            self.assertEqual(before, self._content())
+                placed = self._content()
+                self.bench.host.link("eth0", False)
+                for _ in range(10):
+                    self.bench.now += 400.0
+                    self.bench.agent.reconcile()
+                self.assertEqual(placed, self._content())
+                self.bench.host.link("eth0", True, anew)
+                self.bench.agent.reconcile()
+                self.assertEqual(placed, self._content())
+                self.bench.agent.restore()
+                self.assertEqual(before, self._content())
 
     def test_originals_are_put_back_while_all_links_are_down(self):
         before = self._content()

@@ -5,13 +5,11 @@ import pathlib
 import stat
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
 from nova_perf_tuning.host.transaction import apply, restore
-from tests.support import sysroots
+from tests.support import sysroots, testcase
 
 DROP_IN = pathlib.Path(__file__).parents[3] / "etc/irqbalance/nova-perf-tuning.conf"
 
@@ -20,7 +18,7 @@ def placed(number):
     return model.Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y")
 
 
-class ListTest(testtools.TestCase):
+class ListTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
@@ -64,7 +62,7 @@ class ListTest(testtools.TestCase):
         self.assertIn(f"--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT} ", command)
 
 
-class MovedTest(testtools.TestCase):
+class MovedTest(testcase.TestCase):
     def test_it_is_told_again_when_interrupts_are_moved_but_not_all_the_time(self):
         now, output = [100.0], []
         daemons = findings.CompetingDaemons(clock=lambda: now[0])

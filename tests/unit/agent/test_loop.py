@@ -11,12 +11,10 @@ import time
 import types
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning.agent import findings, metrics, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.transaction import journal
-from tests.support import simulated, sysroots
+from tests.support import simulated, sysroots, testcase
 from tests.unit.agent import test_convergence
 
 #: Seconds in which what is to happen at once does, also on a machine that is busy.
@@ -75,7 +73,7 @@ class Told(sources.Source):
         os.close(self.into)
 
 
-class LoopTest(testtools.TestCase):
+class LoopTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         bench = test_convergence.Bench()

@@ -6,15 +6,13 @@ import dataclasses
 import io
 import pathlib
 
-import testtools
-
 from nova_perf_tuning.agent import main, reconcile
 from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.specs import request
-from tests.support import sysroots
+from tests.support import sysroots, testcase
 
 
-class TunedHostTest(testtools.TestCase):
+class TunedHostTest(testcase.TestCase):
     def test_no_plan_tells_what_tenants_call_their_instances(self):
         """Its reasons and warnings are in agent.json, which everybody may read."""
         target = reconcile.TunedHost(sysroots.make_host(self))
@@ -32,7 +30,7 @@ class TunedHostTest(testtools.TestCase):
         self.assertIn(facts.guests[0].name, str(plan))
 
 
-class OptionsTest(testtools.TestCase):
+class OptionsTest(testcase.TestCase):
     def test_a_wrong_option_is_one_line(self):
         root = sysroots.make_host(self)
         config = pathlib.Path(root, "agent.conf")

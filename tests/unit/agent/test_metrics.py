@@ -6,14 +6,12 @@ import types
 import urllib.request
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import metrics
-from tests.support import patience
+from tests.support import patience, testcase
 
 
-class PortTest(testtools.TestCase):
+class PortTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         with socket.socket() as sock:

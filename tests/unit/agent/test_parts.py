@@ -15,17 +15,16 @@ from unittest import mock
 
 import fixtures
 import inotify_simple
-import testtools
 
 from nova_perf_tuning.agent import metrics, sources, state
 from nova_perf_tuning.host.kinds import irqbalance
-from tests.support import agent_samples, sysroots
+from tests.support import agent_samples, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
-class DirectoryTest(testtools.TestCase):
+class DirectoryTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -95,7 +94,7 @@ class StateTest(DirectoryTest):
         self.assertIsNone(state.read(str(self.directory / "none")))
 
 
-class WatchTest(testtools.TestCase):
+class WatchTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
@@ -121,7 +120,7 @@ class WatchTest(testtools.TestCase):
         self.assertFalse(self.watch.changed())
 
 
-class GuestFilesTest(testtools.TestCase):
+class GuestFilesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(sysroots.make_host(self), "run/libvirt/qemu")
@@ -149,17 +148,18 @@ class GuestFilesTest(testtools.TestCase):
         self.assertEqual({sources.GUEST}, self.files.drain())
 
 
-class NetlinkTest(testtools.TestCase):
+class NetlinkTest(testcase.TestCase):
     def test_what_other_processes_send_is_no_event(self):
         for port, kinds in ((0, {sources.LINK}), (4711, set())):
-            links = sources.links()
-            links.close()
-            links.socket = mock.Mock()
-            links.socket.recvfrom.side_effect = [(b"message", (port, 1)), BlockingIOError]
-            self.assertEqual(kinds, links.drain())
+            with self.subTest(port):
+                links = sources.links()
+                links.close()
+                links.socket = mock.Mock()
+                links.socket.recvfrom.side_effect = [(b"message", (port, 1)), BlockingIOError]
+                self.assertEqual(kinds, links.drain())
 
 
-class UnitTest(testtools.TestCase):
+class UnitTest(testcase.TestCase):
     def test_the_list_for_irqbalance_outlives_a_stop(self):
         unit = configparser.ConfigParser(interpolation=None, strict=False)
         unit.optionxform = str
@@ -168,7 +168,7 @@ class UnitTest(testtools.TestCase):
         self.assertEqual(("yes", f"run/{directory}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
 
 
-class DashboardTest(testtools.TestCase):
+class DashboardTest(testcase.TestCase):
     def test_it_asks_for_all_metrics_that_there_are_and_no_others(self):
         board = json.loads((TOP / "etc/grafana/nova-perf-agent.json").read_text())
         queries = " ".join(target["expr"] for panel in board["panels"] for target in panel["targets"])

@@ -5,15 +5,14 @@ import dataclasses
 import errno
 import os
 
-import testtools
-
 from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply
+from tests.support import testcase
 from tests.unit.agent import test_convergence
 
 
-class RefusalTest(testtools.TestCase):
+class RefusalTest(testcase.TestCase):
     """What the kernel does not take is told until it holds, and not tried without end."""
 
     def setUp(self):
@@ -57,18 +56,19 @@ class RefusalTest(testtools.TestCase):
 
     def test_what_may_pass_is_tried_ever_more_rarely_and_told(self):
         for error in (errno.EINVAL, errno.EBUSY):
-            before = self._attempts()
-            self.host.refuses[self.number] = (error, True)
-            self.host.vectors[self.number].give("0-7")
-            for _ in range(360):
-                self._pass(10.0)
-            self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
-            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._faults())
-            self.assertEqual({}, self.agent.conflicts())
-            self.host.refuses.clear()
-            self._pass(700.0)
-            self.assertEqual([], self._faults())
-            self._pass(5000.0)
+            with self.subTest(error):
+                before = self._attempts()
+                self.host.refuses[self.number] = (error, True)
+                self.host.vectors[self.number].give("0-7")
+                for _ in range(360):
+                    self._pass(10.0)
+                self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
+                self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._faults())
+                self.assertEqual({}, self.agent.conflicts())
+                self.host.refuses.clear()
+                self._pass(700.0)
+                self.assertEqual([], self._faults())
+                self._pass(5000.0)
 
     def test_a_write_that_others_overwrite_at_once_is_told_and_tried_again(self):
         self.host.intruders[self.number] = "0-7"
@@ -167,12 +167,13 @@ class RefusalTest(testtools.TestCase):
         self.assertIn("no target of this kind", detail)
 
 
-class PausesTest(testtools.TestCase):
+class PausesTest(testcase.TestCase):
     def test_each_pause_is_twice_as_long_as_the_one_before(self):
         judge, key, now = rewrite_limit.RewriteLimit(1), ("irq_affinity", "irq:30", ""), 3.3
         self.assertTrue(judge.allow(key, now))
         self.assertFalse(judge.allow(key, now))
         for pause in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):
-            self.assertAlmostEqual(pause, min(judge.due(now)) - now)
-            now += pause
-            self.assertTrue(judge.allow(key, now))
+            with self.subTest(pause):
+                self.assertAlmostEqual(pause, min(judge.due(now)) - now)
+                now += pause
+                self.assertTrue(judge.allow(key, now))

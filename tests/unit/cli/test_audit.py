@@ -8,16 +8,15 @@ from importlib import resources
 from xml.etree import ElementTree
 
 import jsonschema
-import testtools
 
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import runner
-from tests.support import audit_cases, program
+from tests.support import audit_cases, program, testcase
 from tests.support import audit_hosts as hosts
 from tests.support.program import run
 
 
-class AuditTest(testtools.TestCase):
+class AuditTest(testcase.TestCase):
     def grow(self, *rules: str) -> str:
         changes: dict[str, str | None] = {}
         for rule in rules:
@@ -59,7 +58,8 @@ class AuditTest(testtools.TestCase):
             "source: Oracle",
             "1 warning; ",
         ):
-            self.assertIn(text, out)
+            with self.subTest(text):
+                self.assertIn(text, out)
         code, out, _err = run("audit", "--sysroot", self.grow(), "--all")
         self.assertEqual(0, code)
         self.assertIn("holds    nic-irq-on-cpu0", out)
@@ -127,7 +127,7 @@ class AuditTest(testtools.TestCase):
             program.refused(self, "audit", "--sysroot", root, *arguments)
 
 
-class GenerateTest(testtools.TestCase):
+class GenerateTest(testcase.TestCase):
     def made(self, what: str, tree: hosts.Tree, *arguments: str) -> str:
         root = hosts.grow(self, tree)
         code, out, err = run("generate", what, "--sysroot", root, *arguments)

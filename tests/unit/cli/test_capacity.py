@@ -5,14 +5,13 @@ import json
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import program
+from tests.support import program, testcase
 from tests.unit.validation.judge import test_capacity
 
 
-class CapacityCommandTest(testtools.TestCase):
+class CapacityCommandTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "results.json")
@@ -31,4 +30,5 @@ class CapacityCommandTest(testtools.TestCase):
             (("--shared", "x"), "--shared: 'x'"),
             (("--shared", "0-9", "--busy", "80"), "--busy: '80'"),
         ):
-            self.assertIn(words, program.refused(self, "capacity", self.path, *arguments))
+            with self.subTest(arguments):
+                self.assertIn(words, program.refused(self, "capacity", self.path, *arguments))

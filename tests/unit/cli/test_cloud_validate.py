@@ -132,9 +132,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             ((), ('PASS">PASS (as recorded)<', "not judged again")),
             (("--budget", "default"), ('FAIL">FAIL<', "slower than the other hosts")),
         ):
-            self.assertEqual(0, program.nova_perf("report", path, *budget).returncode)
-            for word in words:
-                self.assertIn(word, self.report())
+            with self.subTest(budget):
+                self.assertEqual(0, program.nova_perf("report", path, *budget).returncode)
+                for word in words:
+                    self.assertIn(word, self.report())
 
     def bare_host(self, name, **values):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
@@ -172,8 +173,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--bare-host", self.bare_host("")), "environment.host is missing"),
             (("--bare-host", os.path.join(self.directory, "none.json")), "No such file"),
         ):
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
-            self.assertIn(reason, str(error))
+            with self.subTest(arguments):
+                error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
+                self.assertIn(reason, str(error))
         only_fio = ("--benchmark", "fio", "--bare-host", path)
         args = fleet_case.parse("--hosts", "all", "--output", self.output, "--database", self.url, *only_fio)
         run = cloud_validate.Run(args, fleet_case.SimulatedCloud())
@@ -208,5 +210,8 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.directory}/results.db"),
         ):
-            self.assertIn(message, self.refused("validate", "--output", f"{self.directory}/out", *arguments))
-            self.assertEqual(["clouds.yaml"], os.listdir(self.directory), "what is refused leaves nothing behind")
+            with self.subTest(arguments):
+                self.assertIn(message, self.refused("validate", "--output", f"{self.directory}/out", *arguments))
+                self.assertEqual(
+                    ["clouds.yaml"], os.listdir(self.directory), "what is refused leaves nothing behind"
+                )

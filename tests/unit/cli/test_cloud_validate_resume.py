@@ -70,10 +70,11 @@ class ResumeTest(fleet_case.SimulatedValidation):
         run = self.unfinished()
         other = fleet_case.SimulatedCloud()
         for where in ("region R project q", "region S project p"):
-            other.where = where
-            error = self.assertRaises(run_store.RunError, self.validate, "--resume", run, cloud=other)
-            self.assertIn("region R project p", str(error))
-            self.assertIn(where, str(error))
+            with self.subTest(where):
+                other.where = where
+                error = self.assertRaises(run_store.RunError, self.validate, "--resume", run, cloud=other)
+                self.assertIn("region R project p", str(error))
+                self.assertIn(where, str(error))
         kept = run_store.RunStore(self.url)
         self.addCleanup(kept.close)
         self.assertEqual("interrupted", kept.load(run).state)
@@ -88,13 +89,15 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
         self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
-            self.assertEqual(
-                code, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad)))
-            )
-            [line, *_] = run_store.RunStore(self.url).lines()
-            self.assertEqual(("complete", False), (line.state, line.leftovers))
-            self.assertEqual("complete", self.results().environment.ended)
-            self.assertNotIn("interrupted", self.err.getvalue())
+            with self.subTest(bad):
+                self.assertEqual(
+                    code,
+                    self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))),
+                )
+                [line, *_] = run_store.RunStore(self.url).lines()
+                self.assertEqual(("complete", False), (line.state, line.leftovers))
+                self.assertEqual("complete", self.results().environment.ended)
+                self.assertNotIn("interrupted", self.err.getvalue())
 
     def test_a_resumed_run_keeps_what_is_measured(self):
         run = self.unfinished()
@@ -105,8 +108,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
             ("--slot-time", "90s"), ("--host-group", "x"), ("--no-guest-tx-offload",),
             ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--agent-metrics", ""),
         ):  # fmt: skip
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
-            self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
+            with self.subTest(name):
+                error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
+                self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
 
     def test_the_command_that_goes_on(self):
         """It names database, files and budgets of the call that was cut off, and no password."""

@@ -8,15 +8,14 @@ import pathlib
 from unittest import mock
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import main, restore, status
 from nova_perf_tuning.conf import opts
-from tests.support import agent_samples, sysroots
+from tests.support import agent_samples, sysroots, testcase
 
 
-class DefaultConfigTest(testtools.TestCase):
+class DefaultConfigTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

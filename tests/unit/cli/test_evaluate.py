@@ -6,13 +6,12 @@ import json
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples
+from tests.support import program, samples, testcase
 
 
-class EvaluateTest(testtools.TestCase):
+class EvaluateTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -33,9 +32,10 @@ class EvaluateTest(testtools.TestCase):
             (["arm: guest, max_loss: 0.1"], "INVALID", 3),
             (["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.05"], "FAIL", 1),
         ):
-            done = self.evaluate(*lines)
-            self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
-            self.assertEqual(word, done.stdout.split()[-1])
+            with self.subTest(lines):
+                done = self.evaluate(*lines)
+                self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
+                self.assertEqual(word, done.stdout.split()[-1])
 
     def test_every_figure_has_a_row_with_its_own_verdict(self):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.1")
@@ -63,16 +63,17 @@ class EvaluateTest(testtools.TestCase):
             ({"clock_source": clock}, "PASS"),
             ({"clock_source": clock, "queues": queues}, "INVALID"),
         ):
-            data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-            findings = [{"code": code, "text": line} for code, line in findings_of_guests.items()]
-            samples.tell(data, arms={"untuned": {}, "tuned": {"findings": findings}})
-            store.save(data, self.results)
-            done = self.evaluate("arm: tuned, max_loss: 0.15")
-            self.assertEqual(word, done.stdout.split()[-1])
-            for line in findings_of_guests.values():
-                self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
-            alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
-            self.assertEqual([f"tuned: {line}" for line in findings_of_guests.values()], alone["findings"])
+            with self.subTest(findings_of_guests):
+                data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
+                findings = [{"code": code, "text": line} for code, line in findings_of_guests.items()]
+                samples.tell(data, arms={"untuned": {}, "tuned": {"findings": findings}})
+                store.save(data, self.results)
+                done = self.evaluate("arm: tuned, max_loss: 0.15")
+                self.assertEqual(word, done.stdout.split()[-1])
+                for line in findings_of_guests.values():
+                    self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
+                alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
+                self.assertEqual([f"tuned: {line}" for line in findings_of_guests.values()], alone["findings"])
 
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
@@ -92,16 +93,18 @@ class EvaluateTest(testtools.TestCase):
         seen.append(program.nova_perf("evaluate", self.results, f"--x{escape}"))
         for done in seen:
             for text in (done.stdout, done.stderr):
-                self.assertTrue(text.replace("\n", "").isprintable(), repr(text))
-                self.assertNotIn("\nPASS", text)
+                with self.subTest(text):
+                    self.assertTrue(text.replace("\n", "").isprintable(), repr(text))
+                    self.assertNotIn("\nPASS", text)
         self.assertEqual([1, 3, 3, 3], [done.returncode for done in seen])
 
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
         store.save(dataclasses.replace(samples.results({}, fleet=fleet), trials=[]), self.results)
         for form in ("table", "json"):
-            done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
-            self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
+            with self.subTest(form):
+                done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
+                self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
 
     def test_mistakes_are_one_line_and_exit_3(self):

@@ -6,13 +6,12 @@ import os
 from xml.etree import ElementTree
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples
+from tests.support import program, samples, testcase
 
 
-class HistoryTest(testtools.TestCase):
+class HistoryTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -50,7 +49,8 @@ class HistoryTest(testtools.TestCase):
             (("--database", "nonsense"), "no SQLAlchemy URL"),
             (("--database", f"sqlite:///{self.path('new.db')}"), "there is no database of runs at"),
         ):
-            self.assertIn(words, program.refused(self, "history", *arguments, env=self.environment))
+            with self.subTest(arguments):
+                self.assertIn(words, program.refused(self, "history", *arguments, env=self.environment))
 
     def test_results_are_not_replaced(self):
         before = store.load(self.results)
@@ -66,12 +66,13 @@ class HistoryTest(testtools.TestCase):
         with open(broken, "w", encoding="ascii") as file:
             file.write("{")
         for arguments in (("evaluate", broken, "--budget", budget), ("validate", "--benchmark", "nowhere")):
-            done = self.run_command("evaluate", self.results, "--budget", budget, "--junit", path)
-            self.assertEqual((1, ""), (done.returncode, done.stderr))
-            suite = ElementTree.parse(path).getroot()
-            self.assertEqual(("1", "0"), (suite.get("failures"), suite.get("errors")))
-            done = self.run_command(*arguments, "--junit", path)
-            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
-            [case] = ElementTree.parse(path).getroot()
-            self.assertIn("did not come to a verdict", case.find("error").get("message"))
+            with self.subTest(arguments):
+                done = self.run_command("evaluate", self.results, "--budget", budget, "--junit", path)
+                self.assertEqual((1, ""), (done.returncode, done.stderr))
+                suite = ElementTree.parse(path).getroot()
+                self.assertEqual(("1", "0"), (suite.get("failures"), suite.get("errors")))
+                done = self.run_command(*arguments, "--junit", path)
+                self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+                [case] = ElementTree.parse(path).getroot()
+                self.assertIn("did not come to a verdict", case.find("error").get("message"))
         program.refused(self, "evaluate", self.results, "--junit", self.path("missing/out.xml"))

@@ -3,12 +3,11 @@
 
 import argparse
 
-import testtools
-
 from nova_perf_tuning.cli import options
+from tests.support import testcase
 
 
-class FlavorTest(testtools.TestCase):
+class FlavorTest(testcase.TestCase):
     def flavor(self, *arguments, default=None):
         parser = argparse.ArgumentParser()
         options.add_flavor(parser, default)

@@ -5,9 +5,7 @@ import json
 import os
 import pathlib
 
-import testtools
-
-from tests.support import program
+from tests.support import program, testcase
 
 #: One file of each kind, to see that the directory is the right one.
 FILES = {
@@ -24,7 +22,7 @@ FILES = {
 }
 
 
-class PathsTest(testtools.TestCase):
+class PathsTest(testcase.TestCase):
     def test_each_kind_is_where_it_says(self):
         done = program.nova_perf("paths", "-f", "json")
         self.assertEqual(["", 0], [done.stderr, done.returncode])
@@ -32,8 +30,9 @@ class PathsTest(testtools.TestCase):
         # The sample is made with the package.
         self.assertEqual(set(FILES), set(rows) - {"sample"})
         for name, file in FILES.items():
-            self.assertTrue((pathlib.Path(rows[name]["path"]) / file).exists(), rows[name])
-            self.assertTrue(os.path.isabs(rows[name]["path"]) and rows[name]["what"])
+            with self.subTest(name):
+                self.assertTrue((pathlib.Path(rows[name]["path"]) / file).exists(), rows[name])
+                self.assertTrue(os.path.isabs(rows[name]["path"]) and rows[name]["what"])
 
     def test_one_for_scripts(self):
         done = program.nova_perf("paths", "profiles")

@@ -7,9 +7,8 @@ import pathlib
 import tempfile
 
 import jsonschema
-import testtools
 
-from tests.support import gen_host, program
+from tests.support import gen_host, program, testcase
 
 SCHEMA = {
     "type": "object",
@@ -43,7 +42,7 @@ def run(*arguments):
     return program.run("plan", *arguments)
 
 
-class PlanCommandTest(testtools.TestCase):
+class PlanCommandTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-plan-")
@@ -123,7 +122,8 @@ class PlanCommandTest(testtools.TestCase):
             "nic-xps        4        -",
             "8 settings, 8 to change; --all lists each with its reason",
         ):
-            self.assertIn(words, out)
+            with self.subTest(words):
+                self.assertIn(words, out)
         code, out, _err = run("--sysroot", self.root, "--all")
         self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
 
@@ -138,13 +138,15 @@ class PlanCommandTest(testtools.TestCase):
             ({}, ["--housekeeping", "\N{FULLWIDTH DIGIT ONE}"], "--housekeeping"),
             ({}, ["--bogus"], "--bogus"),
         ):
-            self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
+            with self.subTest(options):
+                self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
 
     def test_hostile_domains_are_one_line(self):
         path = self.directory / "path.xml"
         for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
-            path.write_bytes(data)
-            self.assertIn("path.xml", self.refused("--domain", str(path)))
+            with self.subTest(data):
+                path.write_bytes(data)
+                self.assertIn("path.xml", self.refused("--domain", str(path)))
         self.assertIn("No such file", self.refused("--domain", str(self.directory / "absent.xml")))
 
     def test_names_of_guests_cannot_drive_the_terminal(self):

@@ -8,17 +8,16 @@ import os
 import stat
 
 import fixtures
-import testtools
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples
+from tests.support import program, samples, testcase
 from tests.unit.validation.cloud import test_fleet
 
 
-class PublishTest(testtools.TestCase):
+class PublishTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -71,14 +70,15 @@ class PublishTest(testtools.TestCase):
     def test_directories_of_nova_compute(self):
         """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
         for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
-            os.makedirs(self.path(".nova", name))
-            path = self.path(f"{number}.json")
-            text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
-            self.write(os.path.join(".nova", name, "10-ours.conf"), text)
-            done = program.nova_perf(
-                "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.directory}
-            )
-            self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
+            with self.subTest(number):
+                os.makedirs(self.path(".nova", name))
+                path = self.path(f"{number}.json")
+                text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
+                self.write(os.path.join(".nova", name, "10-ours.conf"), text)
+                done = program.nova_perf(
+                    "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.directory}
+                )
+                self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()

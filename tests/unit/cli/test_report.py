@@ -6,13 +6,12 @@ import os
 import stat
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples
+from tests.support import program, samples, testcase
 
 
-class ReportTest(testtools.TestCase):
+class ReportTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -22,10 +21,11 @@ class ReportTest(testtools.TestCase):
     def test_beside_the_results_or_where_asked(self):
         other = os.path.join(self.directory, "other.html")
         for arguments, path in (((), os.path.join(self.directory, "report.html")), (("-o", other), other)):
-            done = program.nova_perf("report", self.results, *arguments)
-            self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
-            with open(path, encoding="utf-8") as file:
-                self.assertIn("a gain in iperf3", file.read())
+            with self.subTest(arguments):
+                done = program.nova_perf("report", self.results, *arguments)
+                self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
+                with open(path, encoding="utf-8") as file:
+                    self.assertIn("a gain in iperf3", file.read())
 
     def test_json_writes_no_file(self):
         done = program.nova_perf("report", self.results, "-f", "json")

@@ -45,7 +45,8 @@ class StatusTest(StateCase):
         code, out, _err = self.run_command("status")
         self.assertEqual(0, code)
         for word in ("irq:24", "eth0/tx-1", "eth0/rx-0", "journal: "):
-            self.assertIn(word, out)
+            with self.subTest(word):
+                self.assertIn(word, out)
 
     def test_what_held_already_is_not_listed_as_applied(self):
         self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
@@ -86,19 +87,20 @@ class AgentTest(StateCase):
     def test_a_state_that_no_agent_wrote(self):
         self.run_json("apply", "--from", self.some_plan())
         for schema, updated in ((agent_state.SCHEMA, "null"), (agent_state.SCHEMA + 1, "0")):
-            self.agent()
-            path = f"{self.run_dir}/agent.json"
-            pathlib.Path(path).write_text(f'{{"schema": {schema}, "updated_monotonic": {updated}}}')
-            code, out, err = self.run_command("status")
-            self.assertEqual((0, ""), (code, err))
-            self.assertIn("irq:24", out)
-            lines = [line for line in out.splitlines() if line.startswith("agent: ")]
-            self.assertEqual(1, len(lines))
-            self.assertIn(f"agent: its state cannot be read: {path}: ", lines[0])
-            document = self.run_json("status")
-            self.assertEqual(4, len(document["settings"]))
-            self.assertIsNone(document["agent"]["running"])
-            self.assertIn(path, document["agent"]["unreadable"])
+            with self.subTest(schema):
+                self.agent()
+                path = f"{self.run_dir}/agent.json"
+                pathlib.Path(path).write_text(f'{{"schema": {schema}, "updated_monotonic": {updated}}}')
+                code, out, err = self.run_command("status")
+                self.assertEqual((0, ""), (code, err))
+                self.assertIn("irq:24", out)
+                lines = [line for line in out.splitlines() if line.startswith("agent: ")]
+                self.assertEqual(1, len(lines))
+                self.assertIn(f"agent: its state cannot be read: {path}: ", lines[0])
+                document = self.run_json("status")
+                self.assertEqual(4, len(document["settings"]))
+                self.assertIsNone(document["agent"]["running"])
+                self.assertIn(path, document["agent"]["unreadable"])
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)

@@ -8,9 +8,9 @@ import os
 import subprocess
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.cli import upgrade_check
+from tests.support import testcase
 
 
 def run(*arguments):
@@ -21,7 +21,7 @@ def run(*arguments):
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-class StatusUpgradeTest(testtools.TestCase):
+class StatusUpgradeTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -47,22 +47,25 @@ class StatusUpgradeTest(testtools.TestCase):
     def test_says_that_there_is_no_nova(self):
         checks = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
         for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
-            self.assertEqual(1, checks[name][0])
-            self.assertIn("here is no Nova in this environment", checks[name][1])
+            with self.subTest(name):
+                self.assertEqual(1, checks[name][0])
+                self.assertIn("here is no Nova in this environment", checks[name][1])
         sentences = [
             details for _, details in checks.values() if "run nova-perf-status with the Python" in details
         ]
         self.assertEqual(1, len(sentences))
         for name in ("Driver is configured", "Profiles"):
-            self.assertEqual(0, checks[name][0], checks[name])
+            with self.subTest(name):
+                self.assertEqual(0, checks[name][0], checks[name])
 
     def test_driver_not_configured(self):
         for driver in ("", "libvirt.LibvirtDriver"):
-            code, details = self.check(driver=driver)["Driver is configured"]
-            self.assertEqual(1, code)
-            self.assertIn("nova.conf", details)
-            self.assertIn("set it to perf_tuning.PerfTuningLibvirtDriver", details)
-            self.assertEqual(not driver, "nova-compute does not start" in details, details)
+            with self.subTest(driver):
+                code, details = self.check(driver=driver)["Driver is configured"]
+                self.assertEqual(1, code)
+                self.assertIn("nova.conf", details)
+                self.assertIn("set it to perf_tuning.PerfTuningLibvirtDriver", details)
+                self.assertEqual(not driver, "nova-compute does not start" in details, details)
 
     def test_profile_dir(self):
         directory = os.path.join(self.directory, "profiles")
@@ -96,10 +99,11 @@ class StatusUpgradeTest(testtools.TestCase):
 
     def test_wrong_option_is_one_line(self):
         for name, value in (("result_max_age", "long"), ("result_max_age", "")):
-            done = self.run_check(**{name: value})
-            self.assertEqual(255, done.returncode)
-            self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
-            self.assertIn(name, done.stderr)
+            with self.subTest(name):
+                done = self.run_check(**{name: value})
+                self.assertEqual(255, done.returncode)
+                self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
+                self.assertIn(name, done.stderr)
 
     def test_missing_file_is_one_line(self):
         done = run("--config-file", "/nonexistent", "upgrade", "check")

@@ -6,13 +6,13 @@ import os
 import pathlib
 
 import fixtures
-import testtools
 from oslo_config import cfg, generator
 
 from nova_perf_tuning.conf import nova
+from tests.support import testcase
 
 
-class OptionsTest(testtools.TestCase):
+class OptionsTest(testcase.TestCase):
     def test_registered_twice_as_driver_and_weigher_do(self):
         conf = cfg.ConfigOpts()
         nova.register_opts(conf)
@@ -32,7 +32,7 @@ class OptionsTest(testtools.TestCase):
             self.assertRegex(sample, rf"(?m)^#{option.name} = ")
 
 
-class MistakesTest(testtools.TestCase):
+class MistakesTest(testcase.TestCase):
     def mistakes(self, **values):
         """Return option -> what is said of it, for a file with these values."""
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "nova.conf")
@@ -62,10 +62,11 @@ class MistakesTest(testtools.TestCase):
             ("perf_weight_multiplier", ""),
             ("result_file", ""),
         ):
-            ((option, line),) = self.mistakes(**{name: value}).items()
-            self.assertEqual(name, option)
-            self.assertTrue(line.startswith(f"[nova_perf_tuning] {name}: "), line)
-            self.assertTrue(line.isprintable() and len(line) < 600, line)
+            with self.subTest(name):
+                ((option, line),) = self.mistakes(**{name: value}).items()
+                self.assertEqual(name, option)
+                self.assertTrue(line.startswith(f"[nova_perf_tuning] {name}: "), line)
+                self.assertTrue(line.isprintable() and len(line) < 600, line)
 
     def test_longest_age_is_one_that_a_date_can_hold(self):
         (option,) = (option for option in nova.OPTS if option.name == "result_max_age")

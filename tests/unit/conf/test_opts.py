@@ -5,12 +5,12 @@ import os
 import pathlib
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.conf import opts
+from tests.support import testcase
 
 
-class LoadTest(testtools.TestCase):
+class LoadTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "x.conf")
@@ -45,9 +45,10 @@ class LoadTest(testtools.TestCase):
     def test_files_that_are_none(self):
         self.refused("[agent]\n# gr\xfcn\n", "not UTF-8 text")
         for make, word in ((os.mkdir, "directory"), (os.mkfifo, "not a plain file")):
-            self.path = f"{self.path}.{make.__name__}"
-            make(self.path)
-            self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
+            with self.subTest(make):
+                self.path = f"{self.path}.{make.__name__}"
+                make(self.path)
+                self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
 
     def test_no_other_source_is_fetched(self):
         """oslo.config would fetch the address, as root."""

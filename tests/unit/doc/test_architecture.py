@@ -5,13 +5,13 @@ import ast
 import pathlib
 import re
 
-import testtools
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 PLACE = re.compile(r"``((?:specs|guest|host|nova|agent|validation|cli)/[\w/]+\.py)(?::(\w+))?``")
 
 
-class ArchitectureTest(testtools.TestCase):
+class ArchitectureTest(testcase.TestCase):
     def test_every_place_is_there(self):
         page = (TOP / "doc/source/contributor/architecture.rst").read_text(encoding="utf-8")
         wrong, seen = [], 0

@@ -5,14 +5,13 @@ import json
 import lzma
 import pathlib
 
-import testtools
-
 from nova_perf_tuning.validation.measure import store
+from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
-class MeasuredTest(testtools.TestCase):
+class MeasuredTest(testcase.TestCase):
     def test_the_recorded_run_of_the_report_can_be_read(self):
         with lzma.open(TOP / "doc/source/data/run.json.xz", "rt", encoding="utf-8") as file:
             results = store.from_dict(json.load(file), "run.json.xz")

@@ -5,10 +5,9 @@ import json
 import pathlib
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.guest import parsing
-from tests.support import corpus, program
+from tests.support import corpus, program, testcase
 from tests.unit.guest.test_parsing import LAUGHS, SMALL
 
 #: Options of ``explain`` -> words of the error.
@@ -40,7 +39,7 @@ WRONG_OPTIONS = [
 ]
 
 
-class CommandTest(testtools.TestCase):
+class CommandTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -5,13 +5,12 @@ import sys
 import tracemalloc
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.specs import request
-from tests.support import corpus
+from tests.support import corpus, testcase
 
 SMALL = "<domain type='kvm'><name>a</name>%s</domain>"
 STATUS = """<!--
@@ -29,7 +28,7 @@ WARNING: THIS IS AN AUTO-GENERATED FILE.
 """
 
 
-class RightTest(testtools.TestCase):
+class RightTest(testcase.TestCase):
     def test_corpus_is_valid_for_libvirt(self):
         for name in corpus.names():
             self.assertEqual([], corpus.schema_errors(corpus.text(name)), name)
@@ -74,10 +73,11 @@ class RightTest(testtools.TestCase):
 
     def test_state_file_of_libvirt(self):
         for text in (STATUS, STATUS.encode()):
-            guest = parsing.parse_domain(text)
-            self.assertEqual(
-                ("a", 7, 4, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
-            )
+            with self.subTest(text):
+                guest = parsing.parse_domain(text)
+                self.assertEqual(
+                    ("a", 7, 4, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
+                )
 
     def test_dedicated_without_metadata(self):
         def pinned(*cpus):
@@ -158,12 +158,13 @@ HOSTILE = [
 ]
 
 
-class HostileTest(testtools.TestCase):
+class HostileTest(testcase.TestCase):
     def test_each_has_one_clear_line(self):
         for text, words in HOSTILE:
-            error = self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
-            self.assertIn(words, str(error))
-            self.assertTrue(str(error).isprintable() and len(str(error)) < 250, str(error))
+            with self.subTest(text):
+                error = self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
+                self.assertIn(words, str(error))
+                self.assertTrue(str(error).isprintable() and len(str(error)) < 250, str(error))
 
     def test_cpusets_cost_no_more_than_their_text(self):
         """1.9 MB of them once took 4 GB: no set is made of what only is kept."""
@@ -183,7 +184,8 @@ class HostileTest(testtools.TestCase):
 
         sys.addaudithook(audit)  # stays for the life of the process: hence the switch
         for text in (LAUGHS, FILE, NETWORK):
-            self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
+            with self.subTest(text):
+                self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
         watching = False
         self.assertEqual([], opened)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk that is plugged into a running guest."""
 
-import testtools
 from lxml import etree
 
 from nova_perf_tuning.guest import storage
 from nova_perf_tuning.specs import request
+from tests.support import testcase
 
 DOMAIN = """<domain type='kvm'>
   <vcpu>4</vcpu>
@@ -18,7 +18,7 @@ DOMAIN = """<domain type='kvm'>
 DISK = '<disk type="block" device="disk"><driver name="qemu"/><target dev="vdb" bus="{}"/></disk>'
 
 
-class DiskTest(testtools.TestCase):
+class DiskTest(testcase.TestCase):
     def plugged(self, iothreads, fields, bus="virtio"):
         """Return the attributes that the disk's driver gets."""
         disk = etree.fromstring(DISK.format(bus))
@@ -37,7 +37,8 @@ class DiskTest(testtools.TestCase):
             ("<iothreads>0</iothreads>", {}),
             ("<iothreads>1</iothreads>", {"iothread": "1"}),
         ):
-            self.assertEqual(wanted, self.plugged(iothreads, {"iothreads": 2}))
+            with self.subTest(iothreads):
+                self.assertEqual(wanted, self.plugged(iothreads, {"iothreads": 2}))
 
     def test_disk_of_another_bus_is_left_alone(self):
         self.assertEqual({}, self.plugged("<iothreads>2</iothreads>", {"iothreads": 2, "disk_queues": 2}, "scsi"))

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What guests say of themselves, and what is made of it."""
 
-import testtools
-
 from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.specs import request
-from tests.support import corpus
+from tests.support import corpus, testcase
 
 C = probe.FindingCode
 
@@ -37,10 +35,11 @@ tx-checksumming: on
 """
 
 
-class TruthTest(testtools.TestCase):
+class TruthTest(testcase.TestCase):
     def test_modes(self):
         for text, mode in MODES.items():
-            self.assertEqual(mode, probe.parse(text).virtualization, text)
+            with self.subTest(text):
+                self.assertEqual(mode, probe.parse(text).virtualization, text)
 
     def test_queues_offloads_disks(self):
         result = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
@@ -67,20 +66,22 @@ class TruthTest(testtools.TestCase):
             (ETHTOOL, {"vif_guest_offload": {"csum": False}}, C.OFFLOAD),
             ("== disk vda\n0\n", {"disk_queues": 8}, C.DISK_QUEUES),
         ):
-            self.assertEqual([code], self.codes(text, **wanted))
+            with self.subTest(text):
+                self.assertEqual([code], self.codes(text, **wanted))
 
     def test_auto_is_what_the_domain_was_given(self):
         wanted = request.Request(vif_queues="auto", disk_queues="auto")
         text = f"{ETHTOOL}== disk vda\n0\n"
         for vcpus, housekeeping, queues in ((2, None, 2), (4, None, 4), (4, 1, 1)):
-            xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")
-            xml = transform.transform(xml, wanted, housekeeping_cpus=housekeeping).xml
-            known = probe.resolved(wanted, xml, vcpus)
-            self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
-            spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
-            results = probe.findings(probe.parse(text), known, "tcg", vcpus)
-            self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), results)
-            self.assertIn(C.DISK_QUEUES, [finding.code for finding in results])
+            with self.subTest(vcpus):
+                xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")
+                xml = transform.transform(xml, wanted, housekeeping_cpus=housekeeping).xml
+                known = probe.resolved(wanted, xml, vcpus)
+                self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
+                spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
+                results = probe.findings(probe.parse(text), known, "tcg", vcpus)
+                self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), results)
+                self.assertIn(C.DISK_QUEUES, [finding.code for finding in results])
         left_out = probe.resolved(wanted, corpus.text("virtio-blk.xml"), 4)
         self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
         self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))
@@ -97,7 +98,8 @@ class TruthTest(testtools.TestCase):
             ("", "kvm", [C.UNREAD]),
             ("", "none", []),
         ):
-            self.assertEqual(codes, self.codes(text, accelerator), (text, accelerator))
+            with self.subTest(text):
+                self.assertEqual(codes, self.codes(text, accelerator), (text, accelerator))
         self.assertEqual(
             "declared to run on kvm, but found on emulation (TCG)", probe.contradiction("qemu", "kvm")
         )

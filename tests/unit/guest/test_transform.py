@@ -4,14 +4,13 @@
 import difflib
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.guest import network, parsing, storage, transform
 from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import parsing as spec_parsing
 from nova_perf_tuning.specs import request
-from tests.support import corpus
+from tests.support import corpus, testcase
 from tests.unit.specs.test_parsing import VALID_SPECS
 
 REQUESTS = VALID_SPECS.map(spec_parsing.parse)
@@ -28,7 +27,7 @@ def difference(before, after):
     return difflib.ndiff(transform.text(parsing.parse_xml(before)).splitlines(), after.splitlines())
 
 
-class PropertyTest(testtools.TestCase):
+class PropertyTest(testcase.TestCase):
     @hypothesis.given(
         strategies.sampled_from(corpus.names()),
         REQUESTS,
@@ -56,10 +55,11 @@ class PropertyTest(testtools.TestCase):
             self.assertEqual(transform.Transformed(text, ()), transform.transform(text, request.Request()))
 
 
-class NetworkTest(testtools.TestCase):
+class NetworkTest(testcase.TestCase):
     def test_auto(self):
         for vcpus, housekeeping, expected in ((4, None, 4), (16, None, 8), (16, 3, 3), (1, 8, 1), (4, 0, 1)):
-            self.assertEqual(expected, network.vif_queues("auto", vcpus, housekeeping))
+            with self.subTest(vcpus):
+                self.assertEqual(expected, network.vif_queues("auto", vcpus, housekeeping))
         self.assertEqual(4, network.vif_queues(8, 4, None))
         self.assertEqual(12, network.vif_queues(12, 16, 2))
 
@@ -75,7 +75,8 @@ class NetworkTest(testtools.TestCase):
                 ['<driver name="vhost">', '<host tso4="off"/>', '<guest csum="on"/>', "</driver>"],
             ),
         ):
-            self.assertEqual(lines, changed(name, specs)[0], name)
+            with self.subTest(name):
+                self.assertEqual(lines, changed(name, specs)[0], name)
 
     def test_vhostuser_has_no_name_and_honours_the_transmit_ring(self):
         lines, left_out = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
@@ -91,21 +92,22 @@ class NetworkTest(testtools.TestCase):
         """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
         wanted = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
         for model, omissions in (("", [Omission.VDPA_WITHOUT_MODEL]), ('<model type="virtio"/>', [])):
-            xml = (
-                '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
-                f'<mac address="52:54:00:00:00:01"/><source dev="/dev/vhost-vdpa-0"/>{model}</interface></devices>'
-                "</domain>"
-            )
-            done = transform.transform(xml, wanted)
-            self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
-            self.assertEqual(not omissions, 'tx_queue_size="512"' in done.xml)
+            with self.subTest(model):
+                xml = (
+                    '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
+                    f'<mac address="52:54:00:00:00:01"/><source dev="/dev/vhost-vdpa-0"/>{model}</interface>'
+                    "</devices></domain>"
+                )
+                done = transform.transform(xml, wanted)
+                self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
+                self.assertEqual(not omissions, 'tx_queue_size="512"' in done.xml)
 
     def test_a_multiqueue_tap_made_beforehand_keeps_two(self):
         lines, _ = changed("multi-nic.xml", {"perf:vif_queues": "auto"}, housekeeping_cpus=1)
         self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
 
 
-class StorageTest(testtools.TestCase):
+class StorageTest(testcase.TestCase):
     def threads(self, name, specs, **options):
         """Return target (or controller) -> I/O threads that serve it."""
         xml = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options).xml
@@ -173,9 +175,12 @@ class StorageTest(testtools.TestCase):
         self.assertEqual(once, transform.transform(once, spec_parsing.parse(specs), mapping=True).xml)
 
 
-class WholeTest(testtools.TestCase):
+class WholeTest(testcase.TestCase):
     def test_refused(self):
         status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
         for text, words in ((status, "dumpxml"), ("<domain type='lxc'><name>a</name></domain>", "'lxc'")):
-            error = self.assertRaises(parsing.DomainError, transform.transform, text, request.Request(iothreads=1))
-            self.assertIn(words, str(error))
+            with self.subTest(text):
+                error = self.assertRaises(
+                    parsing.DomainError, transform.transform, text, request.Request(iothreads=1)
+                )
+                self.assertIn(words, str(error))

@@ -6,17 +6,15 @@ import os
 import threading
 import time
 
-import testtools
-
 from nova_perf_tuning.host import guest_cpu, model
-from tests.support import patience
+from tests.support import patience, testcase
 
 
 def started(pid):
     return guest_cpu.started(f"/proc/{pid}")
 
 
-class SpentTest(testtools.TestCase):
+class SpentTest(testcase.TestCase):
     def vhost(self, start):
         """A worker outside the process, as which the one that started this test serves."""
         return model.Thread(os.getppid(), "vhost", 0, "0", start, kernel=True)

@@ -7,10 +7,10 @@ import os
 
 import fixtures
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.nova import host_result
+from tests.support import testcase
 
 NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -35,7 +35,7 @@ def result(**kwargs):
     return host_result.HostResult(**fields)
 
 
-class ObjectionTest(testtools.TestCase):
+class ObjectionTest(testcase.TestCase):
     def counts(self, now=NOW, host="cmp1", other="cmp1"):
         return result(host=host).objection(other, now, DAY) is None
 
@@ -52,10 +52,11 @@ class ObjectionTest(testtools.TestCase):
         for name, other in same + [pair[::-1] for pair in same]:
             self.assertTrue(self.counts(host=name, other=other))
         for other in ("cmp2", "cmp1.example.net", "cmp10"):
-            self.assertFalse(self.counts(host="cmp1.example.org", other=other))
+            with self.subTest(other):
+                self.assertFalse(self.counts(host="cmp1.example.org", other=other))
 
 
-class ReadTest(testtools.TestCase):
+class ReadTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "verdict.json")
@@ -86,8 +87,9 @@ class ReadTest(testtools.TestCase):
             ("budgets", [None, [], {"a": "ok"}, {"../a": "PASS"}, {"a\n": "PASS"}, {"": "PASS"}]),
             ("score", ["97", True, -1, 100.5, [1]]),
         ):
-            for value in wrong:
-                self.assertIn(key, self.refused(json.dumps({**right, key: value})), f"{key}={value!r}")
+            with self.subTest(key):
+                for value in wrong:
+                    self.assertIn(key, self.refused(json.dumps({**right, key: value})), f"{key}={value!r}")
         for time in ("9999-12-31T23:59:59-23:00", "2026-13-41T12:00:00Z"):
             self.refused(json.dumps({**right, "created_at": time}))
 

@@ -4,11 +4,11 @@
 import re
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.nova import metadefs
 from nova_perf_tuning.specs import vocabulary
+from tests.support import testcase
 
 DIRECTORY = metadefs.DIRECTORY
 
@@ -24,7 +24,7 @@ def takes(entry, text):
     return bool(re.search(entry["pattern"].replace("$", r"\Z"), text))
 
 
-class DefinitionsTest(testtools.TestCase):
+class DefinitionsTest(testcase.TestCase):
     def test_files_are_not_stale(self):
         """Mend with: python -m nova_perf_tuning.nova.metadefs"""
         expected = {name: metadefs.text(entry) for name, entry in metadefs.namespaces().items()}

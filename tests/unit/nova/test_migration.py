@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Destination XML, element by element: the cases that a whole Nova does not bring about by itself."""
 
-import testtools
-
 from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.nova import migration
+from tests.support import testcase
 
 DOMAIN = """<domain type='kvm'>
   <name>g</name>
@@ -41,7 +40,7 @@ def same(xml):
     return transform.text(parsing.parse_xml(xml)).replace('"', "'")
 
 
-class InterfaceTest(testtools.TestCase):
+class InterfaceTest(testcase.TestCase):
     def kept(self, running, rewritten, **kwargs):
         return finished(domain(interface(running)), domain(interface(rewritten, **kwargs)))
 
@@ -68,7 +67,7 @@ class InterfaceTest(testtools.TestCase):
         self.assertIn("queues='2'", xml)
 
 
-class DiskTest(testtools.TestCase):
+class DiskTest(testcase.TestCase):
     def test_lost_attributes_come_back(self):
         running = domain(disk("<driver name='qemu' type='raw' queues='2' iothread='3'/>"))
         xml = finished(running, domain(disk("<driver name='qemu' type='raw' cache='none'/>")))
@@ -80,7 +79,7 @@ class DiskTest(testtools.TestCase):
         self.assertEqual(same(domain(disk(mapping))), xml)
 
 
-class PinTest(testtools.TestCase):
+class PinTest(testcase.TestCase):
     def test_every_iothread_follows_the_emulator(self):
         running = domain(emulator="0-3", pins=((1, "0-3"), (2, "0-3"), (3, "0-3")))
         rewritten = domain(emulator="7", pins=((1, "7"), (2, "0-3"), (3, "0-3")))

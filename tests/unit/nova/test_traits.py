@@ -8,15 +8,15 @@ import re
 
 import fixtures
 import hypothesis
-import testtools
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import traits
+from tests.support import testcase
 from tests.unit.nova import test_host_result
 
 
-class WantedTest(testtools.TestCase):
+class WantedTest(testcase.TestCase):
     def wanted(self, **kwargs):
         return traits.wanted(test_host_result.result(**kwargs))
 
@@ -40,7 +40,7 @@ class WantedTest(testtools.TestCase):
             self.assertTrue(name.startswith(traits.PREFIX))
 
 
-class ReportTest(testtools.TestCase):
+class ReportTest(testcase.TestCase):
     """One log line for each new reason, none of them an exception."""
 
     def setUp(self):

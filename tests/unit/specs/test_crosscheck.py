@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule breaks where it should and keeps silent where it should."""
 
-import testtools
-
 from nova_perf_tuning.specs import crosscheck, parsing, profiles
+from tests.support import testcase
 
 MULTI, SINGLE = {"hw:vif_multiqueue_enabled": "true"}, {"hw:vif_multiqueue_enabled": "no"}
 PINNED = {"hw:cpu_policy": "dedicated"}
@@ -58,17 +57,19 @@ def findings(specs, properties, vcpus):
     return crosscheck.findings(parsing.parse(specs, properties), specs, properties, vcpus)
 
 
-class CrosscheckTest(testtools.TestCase):
+class CrosscheckTest(testcase.TestCase):
     def test_broken(self):
         for rule, examples in BROKEN.items():
-            for specs, properties, vcpus, words in examples:
-                results = findings(specs, properties, vcpus)
-                self.assertEqual([rule], [finding.rule for finding in results])
-                self.assertIn(words, crosscheck.message(results[0]))
+            with self.subTest(rule):
+                for specs, properties, vcpus, words in examples:
+                    results = findings(specs, properties, vcpus)
+                    self.assertEqual([rule], [finding.rule for finding in results])
+                    self.assertIn(words, crosscheck.message(results[0]))
 
     def test_fitting(self):
         for specs, properties, vcpus in FITTING:
-            self.assertEqual([], findings(specs, properties, vcpus))
+            with self.subTest(specs):
+                self.assertEqual([], findings(specs, properties, vcpus))
 
     def test_errors_raise_and_warnings_come_back(self):
         wrong = findings({"perf:vif_queues": "9", "perf:irq_placement": "vcpu"}, {}, 4)
@@ -89,7 +90,7 @@ class CrosscheckTest(testtools.TestCase):
         self.assertEqual("dedicated", needed({"perf:profile": "compute"})["hw:cpu_policy"])
 
 
-class GuestRequestTest(testtools.TestCase):
+class GuestRequestTest(testcase.TestCase):
     """What the driver makes of flavor and image: only a flavor can be wrong."""
 
     def request(self, specs, properties, **options):
@@ -111,11 +112,12 @@ class GuestRequestTest(testtools.TestCase):
             ({"hw_perf_vif_queues": "8"}, "vif-queues-above-vcpus", "more than the 4 vCPUs"),
             ({"hw_perf_disk_queues": "3"}, "contradiction", "contradicts hw_perf_disk_queues=3"),
         ):
-            parsed, (warning,) = self.request({"perf:disk_queues": "2"}, properties)
-            self.assertEqual(({"perf:disk_queues": "2"}, rule), (parsed.extra_specs(), warning.rule))
-            line = crosscheck.message(warning)
-            self.assertIn(words, line)
-            self.assertTrue(line.isprintable() and len(line) < 300, line)
+            with self.subTest(properties):
+                parsed, (warning,) = self.request({"perf:disk_queues": "2"}, properties)
+                self.assertEqual(({"perf:disk_queues": "2"}, rule), (parsed.extra_specs(), warning.rule))
+                line = crosscheck.message(warning)
+                self.assertIn(words, line)
+                self.assertTrue(line.isprintable() and len(line) < 300, line)
 
     def test_equal_values_are_no_contradiction(self):
         specs, properties = {"perf:vif_host_offload.gso": "YES"}, {"hw_perf_vif_host_offload_gso": "1"}
@@ -129,8 +131,9 @@ class GuestRequestTest(testtools.TestCase):
             (16, {}, {"hw_perf_iothreads": "16"}, {"image_iothreads": 16}),
             (16, {"perf:iothreads": "16"}, {}, {}),
         ):
-            parsed, rules = self.rules(specs, properties, **options)
-            self.assertEqual((threads, [] if threads else ["value-not-allowed"]), (parsed.iothreads, rules))
+            with self.subTest(threads):
+                parsed, rules = self.rules(specs, properties, **options)
+                self.assertEqual((threads, [] if threads else ["value-not-allowed"]), (parsed.iothreads, rules))
 
     def test_an_image_that_a_flavor_does_not_fit_fails_nothing(self):
         parsed, rules = self.rules({"perf:vif_queues": "2"}, {"hw_vif_multiqueue_enabled": "false"})
@@ -138,8 +141,11 @@ class GuestRequestTest(testtools.TestCase):
 
     def test_a_wrong_flavor_fails_whatever_the_image_says(self):
         for properties in ({}, {"hw_vif_model": "e1000"}, {"hw_perf_vif_queues": "1"}):
-            self.assertRaises(crosscheck.ContradictionError, self.request, {"perf:vif_queues": "9"}, properties)
-            self.assertRaises(parsing.SpecError, self.request, {"perf:iothreads": "x"}, properties)
+            with self.subTest(properties):
+                self.assertRaises(
+                    crosscheck.ContradictionError, self.request, {"perf:vif_queues": "9"}, properties
+                )
+                self.assertRaises(parsing.SpecError, self.request, {"perf:iothreads": "x"}, properties)
 
     def test_an_image_can_give_the_cpus_that_a_flavor_needs(self):
         parsed, rules = self.rules({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"})

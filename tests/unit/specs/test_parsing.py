@@ -4,11 +4,11 @@
 import dataclasses
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import parsing, profiles, request, vocabulary
+from tests.support import testcase
 
 
 def _values(spec):
@@ -26,7 +26,7 @@ VALID_SPECS = strategies.fixed_dictionaries(
 PROFILES = strategies.sampled_from([None, "storage", "balanced", "compute", "network-latency"])
 
 
-class ParsingTest(testtools.TestCase):
+class ParsingTest(testcase.TestCase):
     def error(self, extra_specs, profiles=None):
         return str(self.assertRaises(parsing.SpecError, parsing.parse, extra_specs, {}, profiles))
 
@@ -59,8 +59,9 @@ class ParsingTest(testtools.TestCase):
         native = parsing.parse({"perf:profile": "compute"}).native
         self.assertEqual("dedicated", native["hw:cpu_policy"])
         for specs, properties in (({"hw:cpu_policy": "shared"}, {}), ({}, {"hw_cpu_policy": "mixed"})):
-            parsed = parsing.parse({"perf:profile": "compute", **specs}, properties)
-            self.assertEqual(set(native) - {"hw:cpu_policy"}, set(parsed.native))
+            with self.subTest(specs):
+                parsed = parsing.parse({"perf:profile": "compute", **specs}, properties)
+                self.assertEqual(set(native) - {"hw:cpu_policy"}, set(parsed.native))
 
     def test_unknown_profile_lists_those_there_are(self):
         self.assertIn("balanced, compute", self.error({"perf:profile": "fast"}))

@@ -4,9 +4,9 @@
 import pathlib
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.specs import crosscheck, parsing, profiles
+from tests.support import testcase
 
 GOOD = """
 name: mine
@@ -18,7 +18,7 @@ specs:
 """
 
 
-class ShippedTest(testtools.TestCase):
+class ShippedTest(testcase.TestCase):
     def test_names(self):
         expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
         self.assertEqual(expected, set(profiles.shipped()))
@@ -38,7 +38,7 @@ class ShippedTest(testtools.TestCase):
             self.assertEqual([], crosscheck.findings(parsing.parse(specs), specs, {}, 4), name)
 
 
-class ParseTest(testtools.TestCase):
+class ParseTest(testcase.TestCase):
     def error(self, text):
         return str(self.assertRaises(profiles.ProfileError, profiles.parse, text, "mine.yaml"))
 
@@ -75,14 +75,15 @@ class ParseTest(testtools.TestCase):
             ("", "not of type 'object'"),
             ("a: \x07\n", "not usable YAML"),
         ):
-            message = self.error(wrong)
-            self.assertTrue(message.startswith("mine.yaml: "), message)
-            for word in words:
-                self.assertIn(word, message)
-            self.assertTrue(message.isprintable(), message)
+            with self.subTest(wrong):
+                message = self.error(wrong)
+                self.assertTrue(message.startswith("mine.yaml: "), message)
+                for word in words:
+                    self.assertIn(word, message)
+                self.assertTrue(message.isprintable(), message)
 
 
-class DirectoryTest(testtools.TestCase):
+class DirectoryTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -102,10 +103,11 @@ class DirectoryTest(testtools.TestCase):
 
     def test_files_are_read_anew_when_they_have_changed(self):
         for number in (3, 40):
-            text = GOOD.replace('"perf:iothreads": {value: 3', f'"perf:disk_queues": {{value: {number}')
-            (self.directory / "mine.yaml").write_text(text, encoding="utf-8")
-            spec = profiles.load(str(self.directory))["mine"].specs["perf:disk_queues"]
-            self.assertEqual(str(number), spec.value)
+            with self.subTest(number):
+                text = GOOD.replace('"perf:iothreads": {value: 3', f'"perf:disk_queues": {{value: {number}')
+                (self.directory / "mine.yaml").write_text(text, encoding="utf-8")
+                spec = profiles.load(str(self.directory))["mine"].specs["perf:disk_queues"]
+                self.assertEqual(str(number), spec.value)
 
     def test_a_name_twice(self):
         for name in ("a.yaml", "b.yml"):

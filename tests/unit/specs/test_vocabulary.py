@@ -3,14 +3,13 @@
 
 import dataclasses
 
-import testtools
-
 from nova_perf_tuning.specs import request, vocabulary
+from tests.support import testcase
 
 BY_NAME = {spec.name: spec for spec in vocabulary.VOCABULARY}
 
 
-class VocabularyTest(testtools.TestCase):
+class VocabularyTest(testcase.TestCase):
     def test_every_field_of_a_request_is_a_spec(self):
         fields = {field.name for field in dataclasses.fields(request.Request)} - {"native"}
         self.assertEqual(fields, set(BY_NAME))
@@ -29,7 +28,8 @@ class VocabularyTest(testtools.TestCase):
         acting = {spec.name for spec in vocabulary.VOCABULARY if vocabulary.Effect.HOST in spec.effects}
         self.assertEqual({"iothreads"}, acting & {spec.name for spec in vocabulary.VOCABULARY if spec.image})
         for name in ("profile", "emulator_placement", "vhost_placement", "irq_placement", "budget"):
-            self.assertNotIn(f"hw_perf_{name}", vocabulary.BY_IMAGE_PROPERTY)
+            with self.subTest(name):
+                self.assertNotIn(f"hw_perf_{name}", vocabulary.BY_IMAGE_PROPERTY)
 
     def test_values(self):
         accepted = {

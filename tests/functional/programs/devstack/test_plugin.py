@@ -13,11 +13,11 @@ import subprocess
 import sys
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
+from tests.support import testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[3]
@@ -54,7 +54,7 @@ exec "{real}" "$@"
 """
 
 
-class PluginTestCase(testtools.TestCase):
+class PluginTestCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -149,7 +149,8 @@ class StackTest(PluginTestCase):
         self.assertIn(",NUMATopologyFilter", self.variable("NOVA_FILTERS"))
         self.assertIn(",nova-perf-agent", self.variable("ENABLED_SERVICES"))
         for unasked in ("python", "install_bindep"):
-            self.assertEqual([], [line for line in self.called(unasked) if "ini.py" not in line])
+            with self.subTest(unasked):
+                self.assertEqual([], [line for line in self.called(unasked) if "ini.py" not in line])
 
     def test_nova_perf_status_reads_what_was_configured(self):
         self.phases("stack/install", "stack/post-config", STATUS_CODE="")
@@ -167,14 +168,17 @@ class StackTest(PluginTestCase):
         self.phases(*STACK)
         before = self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()
         for between in ((), ("unstack/",), ("unstack/", "clean/")):
-            if between:
-                self.phases(*between)
-            self.phases(*STACK)
-            self.assertEqual(
-                before, (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()), between
-            )
-            self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
-            self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
+            with self.subTest(between):
+                if between:
+                    self.phases(*between)
+                self.phases(*STACK)
+                self.assertEqual(
+                    before,
+                    (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()),
+                    between,
+                )
+                self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
+                self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
 
     def test_nothing_leaks_into_stack(self):
         self.phases(*STACK)
@@ -402,8 +406,9 @@ class UnstackTest(PluginTestCase):
             f"{others}/nova-perf/",
             f"{others}/nova-perf/../more",
         ):
-            self.phases("clean/", NOVA_PERF_STATE_DIR=str(directory), NOVA_PERF_CONF_DIR=str(directory))
-            self.assertTrue((others / "nova-perf" / "more").exists(), directory)
+            with self.subTest(directory):
+                self.phases("clean/", NOVA_PERF_STATE_DIR=str(directory), NOVA_PERF_CONF_DIR=str(directory))
+                self.assertTrue((others / "nova-perf" / "more").exists(), directory)
 
     def test_clean_leaves_what_the_user_made(self):
         """Profiles lie where the help of profile_dir puts them; they are needed at the next stack.sh."""
@@ -423,7 +428,7 @@ class UnstackTest(PluginTestCase):
             pass
 
 
-class ContractTest(testtools.TestCase):
+class ContractTest(testcase.TestCase):
     """What the plugin takes from DevStack was looked up there; what it adds is documented."""
 
     def setUp(self):

@@ -6,17 +6,15 @@ import os
 import pathlib
 import shlex
 
-import testtools
-
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, config_file, registry
-from tests.support import audit_cases
+from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 from tests.support.program import run
 
 
-class ApplyCase(testtools.TestCase):
+class ApplyCase(testcase.TestCase):
     def grow(self, tree: hosts.Tree) -> None:
         self.root = hosts.grow(self, tree)
         self.before = hosts.content(self.root)
@@ -57,9 +55,10 @@ class EveryRuleTest(ApplyCase):
             (("--persist",), "--persist goes with --rule"),
             (("--rule", "thp-never", "--from", "x"), "go with none of --from"),
         ):
-            code, out, err = run("apply", "--sysroot", self.root, *arguments)
-            self.assertEqual((3, "", 1), (code, out, err.count("\n")), arguments)
-            self.assertIn(word, err)
+            with self.subTest(arguments):
+                code, out, err = run("apply", "--sysroot", self.root, *arguments)
+                self.assertEqual((3, "", 1), (code, out, err.count("\n")), arguments)
+                self.assertIn(word, err)
         self.assertEqual(self.before, hosts.content(self.root))
 
     def test_dry_run_shows_files_and_writes_nothing(self) -> None:
@@ -141,7 +140,7 @@ class PersistTest(ApplyCase):
         self.assertIn("/etc/sysctl.d is not there", warnings[0])
 
 
-class ConfigFileTest(testtools.TestCase):
+class ConfigFileTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.root = hosts.grow(self, {"etc/sysctl.d/x": "", "proc/x": ""})
@@ -167,10 +166,12 @@ class ConfigFileTest(testtools.TestCase):
             "etc/udev/rules.d/70-nova-perf-tuning.rules",
             persist.SYSCTL + "\n",
         ):
-            self.assertRaises(base.TargetError, self.kind.read, target)
-            self.assertRaises(base.TargetError, self.kind.write, target, config_file.ABSENT)
+            with self.subTest(target):
+                self.assertRaises(base.TargetError, self.kind.read, target)
+                self.assertRaises(base.TargetError, self.kind.write, target, config_file.ABSENT)
         for value in ("", "x", "7"):
-            self.assertRaises(base.TargetError, self.kind.write, persist.SYSCTL, value)
+            with self.subTest(value):
+                self.assertRaises(base.TargetError, self.kind.write, persist.SYSCTL, value)
 
     def test_links_are_not_followed(self) -> None:
         outside = hosts.grow(self, {"secret": "s\n"})

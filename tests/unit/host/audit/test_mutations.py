@@ -9,13 +9,12 @@ import pathlib
 import random
 import sys
 
-import testtools
-
 from nova_perf_tuning import rules
 from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
 from nova_perf_tuning.host.facts import archive, reader
 from tests.support import audit_hosts as hosts
+from tests.support import testcase
 from tests.unit.host.facts import test_recorded_hosts as recorded
 
 #: Mutated hosts in the default run; NOVA_PERF_MUTATIONS asks for another number.
@@ -85,7 +84,7 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     return report
 
 
-class MutationTest(testtools.TestCase):
+class MutationTest(testcase.TestCase):
     def test_mutated_hosts(self) -> None:
         dice = random.Random(20261121)
         trees = [hosts.good(), hosts.oracle(tuned=False), hosts.oracle(tuned=True)]

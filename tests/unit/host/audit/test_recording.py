@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording of a host is judged as the host itself, and holds nothing that the rules do not need."""
 
-import testtools
-
 from nova_perf_tuning.host import recording
 from nova_perf_tuning.host.audit import host, runner
 from nova_perf_tuning.host.facts import reader
-from tests.support import audit_cases
+from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 
 SECRETS = {
@@ -43,7 +41,7 @@ def as_root(tree: recording.Tree) -> hosts.TreeRoot:
     return hosts.TreeRoot(texts)
 
 
-class RecordingTest(testtools.TestCase):
+class RecordingTest(testcase.TestCase):
     def test_every_case_is_judged_alike(self) -> None:
         for name, case in audit_cases.CASES.items():
             tree = case.tree()

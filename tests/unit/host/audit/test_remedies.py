@@ -4,11 +4,9 @@
 import re
 import shlex
 
-import testtools
-
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import generate, runner
-from tests.support import audit_cases
+from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 from tests.unit.host.audit import test_apply
 from tests.unit.host.audit.test_rules import judge
@@ -34,7 +32,7 @@ def every_finding() -> list[rules.Finding]:
     return findings + runner.run(hosts.view(hosts.oracle(tuned=False), **hosts.ORACLE_PATH), strict=True).findings
 
 
-class EveryFindingTest(testtools.TestCase):
+class EveryFindingTest(testcase.TestCase):
     def test_commands_can_be_pasted(self) -> None:
         pasted = set()
         for finding in every_finding():
@@ -118,13 +116,14 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
 )
 
 
-class ExpertTest(testtools.TestCase):
+class ExpertTest(testcase.TestCase):
     """Advice that would have cost more than it brings, or that does nothing, is not given."""
 
     def test_remedies(self) -> None:
         for rule, changes, expected in REMEDIES:
-            (finding,) = judge(rule, changes).findings
-            self.assertRegex(finding.remedy, expected, rule)
+            with self.subTest(rule):
+                (finding,) = judge(rule, changes).findings
+                self.assertRegex(finding.remedy, expected, rule)
 
     def test_rules_that_have_nothing_to_look_at_do_not_hold(self) -> None:
         no_guests = {
@@ -133,17 +132,21 @@ class ExpertTest(testtools.TestCase):
             "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
         }  # fmt: skip
         for rule in ("offloads-off", "thp-never"):
-            report = judge(rule, no_guests)
-            self.assertEqual(([], [], rule), (report.clean, report.findings, report.unknown[0][0]))
+            with self.subTest(rule):
+                report = judge(rule, no_guests)
+                self.assertEqual(([], [], rule), (report.clean, report.findings, report.unknown[0][0]))
 
     def test_sets_that_do_not_fit_are_proposed_anew(self) -> None:
         """The remedy of nova-cpu-sets is to generate some, which must not be the faulty ones."""
         for sets in ("cpu_dedicated_set = 2-40", "cpu_dedicated_set = 0-3,8-11", "cpu_dedicated_set = 0-15"):
-            text = f"[compute]\n{sets}\ncpu_shared_set = 4-5\n"
-            proposed = generate.nova_conf(hosts.view(hosts.changed(hosts.good(), {"etc/nova/nova.conf": text})))
-            self.assertEqual(
-                ["nova-cpu-sets"], judge("nova-cpu-sets", {"etc/nova/nova.conf": proposed}).clean, sets
-            )
+            with self.subTest(sets):
+                text = f"[compute]\n{sets}\ncpu_shared_set = 4-5\n"
+                proposed = generate.nova_conf(
+                    hosts.view(hosts.changed(hosts.good(), {"etc/nova/nova.conf": text}))
+                )
+                self.assertEqual(
+                    ["nova-cpu-sets"], judge("nova-cpu-sets", {"etc/nova/nova.conf": proposed}).clean, sets
+                )
 
 
 class SafeTest(test_apply.ApplyCase):

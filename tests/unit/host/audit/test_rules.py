@@ -3,11 +3,9 @@
 
 import shlex
 
-import testtools
-
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import base, network, runner
-from tests.support import audit_cases
+from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 
 #: Step of Oracle's paper -> the rules that find it.
@@ -36,12 +34,13 @@ def ids(tree: hosts.Tree, **options: object) -> set[str]:
     return {finding.rule for finding in runner.run(hosts.view(tree, **options), strict=True).findings}
 
 
-class TableTest(testtools.TestCase):
+class TableTest(testcase.TestCase):
     def test_every_rule_has_a_case_and_its_texts(self) -> None:
         self.assertEqual({rule.id for rule in runner.load()}, set(audit_cases.CASES))
         for rule in runner.load():
             for text in (rule.title, rule.why, rule.remedy, rule.source):
-                self.assertTrue(text.strip() and text.isprintable(), f"{rule.id}: {text!r}")
+                with self.subTest(text):
+                    self.assertTrue(text.strip() and text.isprintable(), f"{rule.id}: {text!r}")
             self.assertTrue(rule.appliable or not rule.safe, rule.id)
 
     def test_fires_and_holds(self) -> None:
@@ -69,25 +68,27 @@ class TableTest(testtools.TestCase):
         self.assertEqual(([], []), (report.findings, report.clean))
 
 
-class OracleTest(testtools.TestCase):
+class OracleTest(testcase.TestCase):
     def test_all_steps_of_the_paper_are_found(self) -> None:
         findings = ids(hosts.oracle(tuned=False), **hosts.ORACLE_PATH)
         self.assertEqual({}, {step: names for step, names in ORACLE_STEPS.items() if not names <= findings})
         self.assertEqual(set(), ids(hosts.oracle(tuned=True), **hosts.ORACLE_PATH))
 
 
-class ArithmeticTest(testtools.TestCase):
+class ArithmeticTest(testcase.TestCase):
     def test_bandwidth_delay_product(self) -> None:
         for mbps, rtt, expected in ((10000, 100, 125000000), (10000, 0.2, 250000), (1000, 1, 125000)):
-            self.assertEqual(expected, network.bdp_bytes(mbps, rtt))
+            with self.subTest(mbps):
+                self.assertEqual(expected, network.bdp_bytes(mbps, rtt))
         for mbps in (100, 1000, 25000, 400000):
-            for rtt in (0.05, 1, 30, 300):
-                bdp = network.bdp_bytes(mbps, rtt)
-                value = network.proposal(bdp, 4194304)
-                self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
+            with self.subTest(mbps):
+                for rtt in (0.05, 1, 30, 300):
+                    bdp = network.bdp_bytes(mbps, rtt)
+                    value = network.proposal(bdp, 4194304)
+                    self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
 
 
-class CautionTest(testtools.TestCase):
+class CautionTest(testcase.TestCase):
     """Where published advice is wrong, or cannot be judged, it is not given."""
 
     def test_silent(self) -> None:
@@ -126,7 +127,8 @@ class CautionTest(testtools.TestCase):
                 },
             ),
         ):
-            self.assertEqual([rule], judge(rule, changes).clean, rule)
+            with self.subTest(rule):
+                self.assertEqual([rule], judge(rule, changes).clean, rule)
 
     def test_assumed_rtt_never_makes_a_buffer_too_small(self) -> None:
         report = judge("tcp-buffers-too-small", {}, rtt_ms=None)
@@ -145,22 +147,27 @@ class CautionTest(testtools.TestCase):
         }
         rule = runner.chosen(["nic-irq-on-cpu0"])
         for first, second, expected in ((1, 0, 0), (1, 1, 0), (0, 0, 1)):
-            irqs = hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(
-                41, "eth0-TxRx-1", second, hosts.ETH0
-            )
-            self.assertEqual(expected, len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings))
+            with self.subTest(first):
+                irqs = hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(
+                    41, "eth0-TxRx-1", second, hosts.ETH0
+                )
+                self.assertEqual(
+                    expected, len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings)
+                )
 
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
-            (finding,) = judge(name, audit_cases.CASES[name].changes).findings
-            self.assertEqual((True, False), (finding.appliable, finding.safe), name)
+            with self.subTest(name):
+                (finding,) = judge(name, audit_cases.CASES[name].changes).findings
+                self.assertEqual((True, False), (finding.appliable, finding.safe), name)
 
     def test_a_guest_keeps_the_mtu_of_its_start(self) -> None:
         for size, expected in (("9000", []), ("1450", ["<mtu size='1450'>"]), ("x", [])):
-            xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
-            findings = judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
-            self.assertEqual(expected, [finding.evidence[0].value for finding in findings])
+            with self.subTest(size):
+                xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
+                findings = judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
+                self.assertEqual(expected, [finding.evidence[0].value for finding in findings])
 
     def test_names_in_commands_are_one_word_for_a_shell(self) -> None:
         # libvirt lets a guest have nearly any name; NICs of such names are left out of the facts.
@@ -180,7 +187,7 @@ class CautionTest(testtools.TestCase):
         self.assertNotIn("$(id)", "".join(lines))
 
 
-class RunnerTest(testtools.TestCase):
+class RunnerTest(testcase.TestCase):
     def test_a_broken_rule_hides_no_other(self) -> None:
         class Broken(base.Rule):
             id = "broken"
@@ -194,7 +201,7 @@ class RunnerTest(testtools.TestCase):
         self.assertRaises(runner.AuditError, runner.chosen, ["no-such"])
 
 
-class KernelLogTest(testtools.TestCase):
+class KernelLogTest(testcase.TestCase):
     def test_only_what_proves_pv_counts(self) -> None:
         boot, pv = "Linux version 3.2.0\n", "[0.0] Booting paravirtualized kernel on Xen\n"
         for name, log, fires in (
@@ -215,7 +222,7 @@ class KernelLogTest(testtools.TestCase):
         self.assertEqual("xen-pv-guest", report.unknown[0][0])
 
 
-class PowerManagementTest(testtools.TestCase):
+class PowerManagementTest(testcase.TestCase):
     def test_cpu_0_is_no_good_dedicated_cpu(self) -> None:
         for dedicated, levels in (("0-3", [rules.Level.INFO]), ("1-3", [])):
             with self.subTest(dedicated):

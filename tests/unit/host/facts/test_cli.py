@@ -4,9 +4,8 @@
 import json
 
 import jsonschema
-import testtools
 
-from tests.support import gen_host, sysroots, trees
+from tests.support import gen_host, sysroots, testcase, trees
 from tests.support.program import run
 
 _ID = {"type": "integer", "minimum": 0}
@@ -81,12 +80,13 @@ SCHEMA = {
 }
 
 
-class TestTopology(testtools.TestCase):
+class TestTopology(testcase.TestCase):
     def test_json_contract(self) -> None:
         for sysroot in ("/", sysroots.make_host(self), sysroots.make_host(self, "small")):
-            code, output, errors = run("topology", "-f", "json", "--sysroot", sysroot)
-            self.assertEqual((0, ""), (code, errors))
-            jsonschema.validate(json.loads(output), SCHEMA)
+            with self.subTest(sysroot):
+                code, output, errors = run("topology", "-f", "json", "--sysroot", sysroot)
+                self.assertEqual((0, ""), (code, errors))
+                jsonschema.validate(json.loads(output), SCHEMA)
 
     def test_tables_fit_people(self) -> None:
         root = f"{trees.grow(self, {})}/host"
@@ -95,10 +95,12 @@ class TestTopology(testtools.TestCase):
         self.assertEqual((0, ""), (code, errors))
         parts = ("CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes", "eth1", "instance-00000001")
         for part in (*parts, "and 18 more; -f json", "and 16 more; -f json"):
-            self.assertIn(part, output)
+            with self.subTest(part):
+                self.assertIn(part, output)
 
     def test_mistakes_are_one_line(self) -> None:
         for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "\0"):
-            code, output, errors = run("topology", "--sysroot", sysroot)
-            self.assertEqual((3, "", 1), (code, output, len(errors.splitlines())), errors)
-            self.assertIn("sysroot", errors)
+            with self.subTest(sysroot):
+                code, output, errors = run("topology", "--sysroot", sysroot)
+                self.assertEqual((3, "", 1), (code, output, len(errors.splitlines())), errors)
+                self.assertIn("sysroot", errors)

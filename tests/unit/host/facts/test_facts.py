@@ -3,12 +3,10 @@
 
 from collections.abc import Iterable
 
-import testtools
-
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import devices, guests, reader
 from nova_perf_tuning.host.facts.root import Root
-from tests.support import trees
+from tests.support import testcase, trees
 from tests.support.trees import DIRECTORY, Tree, link
 
 _PCI = "sys/devices/pci0000:80"
@@ -40,7 +38,7 @@ def _links(names: Iterable[str]) -> dict[str, str | None]:
     return {f"sys/class/net/{name}": link("../../devices/virtual/net/eth0") for name in names}
 
 
-class TestNics(testtools.TestCase):
+class TestNics(testcase.TestCase):
     def read(self, tree: Tree) -> dict[str, object]:
         root = Root(trees.grow(self, tree))
         return {nic.name: nic for nic in devices.read_nics(root, devices.read_devices(root))}
@@ -125,7 +123,7 @@ def _irq(
     return tree | {f"{directory}/{name}": DIRECTORY for name in names}
 
 
-class TestIrqs(testtools.TestCase):
+class TestIrqs(testcase.TestCase):
     def read(self, tree: Tree) -> dict[int, object]:
         root = Root(trees.grow(self, tree))
         self.root = root
@@ -189,7 +187,7 @@ def _guest(name: str, pid: int, *threads: tuple[str, str], driver: str = "") -> 
     return tree
 
 
-class TestGuests(testtools.TestCase):
+class TestGuests(testcase.TestCase):
     def read(self, tree: Tree) -> tuple[list[object], list[object]]:
         self.root = Root(trees.grow(self, tree))
         running, domains = guests.read_guests(self.root)
@@ -250,7 +248,7 @@ class TestGuests(testtools.TestCase):
         self.assertIn("another guest's too", self.root.notes.lines()[0])
 
 
-class TestTopologyTraps(testtools.TestCase):
+class TestTopologyTraps(testcase.TestCase):
     def read(self, tree: Tree) -> model.HostFacts:
         self.root = Root(trees.grow(self, tree))
         return reader.read_root(self.root)
@@ -297,7 +295,7 @@ class TestTopologyTraps(testtools.TestCase):
         self.assertEqual(("0-7", "2-3", ""), (host.online, host.isolated, host.nohz_full))
 
 
-class TestVirtualization(testtools.TestCase):
+class TestVirtualization(testcase.TestCase):
     def test_kinds(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
         guest = f"{bare} hypervisor"
@@ -315,11 +313,12 @@ class TestVirtualization(testtools.TestCase):
             ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):
-            host = reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree}))
-            self.assertEqual(wanted, host.virtualization, tree)
+            with self.subTest(wanted):
+                host = reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree}))
+                self.assertEqual(wanted, host.virtualization, tree)
 
 
-class TestReadHost(testtools.TestCase):
+class TestReadHost(testcase.TestCase):
     def test_live_host(self) -> None:
         """The machine that runs the test has what every Linux host has, and nothing about it is garbage."""
         facts = reader.read_host()

@@ -19,7 +19,7 @@ import testtools
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import main
-from tests.support import hwloc
+from tests.support import hwloc, testcase
 
 _REPOSITORY = pathlib.Path(__file__).parents[4]
 DIRECTORY = pathlib.Path(
@@ -78,7 +78,7 @@ def topology(sysroot: str) -> dict[str, Any]:
     return host
 
 
-class TestRecordedHosts(testtools.TestCase):
+class TestRecordedHosts(testcase.TestCase):
     """One test method for each recording is added below."""
 
     def check(self, name: str) -> None:

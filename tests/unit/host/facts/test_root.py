@@ -7,14 +7,12 @@ import pathlib
 import tarfile
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.facts import archive, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Notes, Root
-from tests.support import trees
+from tests.support import testcase, trees
 
 
-class TestDirectory(testtools.TestCase):
+class TestDirectory(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         outside = trees.grow(self, {"secret": "outside", "directory/secret": "outside"})
@@ -59,18 +57,21 @@ class TestDirectory(testtools.TestCase):
 
     def test_links_stay_inside(self) -> None:
         for name in ("absolute", "relative", "chain"):
-            self.assertEqual("sys/real", self.root.child(self.sys, name), name)
-            self.assertEqual(b"inside\n", self.root.read(self.root.child(self.sys, name), "file"))
+            with self.subTest(name):
+                self.assertEqual("sys/real", self.root.child(self.sys, name), name)
+                self.assertEqual(b"inside\n", self.root.read(self.root.child(self.sys, name), "file"))
         self.assertEqual(b"inside\n", self.root.read(self.sys, "to_file"))
         self.assertEqual([b"inside\n", b"7\n"], self.root.each(self.sys, ["to_file", "value"]))
         self.assertEqual("real", self.root.link(self.sys, "relative"))
 
     def test_links_out_lead_nowhere(self) -> None:
         for name in ("out_directory", "up", "circle"):
-            self.assertIsNone(self.root.child(self.sys, name), name)
+            with self.subTest(name):
+                self.assertIsNone(self.root.child(self.sys, name), name)
         for name in ("out_file", "circle", "circle/file"):
-            self.assertIsNone(self.root.read(self.sys, name), name)
-            self.assertEqual([None], self.root.each(self.sys, [name]))
+            with self.subTest(name):
+                self.assertIsNone(self.root.read(self.sys, name), name)
+                self.assertEqual([None], self.root.each(self.sys, [name]))
         self.assertIsNone(self.root.directory(f"sys/../../../{self.outside}/directory"))
         self.assertEqual("sys", self.root.child(self.sys, "itself"))
         self.assertNotIn("out_directory", self.root.directories(self.sys))
@@ -82,28 +83,30 @@ class TestDirectory(testtools.TestCase):
             file.truncate(1 << 40)
         os.makedirs(f"{self.path}/sys/directory")
         for name in ("fifo", "huge", "directory", "missing"):
-            self.assertFalse(self.root.read(self.sys, name), name)
-            self.assertFalse(self.root.each(self.sys, [name])[0], name)
-            self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
+            with self.subTest(name):
+                self.assertFalse(self.root.read(self.sys, name), name)
+                self.assertFalse(self.root.each(self.sys, [name])[0], name)
+                self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
         self.assertEqual(100, len(self.root.head(self.sys, "huge", 100)))
         self.assertIn("too long, not read: sys/huge, sys/huge", self.root.notes.lines())
 
     def test_nothing_below_nothing(self) -> None:
         for nothing in (None, Directory("not/there")):
-            self.assertIsNone(self.root.read(nothing, "file"))
-            self.assertEqual([None, None], self.root.each(nothing, ["a", "b"]))
-            self.assertEqual([], self.root.names(nothing))
-            self.assertEqual([], self.root.directories(nothing))
-            self.assertIsNone(self.root.child(nothing, "file"))
-            self.assertIsNone(self.root.link(nothing, "file"))
-            self.assertFalse(self.root.has(nothing, "file"))
+            with self.subTest(nothing):
+                self.assertIsNone(self.root.read(nothing, "file"))
+                self.assertEqual([None, None], self.root.each(nothing, ["a", "b"]))
+                self.assertEqual([], self.root.names(nothing))
+                self.assertEqual([], self.root.directories(nothing))
+                self.assertIsNone(self.root.child(nothing, "file"))
+                self.assertIsNone(self.root.link(nothing, "file"))
+                self.assertFalse(self.root.has(nothing, "file"))
 
     def test_trailing_nul_of_linux_5_15(self) -> None:
         pathlib.Path(self.path, "sys/list").write_bytes(b"0-31\n\0")
         self.assertEqual("0-31", self.cpus("list"))
 
 
-class TestArchive(testtools.TestCase):
+class TestArchive(testcase.TestCase):
     def make(self, members: list[tuple[str, bytes | str | None]], mode: str = "w:xz") -> str:
         """Write an archive of files (bytes), links (str) and directories (None)."""
         descriptor, path = tempfile.mkstemp(suffix=".tar.xz")
@@ -136,30 +139,32 @@ class TestArchive(testtools.TestCase):
             ("/proc/version", b"absolute\n"),
         ]
         for mode in ("w", "w:xz", "w:bz2", "w:gz"):
-            root = archive.ArchiveRoot(self.make(members, mode))
-            sys = root.directory("sys")
-            self.assertEqual(7, root.number(sys, "value"))
-            self.assertEqual(b"inside\n", root.read(root.child(sys, "link"), "file"))
-            self.assertEqual(b"inside\n", root.read(root.child(sys, "absolute"), "file"))
-            self.assertEqual([b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"]))
-            self.assertEqual(
-                ["empty", "real"], [n for n in root.directories(sys) if root.child(sys, n) == f"sys/{n}"]
-            )
-            for name in ("out", "up", "circle"):
-                self.assertIsNone(root.child(sys, name), name)
-            self.assertIsNone(root.read(sys, "circle"))
-            self.assertIsNone(root.directory("etc"))
-            self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
-            self.assertTrue(root.has(sys, "value"))
-            self.assertEqual(b"7", root.head(sys, "value", 1))
+            with self.subTest(mode):
+                root = archive.ArchiveRoot(self.make(members, mode))
+                sys = root.directory("sys")
+                self.assertEqual(7, root.number(sys, "value"))
+                self.assertEqual(b"inside\n", root.read(root.child(sys, "link"), "file"))
+                self.assertEqual(b"inside\n", root.read(root.child(sys, "absolute"), "file"))
+                self.assertEqual([b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"]))
+                self.assertEqual(
+                    ["empty", "real"], [n for n in root.directories(sys) if root.child(sys, n) == f"sys/{n}"]
+                )
+                for name in ("out", "up", "circle"):
+                    self.assertIsNone(root.child(sys, name), name)
+                self.assertIsNone(root.read(sys, "circle"))
+                self.assertIsNone(root.directory("etc"))
+                self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
+                self.assertTrue(root.has(sys, "value"))
+                self.assertEqual(b"7", root.head(sys, "value", 1))
 
     def test_damaged_and_foreign_files(self) -> None:
         good = self.make([("sys/value", os.urandom(100_000))])
         data = pathlib.Path(good).read_bytes()
         for bad in (data[:-2000], data[:100] + b"\0" * 200 + data[300:], b"no archive", b"", b"BZh9" + b"x" * 99):
-            pathlib.Path(good).write_bytes(bad)
-            error = self.assertRaises(FactsError, reader.read_host, good)
-            self.assertNotIn("\n", str(error))
+            with self.subTest(bad):
+                pathlib.Path(good).write_bytes(bad)
+                error = self.assertRaises(FactsError, reader.read_host, good)
+                self.assertNotIn("\n", str(error))
 
     def test_bomb(self) -> None:
         self.assertEqual(256 << 20, archive.MAX_BYTES)
@@ -174,20 +179,22 @@ class TestArchive(testtools.TestCase):
     def test_names_are_bounded(self) -> None:
         """92 KB of extended headers once took 2.5 GB."""
         for name in ("sys/" + "x" * 1100, "sys/" + "a/" * 50 + "b", "sys/" + "y" * (1 << 20)):
-            path = self.make([("sys/value", b"7\n"), (name, b"1")], "w:xz")
-            self.assertRaises(FactsError, reader.read_host, path)
+            with self.subTest(name):
+                path = self.make([("sys/value", b"7\n"), (name, b"1")], "w:xz")
+                self.assertRaises(FactsError, reader.read_host, path)
 
 
-class TestOpenRoot(testtools.TestCase):
+class TestOpenRoot(testcase.TestCase):
     def test_one_line_for_what_is_no_host(self) -> None:
         empty = trees.grow(self, {"etc/hostname": "x"})
         for path in ("/does/not/exist", empty, f"{empty}/etc/hostname", "/dev/null", "a\0b", ""):
-            error = self.assertRaises(FactsError, reader.read_host, path)
-            self.assertNotIn("\n", str(error))
-            self.assertIn("sysroot", str(error))
+            with self.subTest(path):
+                error = self.assertRaises(FactsError, reader.read_host, path)
+                self.assertNotIn("\n", str(error))
+                self.assertIn("sysroot", str(error))
 
 
-class TestTexts(testtools.TestCase):
+class TestTexts(testcase.TestCase):
     def test_notes_are_counted_and_bounded(self) -> None:
         notes = Notes()
         for number in range(1000):

@@ -9,7 +9,6 @@ import pathlib
 import threading
 
 import hypothesis
-import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
@@ -17,7 +16,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import IrqTarget, Setting, ThreadTarget
 from nova_perf_tuning.host.transaction import verify
-from tests.support import sysroots
+from tests.support import sysroots, testcase
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
 KINDS += ("memory", "governor", "config_file", "irqbalance_ban")
@@ -30,12 +29,13 @@ FORMS = {
 }
 
 
-class RegistryTest(testtools.TestCase):
+class RegistryTest(testcase.TestCase):
     def test_every_kind_is_installed_under_its_name(self):
         kinds = registry.kinds("/")
         self.assertEqual(set(KINDS), set(kinds))
         for name in KINDS:
-            self.assertEqual(name, kinds[name].kind)
+            with self.subTest(name):
+                self.assertEqual(name, kinds[name].kind)
 
     def test_order(self):
         kinds = registry.kinds("/")
@@ -45,7 +45,7 @@ class RegistryTest(testtools.TestCase):
         self.assertLess(ordered.index("thread_affinity"), ordered.index("xps"))
 
 
-class TargetsTest(testtools.TestCase):
+class TargetsTest(testcase.TestCase):
     def test_text_and_identity_name_the_target(self):
         irq, thread = IrqTarget(47, "0000:41:00.0", "eth0-TxRx-0"), ThreadTarget(123, 100, 777)
         for target, text, identity in (
@@ -60,7 +60,7 @@ class TargetsTest(testtools.TestCase):
             self.assertRaises(base.TargetError, kind.parse, text, identity)
 
 
-class ReadTest(testtools.TestCase):
+class ReadTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
@@ -68,13 +68,17 @@ class ReadTest(testtools.TestCase):
 
     def test_read(self):
         for name, (target, value) in FORMS.items():
-            self.assertEqual(value, self.kinds[name].read(target), name)
+            with self.subTest(name):
+                self.assertEqual(value, self.kinds[name].read(target), name)
 
     def test_hostile_targets(self):
         for name in KINDS:
-            for target in HOSTILE:
-                self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].read, target)
-                self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].write, target, "1")
+            with self.subTest(name):
+                for target in HOSTILE:
+                    self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].read, target)
+                    self.assertRaises(
+                        (base.TargetError, base.UnsupportedError), self.kinds[name].write, target, "1"
+                    )
 
     def test_describe_is_the_exact_write(self):
         self.assertEqual(
@@ -99,7 +103,8 @@ class ReadTest(testtools.TestCase):
             ("sysctl", "4096 131072 6291456", "4096\t131072\t6291456", True),
             ("sysctl", "1", "01", False),
         ):
-            self.assertEqual(same, self.kinds[name].holds("x", value, current), (name, value, current))
+            with self.subTest(name):
+                self.assertEqual(same, self.kinds[name].holds("x", value, current), (name, value, current))
 
     def test_identities_are_those_of_the_facts(self):
         facts = reader.read_host(self.root)
@@ -114,8 +119,9 @@ class ReadTest(testtools.TestCase):
             ("channels", "eth0/combined"),
             ("thread_affinity", "tid:10001"),
         ):
-            error = self.assertRaises(base.UnsupportedError, self.kinds[name].read, target)
-            self.assertIn("sysroot", str(error))
+            with self.subTest(name):
+                error = self.assertRaises(base.UnsupportedError, self.kinds[name].read, target)
+                self.assertIn("sysroot", str(error))
 
     def test_a_link_out_of_the_sysroot_is_not_read(self):
         path = pathlib.Path(self.root, "proc/irq/24/smp_affinity_list")
@@ -130,7 +136,7 @@ class ReadTest(testtools.TestCase):
         self.assertIs(base.State.DRIFTED, self.kinds["irq_affinity"].observe(setting).state)
 
 
-class LiveTest(testtools.TestCase):
+class LiveTest(testcase.TestCase):
     def test_reading_this_machine(self):
         kinds = registry.kinds("/")
         own = f"tid:{os.getpid()}"
@@ -149,11 +155,12 @@ class LiveTest(testtools.TestCase):
             ("irq_affinity", "irq:9999999"),
             ("thread_affinity", "tid:4194303"),
         ):
-            error = self.assertRaises(OSError, kinds[name].read, target)
-            self.assertTrue(base.is_gone(error), (name, error))
+            with self.subTest(name):
+                error = self.assertRaises(OSError, kinds[name].read, target)
+                self.assertTrue(base.is_gone(error), (name, error))
 
 
-class LiveThreadsTest(testtools.TestCase):
+class LiveThreadsTest(testcase.TestCase):
     """With the threads of this process; none is moved."""
 
     def setUp(self):
@@ -195,7 +202,7 @@ class LiveThreadsTest(testtools.TestCase):
                 self.assertEqual([self.kind.observe(setting) for setting in settings], self.kind.survey(settings))
 
 
-class SurveyTest(testtools.TestCase):
+class SurveyTest(testcase.TestCase):
     """The fast way must say what the exact way says."""
 
     def setUp(self):
@@ -279,16 +286,19 @@ class SurveyTest(testtools.TestCase):
         self.assertTrue(kind.is_same(known))
         self.assertIs(base.State.HOLDS, kind.survey([known])[0].state)
         for other in (f"0000:00:00.0|{irq.action}", f"|{irq.action}"):
-            self.assertFalse(kind.is_same(dataclasses.replace(known, identity=other)), other)
+            with self.subTest(other):
+                self.assertFalse(kind.is_same(dataclasses.replace(known, identity=other)), other)
         (directory / "another").mkdir()
         self.assertFalse(kind.is_same(known))
         self.assertFalse(kind.is_same(dataclasses.replace(known, identity=f"{irq.device}|")))
 
 
-class ErrorsTest(testtools.TestCase):
+class ErrorsTest(testcase.TestCase):
     def test_classes(self):
         for number in (errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM):
-            self.assertIs(base.FailureClass.TRANSIENT, base.classify(OSError(number, "")))
+            with self.subTest(number):
+                self.assertIs(base.FailureClass.TRANSIENT, base.classify(OSError(number, "")))
         self.assertIs(base.FailureClass.NO_ROOM, base.classify(OSError(errno.ENOSPC, "")))
         for number in (errno.EIO, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP):
-            self.assertIs(base.FailureClass.PERMANENT, base.classify(OSError(number, "")))
+            with self.subTest(number):
+                self.assertIs(base.FailureClass.PERMANENT, base.classify(OSError(number, "")))

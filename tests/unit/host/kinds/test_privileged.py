@@ -7,13 +7,12 @@ import pathlib
 import re
 
 import hypothesis
-import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import TargetError
-from tests.support import sysroots
+from tests.support import sysroots, testcase
 
 HOSTILE = ("../../x", "eth0/../..", "..", ".", "", "/etc", "a b", "eth0\n", "eth0\0", "x" * 16, "é", "٣", "-rf")
 AFFINITY = "/proc/irq/24/smp_affinity_list"
@@ -21,12 +20,14 @@ RMEM = "/proc/sys/net/core/rmem_max"
 RPS = "/sys/class/net/eth0/queues/rx-1/rps_cpus"
 
 
-class NamesTest(testtools.TestCase):
+class NamesTest(testcase.TestCase):
     def test_devices(self):
         for name in ("eth0", "enp1s0f0np0", "tap1234-ab.c", "vnet0", "br-int", "eth0@if2", "_x"):
-            self.assertEqual(name, model.check_device(name))
+            with self.subTest(name):
+                self.assertEqual(name, model.check_device(name))
         for name in HOSTILE:
-            self.assertRaises(TargetError, model.check_device, name)
+            with self.subTest(name):
+                self.assertRaises(TargetError, model.check_device, name)
 
     def test_sysctls(self):
         for name in (
@@ -37,7 +38,8 @@ class NamesTest(testtools.TestCase):
             "net.core.rmem_max/../../kernel.core_pattern",
             *HOSTILE,
         ):
-            self.assertRaises(TargetError, registry.kinds("/")["sysctl"].read, name)
+            with self.subTest(name):
+                self.assertRaises(TargetError, registry.kinds("/")["sysctl"].read, name)
         for name in privileged.SYSCTLS:
             self.assertIsNotNone(re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+){1,2}", name), name)
 
@@ -51,7 +53,7 @@ class NamesTest(testtools.TestCase):
         self.assertTrue(name.isascii() and name.isprintable())
 
 
-class WritesTest(testtools.TestCase):
+class WritesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
@@ -74,8 +76,9 @@ class WritesTest(testtools.TestCase):
             "/sys/class/net/eth0/queues/rx-99/rps_cpus",
             "/proc/sys/net/core/somaxconn",
         ):
-            error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
-            self.assertTrue(base.is_gone(error), error)
+            with self.subTest(path):
+                error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
+                self.assertTrue(base.is_gone(error), error)
         self.assertEqual(before, sysroots.content(self.root))
 
     def test_other_files_and_values_are_refused(self):
@@ -96,9 +99,11 @@ class WritesTest(testtools.TestCase):
             (RMEM, "1\n"),
             ("/proc/sys/net/core/default_qdisc", "../fq"),
         ):
-            self.assertRaises(TargetError, privileged.write, self.root, path, value)
+            with self.subTest(path):
+                self.assertRaises(TargetError, privileged.write, self.root, path, value)
         for kind, name in (("offload", "loopback"), ("ring", "rx-mini"), ("channels", "other")):
-            self.assertRaises(TargetError, privileged.set_ethtool, kind, f"lo/{name}", 1)
+            with self.subTest(kind):
+                self.assertRaises(TargetError, privileged.set_ethtool, kind, f"lo/{name}", 1)
         self.assertEqual(before, sysroots.content(self.root))
 
     def test_no_link_leads_out_of_a_sysroot(self):
@@ -107,8 +112,9 @@ class WritesTest(testtools.TestCase):
         os.symlink(f"{outside}/proc/irq/24", pathlib.Path(self.root, "proc/irq/101"))
         before = sysroots.content(outside)
         for path in ("/sys/class/net/eth9/queues/rx-1/rps_cpus", "/proc/irq/101/smp_affinity_list"):
-            error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
-            self.assertEqual(errno.ELOOP, error.errno)
+            with self.subTest(path):
+                error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
+                self.assertEqual(errno.ELOOP, error.errno)
         self.assertEqual(before, sysroots.content(outside))
 
     def test_a_file_of_choices_shows_the_one_in_force(self):
@@ -119,11 +125,12 @@ class WritesTest(testtools.TestCase):
         self.assertEqual("always [madvise] never\n", path.read_text())
 
 
-class ThreadsTest(testtools.TestCase):
+class ThreadsTest(testcase.TestCase):
     def test_only_threads_of_guests_are_moved(self):
         before = os.sched_getaffinity(0)
         for tid in (os.getpid(), 1, 0, -1, 2):
-            self.assertRaises((TargetError, OSError), privileged.move_thread, tid, {0})
+            with self.subTest(tid):
+                self.assertRaises((TargetError, OSError), privileged.move_thread, tid, {0})
         self.assertEqual(before, os.sched_getaffinity(0))
 
     def test_a_thread_that_has_ended(self):

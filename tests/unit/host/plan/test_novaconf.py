@@ -5,13 +5,12 @@ import os
 import pathlib
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.plan.layout import CpuSets
+from tests.support import testcase
 
 
-class NovaConfTest(testtools.TestCase):
+class NovaConfTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
@@ -59,7 +58,8 @@ class NovaConfTest(testtools.TestCase):
             (["[DEFAULT]\nconfig_source = remote\n[remote]\ndriver = remote_file\n"], ("0.conf", "config_source")),
             (["#" * (novaconf.MAX_BYTES + 1)], ("0.conf", "larger than 4 MiB")),
         ):
-            paths = self.files(*texts)
-            error = str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
-            self.assertEqual([], [word for word in words if word not in error], error)
-            self.assertNotIn("\n", error)
+            with self.subTest(texts):
+                paths = self.files(*texts)
+                error = str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
+                self.assertEqual([], [word for word in words if word not in error], error)
+                self.assertNotIn("\n", error)

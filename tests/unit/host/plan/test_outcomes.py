@@ -9,11 +9,9 @@ import functools
 import io
 import pathlib
 
-import testtools
-
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
-from tests.support import hosts
+from tests.support import hosts, testcase
 
 TABLE = pathlib.Path(__file__).parents[4] / "doc/source/reference/outcomes.csv"
 
@@ -74,7 +72,7 @@ def table():
     return text.getvalue()
 
 
-class OutcomesTest(testtools.TestCase):
+class OutcomesTest(testcase.TestCase):
     def test_the_reference_shows_what_the_planner_does(self):
         self.assertEqual(
             TABLE.read_text(encoding="utf-8"),

@@ -3,12 +3,10 @@
 
 import dataclasses
 
-import testtools
-
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.plan import guests, nics, planner
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
-from tests.support import gen_host, hosts
+from tests.support import gen_host, hosts, testcase
 
 #: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
 TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)
@@ -22,7 +20,7 @@ def values(plan, kind):
     return {target: setting.value for target, setting in by_target(plan, kind).items()}
 
 
-class NicTest(testtools.TestCase):
+class NicTest(testcase.TestCase):
     def plan(self, count=4, node=0, sets=None, cpus=TWO_NODES, affinity=None, **options):
         nic, irqs = hosts.nic_with_irqs("eth0", count, node=node, affinity=affinity)
         return planner.plan(hosts.facts(cpus, [nic], irqs, **options), sets or CpuSets())
@@ -70,24 +68,28 @@ class NicTest(testtools.TestCase):
             (["eth0"], [0], 0),  # one vector for all
             (["ena-mgmnt@pci:0000:00:05.0", "eth0-Tx-Rx-0"], [0], 1),
         ):
-            irqs = [hosts.irq(number, name) for number, name in enumerate(names)]
-            queue_irqs, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
-            self.assertEqual((queues, control), (list(queue_irqs), len(rest)), names)
+            with self.subTest(names):
+                irqs = [hosts.irq(number, name) for number, name in enumerate(names)]
+                queue_irqs, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
+                self.assertEqual((queues, control), (list(queue_irqs), len(rest)), names)
 
     def test_a_nic_that_is_called_as_a_control_vector(self):
         """People choose names such as mgmt0: its queues are queues, and XPS goes through the one beside it."""
         for name in ("mgmt0", "control", "misc.7"):
-            for misc, queue in ((name, f"{name}-TxRx-"), (f"ice-{name}:misc", f"ice-{name}-TxRx-")):
-                irqs = [hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0") for at in range(4)]
-                nic = hosts.nic(name, range(24, 28), queues=3)
-                queues, control = nics.vectors(nic, irqs)
-                self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, queues)
-                self.assertEqual([irqs[0]], control)
-                plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
-                placed, masks = values(plan, "irq_affinity"), values(plan, "xps")
-                for number in range(3):
-                    cpu = int(placed[f"irq:{25 + number}"])
-                    self.assertTrue(int(masks[f"{name}/tx-{number}"], 16) >> cpu & 1, (name, number))
+            with self.subTest(name):
+                for misc, queue in ((name, f"{name}-TxRx-"), (f"ice-{name}:misc", f"ice-{name}-TxRx-")):
+                    irqs = [
+                        hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0") for at in range(4)
+                    ]
+                    nic = hosts.nic(name, range(24, 28), queues=3)
+                    queues, control = nics.vectors(nic, irqs)
+                    self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, queues)
+                    self.assertEqual([irqs[0]], control)
+                    plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+                    placed, masks = values(plan, "irq_affinity"), values(plan, "xps")
+                    for number in range(3):
+                        cpu = int(placed[f"irq:{25 + number}"])
+                        self.assertTrue(int(masks[f"{name}/tx-{number}"], 16) >> cpu & 1, (name, number))
 
     def test_passed_through_nic_and_vectors_without_handler_are_left_alone(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 3)
@@ -100,7 +102,7 @@ class NicTest(testtools.TestCase):
         )
 
 
-class SteeringTest(testtools.TestCase):
+class SteeringTest(testcase.TestCase):
     def plan(self, cpus=TWO_NODES, count=4, mask="0000", sets=None, rps=False):
         nic, irqs = hosts.nic_with_irqs("eth0", count)
         nic.xps = nic.rps = (mask,) * count
@@ -130,11 +132,12 @@ class SteeringTest(testtools.TestCase):
 
     def test_masks_as_the_kernel_prints_them(self):
         for width in (4, 8, 28, 32, 36, 96, 1024):
-            cpus = hosts.cpus_of([(0, width)])
-            digits = nics.mask_digits(hosts.facts(cpus))
-            for chosen in ((), (0,), range(width), (width - 1,)):
-                bits = sum(1 << cpu for cpu in chosen)
-                self.assertEqual(gen_host.cpumask(chosen, width), nics.write_mask(bits, digits))
+            with self.subTest(width):
+                cpus = hosts.cpus_of([(0, width)])
+                digits = nics.mask_digits(hosts.facts(cpus))
+                for chosen in ((), (0,), range(width), (width - 1,)):
+                    bits = sum(1 << cpu for cpu in chosen)
+                    self.assertEqual(gen_host.cpumask(chosen, width), nics.write_mask(bits, digits))
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))
@@ -145,7 +148,7 @@ class SteeringTest(testtools.TestCase):
         self.assertEqual({}, values(self.plan(count=8, rps=True), "rps"))
 
 
-class GuestTest(testtools.TestCase):
+class GuestTest(testcase.TestCase):
     NUMA = {"vhost_placement": "numa", "emulator_placement": "numa"}
 
     def plan(self, *guests_of_host, sets=None, irqs=(), cpus=TWO_NODES, **options):
@@ -289,7 +292,7 @@ class GuestTest(testtools.TestCase):
         self.assertIn("guest g: its request is not used: perf:vhost_placement 'x'", plan.warnings[0])
 
 
-class SetsTest(testtools.TestCase):
+class SetsTest(testcase.TestCase):
     def plan(self, *guests_of_host, **sets):
         nic, irqs = hosts.nic_with_irqs("eth0", 2)
         return planner.plan(hosts.facts(TWO_NODES, [nic], irqs, guests_of_host), CpuSets(**sets))
@@ -302,9 +305,10 @@ class SetsTest(testtools.TestCase):
             ({"shared": "0-99"}, "cpu_shared_set names CPUs that this host lacks: 16-99"),
             ({"housekeeping": "x"}, "housekeeping: 'x' is not a CPU list"),
         ):
-            error = self.assertRaises(PlanError, self.plan, **given)
-            self.assertIn(words, str(error))
-            self.assertNotIn("\n", str(error))
+            with self.subTest(given):
+                error = self.assertRaises(PlanError, self.plan, **given)
+                self.assertIn(words, str(error))
+                self.assertNotIn("\n", str(error))
 
     def test_every_cpu_dedicated_is_a_warning_and_nothing_moves(self):
         plan = self.plan(dedicated="0-15")

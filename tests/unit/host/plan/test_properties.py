@@ -7,14 +7,13 @@ import pathlib
 import tempfile
 
 import hypothesis
-import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
-from tests.support import gen_host, hosts, plan_checks
+from tests.support import gen_host, hosts, plan_checks, testcase
 
 SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
@@ -31,7 +30,7 @@ def values(plan):
     return {(setting.kind, setting.target): setting.value for setting in plan.settings}
 
 
-class DrawnHostsTest(testtools.TestCase):
+class DrawnHostsTest(testcase.TestCase):
     @SETTINGS
     @hypothesis.given(hosts_and_sets())
     def test_rules_hold(self, drawn):
@@ -113,7 +112,7 @@ def _one_node(host):
     )
 
 
-class GeneratedHostsTest(testtools.TestCase):
+class GeneratedHostsTest(testcase.TestCase):
     """The generator's hosts, through the real reader, with guests that ask for everything."""
 
     ASKS = (
@@ -147,7 +146,7 @@ class GeneratedHostsTest(testtools.TestCase):
         self.check("small")
 
 
-class RecordedHostsTest(testtools.TestCase):
+class RecordedHostsTest(testcase.TestCase):
     """Real and constructed machines: sparse node ids, offline CPUs, no NUMA data, non-x86."""
 
     def test_rules_hold_on_all(self):

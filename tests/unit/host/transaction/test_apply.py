@@ -6,16 +6,14 @@ import os
 import sqlite3
 import tempfile
 
-import testtools
-
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
-from tests.support import boxes
+from tests.support import boxes, testcase
 
 Result, RestoreResult = apply.Result, restore.RestoreResult
 
 
-class TransactionCase(testtools.TestCase):
+class TransactionCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-transaction-")
@@ -263,7 +261,8 @@ class RestoreTest(TransactionCase):
         self.apply(boxes.setting("a", "2"))
         self.box.round = {"1": "0"}
         for expected in (RestoreResult.FAILED, RestoreResult.FAILED):
-            self.assertEqual({"a": expected}, self.restore())
+            with self.subTest(expected):
+                self.assertEqual({"a": expected}, self.restore())
         self.box.round = {}
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 

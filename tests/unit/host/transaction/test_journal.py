@@ -11,6 +11,7 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.transaction import journal
+from tests.support import testcase
 
 
 def entry(target="irq:1", boot="boot", **changes):
@@ -22,7 +23,7 @@ def entry(target="irq:1", boot="boot", **changes):
     return journal.Entry(**(values | changes))
 
 
-class JournalTest(testtools.TestCase):
+class JournalTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-journal-")

@@ -7,13 +7,12 @@ import re
 import tempfile
 import threading
 
-import testtools
-
 from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.transaction import journal
+from tests.support import testcase
 
 
-class DirectoryTest(testtools.TestCase):
+class DirectoryTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-owners-")

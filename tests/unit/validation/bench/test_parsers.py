@@ -10,11 +10,11 @@ import pathlib
 import statistics
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.bench import base, cyclictest, fio, iperf3, netperf, own, plugins, sysbench
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
+from tests.support import testcase
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -70,27 +70,30 @@ def figures(kind, text):
     return {reading.metric: reading.value for reading in kind().parse(text)}
 
 
-class AnyOutputTest(testtools.TestCase):
+class AnyOutputTest(testcase.TestCase):
     def test_recorded_figures(self):
         for kind, name, wanted in FIGURES:
-            shown = figures(kind, recorded(name))
-            for metric, value in wanted.items():
-                self.assertAlmostEqual(1, shown[metric] / value, 9, (kind, metric))
+            with self.subTest(kind):
+                shown = figures(kind, recorded(name))
+                for metric, value in wanted.items():
+                    self.assertAlmostEqual(1, shown[metric] / value, 9, (kind, metric))
 
     def test_broken(self):
         for kind, old, new in BROKEN:
-            text = GOOD[kind].replace(old, new)
-            self.assertNotEqual(GOOD[kind], text, (kind, old))
-            self.assertRaises(base.OutputError, kind().parse, text)
+            with self.subTest(kind):
+                text = GOOD[kind].replace(old, new)
+                self.assertNotEqual(GOOD[kind], text, (kind, old))
+                self.assertRaises(base.OutputError, kind().parse, text)
 
     def test_one_figure_is_primary_and_the_work_is_there(self):
         for kind, text in GOOD.items():
-            readings = kind().parse(text)
-            [primary] = [reading for reading in readings if reading.primary]
-            self.assertEqual(kind.primary, (primary.metric, primary.unit, primary.better))
-            metrics = [reading.metric for reading in readings]
-            self.assertEqual(len(metrics), len(set(metrics)))
-            self.assertIn(kind.work_metric, [*metrics, None])
+            with self.subTest(kind):
+                readings = kind().parse(text)
+                [primary] = [reading for reading in readings if reading.primary]
+                self.assertEqual(kind.primary, (primary.metric, primary.unit, primary.better))
+                metrics = [reading.metric for reading in readings]
+                self.assertEqual(len(metrics), len(set(metrics)))
+                self.assertIn(kind.work_metric, [*metrics, None])
 
     def test_truncations(self):
         for kind, text in GOOD.items():
@@ -153,7 +156,7 @@ class AnyOutputTest(testtools.TestCase):
             self.assertTrue(span is None or span.seconds >= 0)
 
 
-class SpanTest(testtools.TestCase):
+class SpanTest(testcase.TestCase):
     def test_fio_says_when_its_last_job_ended(self):
         self.assertEqual(base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json")))
 
@@ -164,18 +167,20 @@ class SpanTest(testtools.TestCase):
             (iperf3.Iperf3, 0.999555),
             (iperf3.Packets, 1.007058),
         ):
-            span = kind().span(GOOD[kind])
-            self.assertIsNone(span.until)
-            self.assertAlmostEqual(seconds, span.seconds, 6)
+            with self.subTest(kind):
+                span = kind().span(GOOD[kind])
+                self.assertIsNone(span.until)
+                self.assertAlmostEqual(seconds, span.seconds, 6)
 
 
-class Iperf3Test(testtools.TestCase):
+class Iperf3Test(testcase.TestCase):
     benchmark = iperf3.Iperf3()
 
     def test_refused_connection_may_be_tried_again(self):
         good, refused = recorded("iperf3-two-streams.json"), recorded("iperf3-refused.json")
         for text in (refused, f'{{"outputs": [{good},{refused}]}}'):
-            self.assertRaises(base.NotReadyError, self.benchmark.parse, text)
+            with self.subTest(text):
+                self.assertRaises(base.NotReadyError, self.benchmark.parse, text)
 
     def test_other_errors_are_final(self):
         error = self.assertRaises(base.OutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}')
@@ -186,9 +191,11 @@ class Iperf3Test(testtools.TestCase):
         good = recorded("iperf3-two-streams.json")
         single, double = figures(iperf3.Iperf3, good), figures(iperf3.Iperf3, f'{{"outputs": [{good},{good}]}}')
         for name in ("throughput", "transferred", "retransmits", "client_cpu"):
-            self.assertAlmostEqual(2 * single[name], double[name], 6)
+            with self.subTest(name):
+                self.assertAlmostEqual(2 * single[name], double[name], 6)
         for broken in ("[]", "5", "[5]", f"[{good},"):
-            self.assertRaises(base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}')
+            with self.subTest(broken):
+                self.assertRaises(base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}')
 
     def test_packets_that_are_missing_at_the_end_are_lost_too(self):
         """As from a path that broke after a second of three: the receiver saw no gap and counts none as lost."""
@@ -200,7 +207,7 @@ class Iperf3Test(testtools.TestCase):
         self.assertAlmostEqual(100 * (1 - 9269 / 29289), shown["lost_share"])
 
 
-class FioTest(testtools.TestCase):
+class FioTest(testcase.TestCase):
     def test_warnings_before_the_json(self):
         self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))
 
@@ -212,23 +219,25 @@ class FioTest(testtools.TestCase):
         self.assertRaises(base.OutputError, fio.Fio().parse, json.dumps(data))
 
 
-class MemoryTest(testtools.TestCase):
+class MemoryTest(testcase.TestCase):
     def test_work_follows_from_rate_and_seconds(self):
         for kind, name in ((own.Himeno, "gflop"), (own.Memory, "gigabytes")):
-            self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
+            with self.subTest(kind):
+                self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
 
     def test_memory_that_it_needs(self):
         self.assertEqual(229, own.Himeno().memory_mib({"size": "M"}))
         self.assertEqual(96, own.Memory().memory_mib({"array": "32m"}))
 
 
-class OthersTest(testtools.TestCase):
+class OthersTest(testcase.TestCase):
     def test_every_test_of_system_is_a_figure(self):
         data = json.loads(recorded("own-system.json"))
         self.assertEqual({"geometric_mean", *own.TESTS}, set(figures(own.System, json.dumps(data))))
         for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
-            broken = {**data, "rates": {**data["rates"], name: rate}}
-            self.assertRaises(base.OutputError, own.System().parse, json.dumps(broken))
+            with self.subTest(name):
+                broken = {**data, "rates": {**data["rates"], name: rate}}
+                self.assertRaises(base.OutputError, own.System().parse, json.dumps(broken))
 
     def test_smb_drops_the_best_and_the_worst_copy(self):
         data = json.loads(recorded("own-copy.json"))
@@ -237,8 +246,9 @@ class OthersTest(testtools.TestCase):
         self.assertAlmostEqual(statistics.fmean(rates[1:-1]), shown["throughput"])
         self.assertAlmostEqual(statistics.median(rates), shown["median"])
         for seconds in (1e-300, 1e-310, 1e-9):  # no copy is that fast
-            broken = {**data, "seconds": [seconds, *data["seconds"][1:]]}
-            self.assertRaises(base.OutputError, own.Smb().parse, json.dumps(broken))
+            with self.subTest(seconds):
+                broken = {**data, "seconds": [seconds, *data["seconds"][1:]]}
+                self.assertRaises(base.OutputError, own.Smb().parse, json.dumps(broken))
 
 
 def histogram(*threads):
@@ -247,7 +257,7 @@ def histogram(*threads):
     return json.dumps({"thread": {str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)}})
 
 
-class CyclictestTest(testtools.TestCase):
+class CyclictestTest(testcase.TestCase):
     def test_quantiles(self):
         threads = ({"1": 97, "5": 2, "9": 1}, 100, 1, 9), ({"1": 98, "5": 2}, 100, 3, 5)
         shown = figures(cyclictest.Cyclictest, histogram(*threads))
@@ -263,7 +273,8 @@ class CyclictestTest(testtools.TestCase):
 
     def test_what_contradicts_itself(self):
         for thread in (({"1": 98}, 97, 80, 4000), ({}, 97, 80, 4000), ({"1": 0}, 0, 0, 0), ({"-1": 1}, 1, 1, 1)):
-            self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, histogram(thread))
+            with self.subTest(thread):
+                self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, histogram(thread))
         self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, histogram())
 
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
@@ -274,7 +285,7 @@ class CyclictestTest(testtools.TestCase):
             self.assertTrue(600 < width <= 10_000 and width * threads * entry < 256_000, (threads, width))
 
 
-class PluginsTest(testtools.TestCase):
+class PluginsTest(testcase.TestCase):
     def test_all_entry_points_load(self):
         self.assertEqual({kind.kind for kind in GOOD}, {benchmark.kind for benchmark in plugins.load_all()})
 
@@ -288,4 +299,5 @@ class PluginsTest(testtools.TestCase):
 
     def test_mistakes(self):
         for text in ("cpu cpu", "cpu:threads=0", "cpu:threads", "cpu:x=1", "fio:directory=a:b", "linpack", ":"):
-            self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, text.split())
+            with self.subTest(text):
+                self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, text.split())

@@ -2,13 +2,13 @@
 """What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.bench import base, fio, iperf3, own, sysbench
+from tests.support import testcase
 
 
-class StepsTest(testtools.TestCase):
+class StepsTest(testcase.TestCase):
     def test_iperf3(self):
         server, client = iperf3.Iperf3().steps(
             {"seconds": "3", "streams": "4", "direction": "reverse"}, "10.0.0.2"
@@ -24,23 +24,26 @@ class StepsTest(testtools.TestCase):
             (fio.Fio(), {"depth": "32"}, "depth=32 needs engine=libaio"),
             (own.Memory(), {"array": "1536k"}, "whole MiB"),
         ):
-            self.assertIn(words, str(self.assertRaises(base.ParameterError, benchmark.steps, given)))
+            with self.subTest(benchmark):
+                self.assertIn(words, str(self.assertRaises(base.ParameterError, benchmark.steps, given)))
         self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
 
     def test_fio_is_the_published_job(self):
         [step] = fio.Fio().steps({"jobs": "2"})
         for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
-            self.assertIn(option, step.argv)
+            with self.subTest(option):
+                self.assertIn(option, step.argv)
         self.assertIn("--group_reporting", step.argv)
 
     def test_smb_is_the_published_rule(self):
         """Five copies of 100 MB, and of 1000 where that is asked for."""
         for given, size in (({}, "100"), ({"megabytes": "1000"}, "1000")):
-            server, client = own.Smb().steps(given, "10.0.0.2")
-            self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
-            at = client.argv.index("copy")
-            self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
-            self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
+            with self.subTest(given):
+                server, client = own.Smb().steps(given, "10.0.0.2")
+                self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
+                at = client.argv.index("copy")
+                self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
+                self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
 
     def test_bounds(self):
         for benchmark, given in (
@@ -50,8 +53,9 @@ class StepsTest(testtools.TestCase):
             (fio.Fio(), {"pattern": "trim"}),
             (own.Smb(), {"runs": "2"}),
         ):
-            error = self.assertRaises(base.ParameterError, benchmark.steps, given, "10.0.0.2")
-            self.assertIn(next(iter(given)), str(error))
+            with self.subTest(benchmark):
+                error = self.assertRaises(base.ParameterError, benchmark.steps, given, "10.0.0.2")
+                self.assertIn(next(iter(given)), str(error))
 
     @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data())
     @hypothesis.settings(deadline=None)
@@ -73,4 +77,5 @@ class StepsTest(testtools.TestCase):
     def test_split(self):
         self.assertEqual({"a": "1", "b": "x=y"}, base.split("a=1,b=x=y"))
         for text in ("a", "=1", "a=1,a=1"):
-            self.assertRaises(base.ParameterError, base.split, text)
+            with self.subTest(text):
+                self.assertRaises(base.ParameterError, base.split, text)

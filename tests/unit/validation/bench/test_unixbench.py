@@ -3,15 +3,15 @@
 
 import pathlib
 
-import testtools
 import yaml
 
 from nova_perf_tuning.validation.bench import base, plugins, unixbench
+from tests.support import testcase
 
 FIGURES = pathlib.Path(__file__).parents[4] / "doc/source/data/published.yaml"
 
 
-class NeedsTest(testtools.TestCase):
+class NeedsTest(testcase.TestCase):
     def test_what_a_guest_must_have(self):
         """Its directory, the programs of its shell tests, and room for the files that each copy copies."""
         programs, _memory, scratch_mib = plugins.needs(plugins.jobs(["unixbench:copies=40"]))
@@ -35,7 +35,7 @@ def printed(report, version="5.1.3"):
     )
 
 
-class PublishedTest(testtools.TestCase):
+class PublishedTest(testcase.TestCase):
     reports = yaml.safe_load(FIGURES.read_text(encoding="utf-8"))["unixbench"]
 
     def test_72_indexes_and_6_scores(self):
@@ -59,5 +59,6 @@ class PublishedTest(testtools.TestCase):
 
     def test_versions_are_never_mixed(self):
         for version in ("6.0.0", "5.1.2"):
-            text = printed(self.reports[0], version)
-            self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+            with self.subTest(version):
+                text = printed(self.reports[0], version)
+                self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)

@@ -20,9 +20,10 @@ class FaultTest(openstack_program.ProgramTestCase):
     def test_wrong_password(self):
         self.write_clouds(password="wrong")
         for arguments in (["flavor", "list"], ["host", "list"]):
-            line = self.refused(*arguments)
-            self.assertIn("401", line)
-            self.assertNotIn("wrong", line)
+            with self.subTest(arguments):
+                line = self.refused(*arguments)
+                self.assertIn("401", line)
+                self.assertNotIn("wrong", line)
 
     def test_no_credentials(self):
         os.unlink(f"{self.directory}/clouds.yaml")
@@ -47,10 +48,11 @@ class FaultTest(openstack_program.ProgramTestCase):
             (failed, ("500", "Unexpected API Error. Please report", self.cloud.url)),
             (api_server.Answer(200, b"<html>hello", "text/html"), ()),
         ):
-            self.cloud.faults = [("GET", "/flavors/detail", answer)] * 9
-            line = self.refused("flavor", "list")
-            self.assertTrue(all(word in line for word in words), line)
-            self.assertNotIn("\x1b", line)
+            with self.subTest(answer):
+                self.cloud.faults = [("GET", "/flavors/detail", answer)] * 9
+                line = self.refused("flavor", "list")
+                self.assertTrue(all(word in line for word in words), line)
+                self.assertNotIn("\x1b", line)
         self.write_clouds(url="http://127.0.0.1:1")
         line = self.refused("flavor", "list")
         self.assertIn("Unable to establish connection to http://127.0.0.1:1/identity/v3", line)
@@ -97,5 +99,6 @@ class FaultTest(openstack_program.ProgramTestCase):
             ["flavor", "create", "g", "--vcpus", "1", "--ram", "64"],
             ["flavor", "set", "f", "--spec", "perf:iothreads=1"],
         ):
-            line = self.refused(*arguments)
-            self.assertIn("403", line)
+            with self.subTest(arguments):
+                line = self.refused(*arguments)
+                self.assertIn("403", line)

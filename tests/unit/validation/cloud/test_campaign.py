@@ -10,11 +10,11 @@ import threading
 from unittest import mock
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
 from tests.support import simulated_cloud as simulation
+from tests.support import testcase
 
 KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
 
@@ -30,7 +30,7 @@ def kill(controller, number):
         threading.Event().wait(0.01)
 
 
-class CampaignCase(testtools.TestCase):
+class CampaignCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = self.useFixture(fixtures.TempDir()).path
@@ -124,18 +124,19 @@ class CampaignTest(CampaignCase):
     def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
         """The run ends soon, and all that failed is measured when it goes on."""
         for retries in (0, 1):
-            controller = self.begin(24, peers=3, retries=retries)
-            self.first(self.refused)
-            error = self.assertRaises(campaign.HopelessError, controller.run)
-            self.assertIn("8 attempts on end failed, over different hosts", str(error))
-            self.assertEqual("interrupted", self.store.load(self.run_id).state)
-            states = self.states()
-            self.assertEqual({"done", "planned"}, set(states))
-            self.assertEqual(36, states.total())
-            self.check_consistent()
-            self.assertEqual("complete", self.campaign(self.store.claim(self.run_id), retries=0).run())
-            self.assertEqual({"done": 36}, self.states())
-            self.check_consistent()
+            with self.subTest(retries):
+                controller = self.begin(24, peers=3, retries=retries)
+                self.first(self.refused)
+                error = self.assertRaises(campaign.HopelessError, controller.run)
+                self.assertIn("8 attempts on end failed, over different hosts", str(error))
+                self.assertEqual("interrupted", self.store.load(self.run_id).state)
+                states = self.states()
+                self.assertEqual({"done", "planned"}, set(states))
+                self.assertEqual(36, states.total())
+                self.check_consistent()
+                self.assertEqual("complete", self.campaign(self.store.claim(self.run_id), retries=0).run())
+                self.assertEqual({"done": 36}, self.states())
+                self.check_consistent()
 
     def leave_stacks(self, *hosts):
         """Let the first pair of each of some hosts leave its stack behind."""
@@ -211,9 +212,10 @@ class CampaignTest(CampaignCase):
         controller = self.begin(6)
         controller.run()
         for limit, count in ((144, 144), (143, 72)):
-            self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
-            measured, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
-            self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
+            with self.subTest(limit):
+                self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
+                measured, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
+                self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
 
     def test_time_limit(self):
         controller = self.begin(20, max_parallel=2, time_limit_s=1500.0)
@@ -274,18 +276,19 @@ class CampaignTest(CampaignCase):
         """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
         self.useFixture(fixtures.MockPatchObject(campaign, "SECOND_S", 0.0))
         for signals in (1, 2):
-            controller = self.begin(4)
+            with self.subTest(signals):
+                controller = self.begin(4)
 
-            def cleanup(_run_id, signals=signals):
-                for _ in range(signals):
-                    os.kill(os.getpid(), signal.SIGTERM)
-                return []
+                def cleanup(_run_id, signals=signals):
+                    for _ in range(signals):
+                        os.kill(os.getpid(), signal.SIGTERM)
+                    return []
 
-            self.launcher.cleanup = cleanup
-            self.assertEqual("complete", controller.run())
-            run = self.store.load(self.run_id)
-            self.assertEqual((signals == 2, signals == 2), (controller.unclean, run.leftovers))
-            self.assertEqual("complete", run.state)
+                self.launcher.cleanup = cleanup
+                self.assertEqual("complete", controller.run())
+                run = self.store.load(self.run_id)
+                self.assertEqual((signals == 2, signals == 2), (controller.unclean, run.leftovers))
+                self.assertEqual("complete", run.state)
 
     def test_signals_that_are_ignored_stay_so(self):
         """SIGHUP under nohup, SIGINT of a job in the background."""
@@ -310,24 +313,25 @@ class CampaignTest(CampaignCase):
             (signal.SIGTERM, None),
             (signal.SIGINT, BrokenPipeError("gone")),
         ):
-            self.progress = mock.Mock(**{"append.side_effect": gone})
-            controller = self.begin(16, peers=3)
-            self.launcher.make(f"{model.NAME_PREFIX}{self.run_id}-left")
-            self.stop_after(controller, 7, number)
-            self.assertEqual("interrupted", controller.run())
-            self.assertEqual(number, controller.stopped_by)
-            before = self.states()
-            self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
-            self.assertEqual(24, before["done"] + before["planned"])
-            self.check_consistent()
-            run = self.store.load(self.run_id)
-            self.assertEqual(("interrupted", False), (run.state, run.leftovers))
-            done = {task.pair for task in run.tasks if task.state == "done"}
-            again = self.campaign(self.store.claim(self.run_id))
-            self.assertEqual("complete", again.run())
-            self.assertEqual({"done": 24}, self.states())
-            self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
-            self.check_consistent()
+            with self.subTest(number):
+                self.progress = mock.Mock(**{"append.side_effect": gone})
+                controller = self.begin(16, peers=3)
+                self.launcher.make(f"{model.NAME_PREFIX}{self.run_id}-left")
+                self.stop_after(controller, 7, number)
+                self.assertEqual("interrupted", controller.run())
+                self.assertEqual(number, controller.stopped_by)
+                before = self.states()
+                self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
+                self.assertEqual(24, before["done"] + before["planned"])
+                self.check_consistent()
+                run = self.store.load(self.run_id)
+                self.assertEqual(("interrupted", False), (run.state, run.leftovers))
+                done = {task.pair for task in run.tasks if task.state == "done"}
+                again = self.campaign(self.store.claim(self.run_id))
+                self.assertEqual("complete", again.run())
+                self.assertEqual({"done": 24}, self.states())
+                self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
+                self.check_consistent()
 
     def stop_after(self, controller, ended, number):
         """Send a signal to this process when so many attempts have ended."""

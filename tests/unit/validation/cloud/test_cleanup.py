@@ -78,7 +78,8 @@ class CleanupTest(openstack_program.ProgramTestCase):
         nowhere = f"{self.directory}/state/results.db"
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", f"sqlite:///{nowhere}"))
         for arguments in ((), ("--list",), ("--database", f"sqlite:///{nowhere}")):
-            self.assertIn(f"there is no database of runs at {nowhere}", self.refused("cleanup", *arguments))
+            with self.subTest(arguments):
+                self.assertIn(f"there is no database of runs at {nowhere}", self.refused("cleanup", *arguments))
         self.assertFalse(os.path.exists(f"{self.directory}/state"))
 
     def test_runs_of_other_clouds_are_left_alone(self):

@@ -7,11 +7,10 @@ import gzip
 import json
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.cloud import collector
-from tests.support import documents
+from tests.support import documents, testcase
 
 WANTED = documents.expected()
 
@@ -22,22 +21,23 @@ def trials_of(content, wanted=WANTED, first=0):
     return [trial for order, run in enumerate(runs, first) for trial in collector.trials(run, wanted, order)]
 
 
-class GoodTest(testtools.TestCase):
+class GoodTest(testcase.TestCase):
     def test_trials_of_two_arms(self):
         for arm in (0, 1):
-            wanted = documents.expected(arm)
-            trials = trials_of(documents.document(wanted), wanted, 10)
-            self.assertEqual({wanted.name}, {trial.arm for trial in trials})
-            self.assertEqual([10, 11, 12, 13, 14, 15], sorted({trial.order for trial in trials}))
-            self.assertEqual(6, len([trial for trial in trials if trial.primary and trial.value]))
-            self.assertEqual(2, len({trial.block for trial in trials}))
-            iperf3 = next(trial for trial in trials if trial.benchmark == "iperf3" and trial.primary)
-            self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
-            self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
-            self.assertAlmostEqual(5.25, iperf3.window_s)
-            fio = [trial for trial in trials if trial.benchmark == "fio" and trial.primary]
-            # Each guest ran it alone: the other had no part in it.
-            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio])
+            with self.subTest(arm):
+                wanted = documents.expected(arm)
+                trials = trials_of(documents.document(wanted), wanted, 10)
+                self.assertEqual({wanted.name}, {trial.arm for trial in trials})
+                self.assertEqual([10, 11, 12, 13, 14, 15], sorted({trial.order for trial in trials}))
+                self.assertEqual(6, len([trial for trial in trials if trial.primary and trial.value]))
+                self.assertEqual(2, len({trial.block for trial in trials}))
+                iperf3 = next(trial for trial in trials if trial.benchmark == "iperf3" and trial.primary)
+                self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
+                self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
+                self.assertAlmostEqual(5.25, iperf3.window_s)
+                fio = [trial for trial in trials if trial.benchmark == "fio" and trial.primary]
+                # Each guest ran it alone: the other had no part in it.
+                self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio])
 
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
@@ -54,7 +54,7 @@ class GoodTest(testtools.TestCase):
         self.assertEqual({None}, {trial.guest_cpu_s for trial in trials if trial.benchmark == "iperf3"})
 
 
-class BadTest(testtools.TestCase):
+class BadTest(testcase.TestCase):
     def assert_refused(self, data, reason, wanted=WANTED):
         error = self.assertRaises(collector.DocumentError, collector.read, data, wanted)
         self.assertIn(reason, str(error))
@@ -68,9 +68,11 @@ class BadTest(testtools.TestCase):
 
     def test_nothing(self):
         for data in (None, 7, ["results"]):
-            self.assert_refused(data, "no document")
+            with self.subTest(data):
+                self.assert_refused(data, "no document")
         for data in ("", "{}"):
-            self.assert_refused(data, "did not signal the document")
+            with self.subTest(data):
+                self.assert_refused(data, "did not signal the document")
 
     def test_rubbish(self):
         self.assert_refused("<html>", "JSON")
@@ -114,7 +116,8 @@ class BadTest(testtools.TestCase):
             (lambda document: document["guests"].update(server=None), "guests: server"),
             (lambda document: document["trials"][0].update(stdout="x" * 300_000), "is too long"),
         ):
-            self.assert_document_refused(change, reason)
+            with self.subTest(change):
+                self.assert_document_refused(change, reason)
 
     def test_a_wrong_clock(self):
         wanted = documents.expected()
@@ -128,17 +131,18 @@ class BadTest(testtools.TestCase):
     def test_facts_that_no_file_or_terminal_should_hold(self):
         """Half a surrogate pair can be written to no file, an escape sequence is obeyed by terminals."""
         for text in ("6.1 \ud800", "6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
-            for fact in ("kernel", "clocksource", "tx_checksum"):
-                for role in ("client", "server"):
-                    self.assert_document_refused(
-                        lambda document, fact=fact, role=role, text=text: document["guests"][role].update(
-                            {fact: text}
-                        ),
-                        f"guests: {role}",
-                    )
+            with self.subTest(text):
+                for fact in ("kernel", "clocksource", "tx_checksum"):
+                    for role in ("client", "server"):
+                        self.assert_document_refused(
+                            lambda document, fact=fact, role=role, text=text: document["guests"][role].update(
+                                {fact: text}
+                            ),
+                            f"guests: {role}",
+                        )
 
 
-class AnythingTest(testtools.TestCase):
+class AnythingTest(testcase.TestCase):
     @hypothesis.settings(deadline=None, max_examples=150)
     @hypothesis.given(strategies.data())
     def test_a_changed_document_is_read_or_refused(self, data):

@@ -39,19 +39,21 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
             "hw:emulator_threads_policy": "share",
             "hw:vif_multiqueue_enabled": "true",
         }.items():
-            self.assertEqual(value, specs[key], key)
+            with self.subTest(key):
+                self.assertEqual(value, specs[key], key)
         self.assertEqual(specs, self.cloud.flavors["x1"]["extra_specs"])
         [row] = self.perf("flavor", "check", "f") or [None]
         self.assertIsNone(row)
 
     def test_every_profile_gives_a_flavor_without_findings(self):
         for name in ("balanced", "compute", "network-latency", "network-throughput", "storage", "windows"):
-            for vcpus in ("1", "4"):
-                flavor = f"{name}-{vcpus}"
-                done = self.run_openstack(
-                    *("perf", "flavor", "create", flavor, "--vcpus", vcpus, "--ram", "512", "--profile", name)
-                )
-                self.assertEqual(0, done.code, done.err)
+            with self.subTest(name):
+                for vcpus in ("1", "4"):
+                    flavor = f"{name}-{vcpus}"
+                    done = self.run_openstack(
+                        *("perf", "flavor", "create", flavor, "--vcpus", vcpus, "--ram", "512", "--profile", name)
+                    )
+                    self.assertEqual(0, done.code, done.err)
         self.assertEqual([], self.perf("flavor", "check", "--all"))
 
     def test_contradiction_never_reaches_nova(self):
@@ -114,10 +116,12 @@ class FlavorSetTest(openstack_program.ProgramTestCase):
             "not one of": "hw:pci_numa_affinity_policy=x",
             "allowed: 0 to 16": "perf:iothreads=99",
         }.items():
-            self.assertIn(
-                words, self.refused("flavor", "set", "f", "--spec", spec, "--spec", "perf:vif_rx_queue_size=512")
-            )
-            self.assertEqual(before, flavor["extra_specs"])
+            with self.subTest(words):
+                self.assertIn(
+                    words,
+                    self.refused("flavor", "set", "f", "--spec", spec, "--spec", "perf:vif_rx_queue_size=512"),
+                )
+                self.assertEqual(before, flavor["extra_specs"])
 
 
 class FlavorCheckTest(openstack_program.ProgramTestCase):
@@ -153,10 +157,11 @@ class FlavorExplainTest(openstack_program.ProgramTestCase):
         """Programs get what they had: an empty list, no line at all."""
         self.perf("flavor", "create", "sound", "--vcpus", "4", "--ram", "2048", "--profile", "compute")
         for kind, out in (("table", "no findings\n"), ("json", "[]"), ("value", "")):
-            done = self.run_openstack("perf", "flavor", "check", "sound", "-f", kind)
-            self.assertEqual(
-                (0, "", out), (done.code, done.err, done.out.removesuffix("\n") + "\n" * (kind == "table"))
-            )
+            with self.subTest(kind):
+                done = self.run_openstack("perf", "flavor", "check", "sound", "-f", kind)
+                self.assertEqual(
+                    (0, "", out), (done.code, done.err, done.out.removesuffix("\n") + "\n" * (kind == "table"))
+                )
 
     def test_as_nova_perf_explain(self):
         self.cloud.add_flavor("f", perf_profile="balanced", perf_iothreads="2")

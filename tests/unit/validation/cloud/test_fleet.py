@@ -5,12 +5,10 @@ import dataclasses
 import math
 import random
 
-import testtools
-
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
-from tests.support import samples
+from tests.support import samples, testcase
 
 V, C = verdict.Verdict, reasons.ReasonCode
 BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
@@ -61,7 +59,7 @@ def of(*hosts, factor=None, arms=("untuned", "tuned")):
     return lambda pair, arm, _: factor if set(hosts) & set(pair) and arm in arms else 1
 
 
-class LostTrialsTest(testtools.TestCase):
+class LostTrialsTest(testcase.TestCase):
     """Whose fault trials are that failed, are missing or do not count."""
 
     def test_cases(self):
@@ -112,7 +110,7 @@ class LostTrialsTest(testtools.TestCase):
         )
 
 
-class BudgetTest(testtools.TestCase):
+class BudgetTest(testcase.TestCase):
     def test_two_peers_are_enough(self):
         """Of each host they are two boots, of the fleet six."""
         for name, data, budgets, expected in (
@@ -135,8 +133,9 @@ class BudgetTest(testtools.TestCase):
         data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
         data.trials[0].host_cpu_s = {"vcpu": 4.0, "total": 3.99}  # counters lag a little
         for limit, verdicts in ((0.05, {V.PASS}), (0.03, {V.FAIL})):
-            budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
-            self.assertEqual(verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts})
+            with self.subTest(limit):
+                budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
+                self.assertEqual(verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts})
 
     def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
         """Hosts are compared with each other all the same; but that is not what was asked."""
@@ -145,5 +144,6 @@ class BudgetTest(testtools.TestCase):
         self.assertEqual("INVALID", changed.environment.fleet.verdict)
         self.assertEqual({C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
-            changed, _ = fleet.judge(run(), budgets)
-            self.assertEqual("PASS", changed.environment.fleet.verdict)
+            with self.subTest(budgets):
+                changed, _ = fleet.judge(run(), budgets)
+                self.assertEqual("PASS", changed.environment.fleet.verdict)

@@ -10,11 +10,10 @@ from unittest import mock
 
 import fixtures
 import openstack
-import testtools
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, model, run_store, stacks
-from tests.support import api_server
+from tests.support import api_server, testcase
 
 ARM = model.Arm("only", "m1.tiny")
 STACK = stacks.Stack("id-n", "n")
@@ -54,7 +53,7 @@ def event(resource, status, reason=""):
     }
 
 
-class HeatCase(testtools.TestCase):
+class HeatCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.cloud = self.useFixture(api_server.ApiServer())
@@ -91,19 +90,21 @@ class AnswerTest(HeatCase):
     def test_what_may_pass_is_asked_for_again(self):
         self.cloud.add_stack("n", reason="done")
         for answer in (BUSY, *(api_server.Answer(status) for status in (429, 500, 504)), REFUSED, RUBBISH[1]):
-            for ask, expected in (
-                (lambda: self.stacks.status(STACK), ("CREATE_COMPLETE", "done")),
-                (lambda: self.stacks.servers(STACK), {"client": "client-id", "server": "server-id"}),
-                (lambda: self.stacks.owned("n"), []),
-            ):
-                self.fail(answer)
-                self.assertEqual(expected, ask(), vars(answer))
+            with self.subTest(answer):
+                for ask, expected in (
+                    (lambda: self.stacks.status(STACK), ("CREATE_COMPLETE", "done")),
+                    (lambda: self.stacks.servers(STACK), {"client": "client-id", "server": "server-id"}),
+                    (lambda: self.stacks.owned("n"), []),
+                ):
+                    self.fail(answer)
+                    self.assertEqual(expected, ask(), vars(answer))
 
     def test_what_stays_so_ends_in_time(self):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.5))
         self.fail(BUSY, 50)
         for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
-            self.assertIn("Service Unavailable", str(self.assertRaises(api.ApiError, ask)))
+            with self.subTest(ask):
+                self.assertIn("Service Unavailable", str(self.assertRaises(api.ApiError, ask)))
 
     def test_an_interruption_ends_it(self):
         self.fail(BUSY, 1000)
@@ -118,10 +119,13 @@ class AnswerTest(HeatCase):
 
     def test_a_stack_whose_answer_was_lost_is_found_again(self):
         for answer in (BUSY, *RUBBISH):
-            self.cloud.stacks.clear()
-            answer = api_server.Answer(answer.status, answer.body, answer.kind, done=True, missing=answer.missing)
-            self.fail(answer)
-            self.assertEqual("id-n", self.stacks.create("n", {}, [], 1).id)
+            with self.subTest(answer):
+                self.cloud.stacks.clear()
+                answer = api_server.Answer(
+                    answer.status, answer.body, answer.kind, done=True, missing=answer.missing
+                )
+                self.fail(answer)
+                self.assertEqual("id-n", self.stacks.create("n", {}, [], 1).id)
 
     def test_what_is_asked_of_heat(self):
         self.stacks.create("n", {"benchmarks": [{"a": 1}], "trials": 2}, ["nova-perf-r"], 7)
@@ -187,18 +191,19 @@ class RemovalTest(HeatCase):
         lost = api_server.Answer(201, b"{", done=True, missing=9)
         gone = api_server.Answer(404, {"error": {"message": "The Stack could not be found."}})
         for late in (0, 3):
-            self.useFixture(fixtures.MockPatchObject(stacks, "APPEAR_S", 2.0 if late else 0.3))
-            self.cloud.faults = [(ALL, HEAT, lost)] * 50
-            delete = stacks.Stacks.delete
+            with self.subTest(late):
+                self.useFixture(fixtures.MockPatchObject(stacks, "APPEAR_S", 2.0 if late else 0.3))
+                self.cloud.faults = [(ALL, HEAT, lost)] * 50
+                delete = stacks.Stacks.delete
 
-            def healed(closing, leftovers, late=late, delete=delete):
-                self.cloud.faults = [(ALL, HEAT, gone)] * late
-                return delete(closing, leftovers)
+                def healed(closing, leftovers, late=late, delete=delete):
+                    self.cloud.faults = [(ALL, HEAT, gone)] * late
+                    return delete(closing, leftovers)
 
-            with mock.patch.object(stacks.Stacks, "delete", healed):
-                outcome = self.measure()
-            self.assertEqual([model.ErrorClass.API], [error.kind for error in outcome.errors], outcome.errors)
-            self.assertEqual({}, self.cloud.stacks)
+                with mock.patch.object(stacks.Stacks, "delete", healed):
+                    outcome = self.measure()
+                self.assertEqual([model.ErrorClass.API], [error.kind for error in outcome.errors], outcome.errors)
+                self.assertEqual({}, self.cloud.stacks)
 
 
 class LauncherTest(HeatCase):
@@ -217,11 +222,12 @@ class LauncherTest(HeatCase):
 
     def test_refused_credentials_end_the_run(self):
         for methods in (ALL, "GET|DELETE"):
-            self.cloud.faults = [(methods, HEAT, REFUSED)] * 50
-            self.cloud.requests.clear()
-            error = self.assertRaises(model.CloudError, self.measure)
-            self.assertIn("requires authentication", str(error))
-            self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
+            with self.subTest(methods):
+                self.cloud.faults = [(methods, HEAT, REFUSED)] * 50
+                self.cloud.requests.clear()
+                error = self.assertRaises(model.CloudError, self.measure)
+                self.assertIn("requires authentication", str(error))
+                self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
 
 
 class SilenceTest(HeatCase):
@@ -239,11 +245,12 @@ class SilenceTest(HeatCase):
 
     def test_the_wait_condition_ends_before_the_pair(self):
         for boot_s, limit_s in ((60.0, 1200.0), (20.0, 200.0), (300.0, 1200.0)):
-            launcher = self.launcher(boot_s=boot_s, slot_s=5)
-            wait_s, heat_min, left_s = self.given(launcher, limit_s)
-            self.assertLess(wait_s + boot_s + 5, left_s)
-            self.assertGreater(wait_s, boot_s + 5 * 3, "guests that work have the time for it")
-            self.assertGreater(60 * heat_min, left_s, "Heat's own limit would not say who was silent")
+            with self.subTest(boot_s):
+                launcher = self.launcher(boot_s=boot_s, slot_s=5)
+                wait_s, heat_min, left_s = self.given(launcher, limit_s)
+                self.assertLess(wait_s + boot_s + 5, left_s)
+                self.assertGreater(wait_s, boot_s + 5 * 3, "guests that work have the time for it")
+                self.assertGreater(60 * heat_min, left_s, "Heat's own limit would not say who was silent")
 
     def test_guests_that_work_have_their_time_where_it_is_scarce(self):
         launcher = self.launcher(boot_s=60.0, slot_s=5)
@@ -257,7 +264,8 @@ class SilenceTest(HeatCase):
         [error] = self.measure().errors
         self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind)
         for role in ("client", "server"):
-            self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
+            with self.subTest(role):
+                self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
 
     def test_the_pairs_own_end(self):
         [error] = self.measure(time_limit_s=0.4).errors
@@ -271,7 +279,7 @@ class SilenceTest(HeatCase):
         self.assertEqual([], self.asked())
 
 
-class ClassifyTest(testtools.TestCase):
+class ClassifyTest(testcase.TestCase):
     def test_reasons_of_heat_and_nova(self):
         for reason, kind in (
             ("ResourceInError: resources.client: Message: No valid host was found. , Code: 500", "NO_HOST"),
@@ -285,7 +293,8 @@ class ClassifyTest(testtools.TestCase):
             ("client: MessagingTimeout: resources.client: Timed out waiting for a reply", "STACK_FAILED"),
             ("Create timed out", "STACK_FAILED"),
         ):
-            self.assertIs(model.ErrorClass[kind], stacks.classify(reason), reason)
+            with self.subTest(reason):
+                self.assertIs(model.ErrorClass[kind], stacks.classify(reason), reason)
 
     def test_what_a_guest_says_is_no_reason_of_the_cloud(self):
         for said in (
@@ -295,14 +304,15 @@ class ClassifyTest(testtools.TestCase):
             "WaitConditionTimeout: resources.report: 0 of 3 received",
             "aborted; the server 1.2.3.4 does not answer on port 5198",
         ):
-            for reason in (
-                f"WaitConditionFailure: resources.report: {said}",
-                f"report: WaitConditionFailure: resources.report: {said}",
-                f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
-            ):
-                self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(reason), reason)
-            reason = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
-            self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)
+            with self.subTest(said):
+                for reason in (
+                    f"WaitConditionFailure: resources.report: {said}",
+                    f"report: WaitConditionFailure: resources.report: {said}",
+                    f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
+                ):
+                    self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(reason), reason)
+                reason = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+                self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)
 
     def test_a_client_that_waits_for_its_server_in_vain(self):
         [words] = re.findall('fail "(the server [^"]*)"', stacks.files()["runner.sh"])

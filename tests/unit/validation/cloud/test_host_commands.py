@@ -107,8 +107,9 @@ class PublishTest(openstack_program.ProgramTestCase):
     def test_somebody_elses_reason_is_left_alone(self):
         self.cloud.service("cmp1").update(status="disabled", disabled_reason="new RAM, ask Ann")
         for fields in ({"verdict": "FAIL", "budgets": {}}, {}):
-            done = self.publish("--disable-on-fail", **fields)
-            self.assertEqual("left disabled: not by this command", done["Service"])
+            with self.subTest(fields):
+                done = self.publish("--disable-on-fail", **fields)
+                self.assertEqual("left disabled: not by this command", done["Service"])
         self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
 
     def test_another_writer_in_between(self):
@@ -142,7 +143,8 @@ class PublishTest(openstack_program.ProgramTestCase):
             ["publish", write_result(self.directory, verdict="FAIL")],
             ["publish", "--withdraw", "--host", "cmp1"],
         ):
-            self.assertIn("result_file", self.refused(*arguments))
+            with self.subTest(arguments):
+                self.assertIn("result_file", self.refused(*arguments))
         self.assertEqual(before, self.host["traits"])
 
     def test_results_that_do_not_count(self):
@@ -154,7 +156,8 @@ class PublishTest(openstack_program.ProgramTestCase):
             "in the future": {"created_at": now + datetime.timedelta(days=1)},
             "there is no compute host 'cmp9'": {"host": "cmp9"},
         }.items():
-            self.assertIn(words, self.refused("publish", write_result(self.directory, **fields)))
+            with self.subTest(words):
+                self.assertIn(words, self.refused("publish", write_result(self.directory, **fields)))
         other = self.refused("publish", write_result(self.directory), "--host", "cmp2")
         self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
         self.assert_traits()

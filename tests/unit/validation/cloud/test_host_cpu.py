@@ -10,14 +10,13 @@ import time
 import types
 
 import prometheus_client
-import testtools
 from openstack.compute.v2 import server
 
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host import model as host_model
 from nova_perf_tuning.validation.cloud import host_cpu
 from nova_perf_tuning.validation.measure import overhead
-from tests.support import agent_samples
+from tests.support import agent_samples, testcase
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
@@ -69,7 +68,7 @@ def serve(case, parts, pause_s=0.0):
     return f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
 
 
-class AskTest(testtools.TestCase):
+class AskTest(testcase.TestCase):
     def refused(self, parts, limit_s=AMPLE_S, pause_s=0.0):
         url = serve(self, parts, pause_s)
         error = self.assertRaises(host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], limit_s)
@@ -88,16 +87,19 @@ class AskTest(testtools.TestCase):
             ([HEAD, b"\r\n", body.replace(b'class="vcpu"', b'class="gpu"')], {}),
             ([HEAD, b"\r\n# nothing of it\n"], {}),
         ):
-            self.assertEqual(expected, host_cpu.ask(serve(self, parts), ["instance-1"], AMPLE_S))
+            with self.subTest(parts):
+                self.assertEqual(expected, host_cpu.ask(serve(self, parts), ["instance-1"], AMPLE_S))
 
     def test_it_takes_too_long(self):
         for parts in (None, [HEAD, b"\r\n", *[b"x" * 4096] * 600]):
-            self.assertIn(f"within {SHORT_S:g} s", self.refused(parts, SHORT_S, 0.05))
+            with self.subTest(parts):
+                self.assertIn(f"within {SHORT_S:g} s", self.refused(parts, SHORT_S, 0.05))
 
     def test_it_is_too_much(self):
         self.assertIn("more than 2048 KiB", self.refused([HEAD, b"\r\n", *[b"x" * 9999] * 9999]))
         for parts in ([HEAD, b"X: " + b"y" * 1_000_000], [HEAD, *[b"X: y\r\n"] * 10_000]):
-            self.assertIn("no answer of 127.0.0.1", self.refused(parts))
+            with self.subTest(parts):
+                self.assertIn("no answer of 127.0.0.1", self.refused(parts))
 
     def test_it_is_no_answer(self):
         elsewhere = serve(self, [HEAD, b"\r\n", LINES.encode()])
@@ -105,7 +107,8 @@ class AskTest(testtools.TestCase):
         self.assertIn("HTTP 302", self.refused([redirect]))
         self.assertIn("HTTP 500", self.refused([b"HTTP/1.1 500 No\r\n\r\n"]))
         for output in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
-            self.assertIn("no answer of 127.0.0.1", self.refused([output]))
+            with self.subTest(output):
+                self.assertIn("no answer of 127.0.0.1", self.refused([output]))
         tls = serve(self, [HEAD]).replace("http:", "https:")
         self.assertRaises(host_cpu.AgentError, host_cpu.ask, tls, [], AMPLE_S)
         self.assertRaises(host_cpu.AgentError, host_cpu.ask, "http://no-such-host.invalid/", [], SHORT_S)
@@ -117,15 +120,17 @@ class AskTest(testtools.TestCase):
             f'{guest}"vcpu"}} x', f'{guest}"vcpu"junk}} 1', f'{guest}"vcpu',
             f'{NAME}_more{{guest="instance-1"}} 1',
         ):  # fmt: skip
-            self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
+            with self.subTest(line):
+                self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
 
 
-class UrlTest(testtools.TestCase):
+class UrlTest(testcase.TestCase):
     def test_patterns(self):
         for text in ("http://{host}:9751/metrics", "https://{host}/m", "http://proxy/{host}/metrics?x=1"):
             host_cpu.check_url(text)
         for text in ("http://h:9751/", "http://{}/", "ftp://{host}/", "{host}"):
-            self.assertRaises(host_cpu.AgentError, host_cpu.check_url, text)
+            with self.subTest(text):
+                self.assertRaises(host_cpu.AgentError, host_cpu.check_url, text)
 
 
 class Cloud:
@@ -141,7 +146,7 @@ class Cloud:
         return server.Server.existing(id=server_id, **(shown if self.host else {}))
 
 
-class SamplerTest(testtools.TestCase):
+class SamplerTest(testcase.TestCase):
     def agent(self, names=("instance-1", "instance-2")):
         """Serve a real collector over this process and return the URL."""
         with open("/proc/self/stat") as file:
@@ -179,16 +184,17 @@ class SamplerTest(testtools.TestCase):
             (Cloud(), "http://{host}:1/", "no answer of 127.0.0.1"),
             (Cloud(host=""), "http://{host}:1/", "it tells administrators"),
         ):
-            sampler = self.sampler(url, cloud)
+            with self.subTest(cloud):
+                sampler = self.sampler(url, cloud)
 
-            def output(sampler=sampler, why=why):
-                self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
-                return any(why in fault for fault in sampler.faults.values())
+                def output(sampler=sampler, why=why):
+                    self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
+                    return any(why in fault for fault in sampler.faults.values())
 
-            wait_for(output)
+                wait_for(output)
 
 
-class SeriesTest(testtools.TestCase):
+class SeriesTest(testcase.TestCase):
     def test_used(self):
         steady = [(10, 1, 0), (11, 2, 0.5), (12, 4, 0.5), (13, 4, 1)]
         fallen = [(10, 1, 9), (11, 3, 9), (12, 5, 8), (13, 7, 8), (14, 9, 8)]
@@ -207,7 +213,8 @@ class SeriesTest(testtools.TestCase):
             ([(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)], 10.5, 12.5, None),  # another process
             ([(10, 1, 0.5), (11, 5, 0.47), (12, 9, 0.5)], 10.5, 11.5, (4.0, 0.0)),  # readings lag
         ):
-            series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in readings]
-            used = host_cpu.used_between(series, begin, end)
-            found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
-            self.assertEqual(expected, found, (readings, begin, end))
+            with self.subTest(readings):
+                series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in readings]
+                used = host_cpu.used_between(series, begin, end)
+                found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
+                self.assertEqual(expected, found, (readings, begin, end))

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """openstack perf image check: each rule fires where it must and nowhere else."""
 
-import testtools
-
 from nova_perf_tuning import rules
 from nova_perf_tuning.specs import flavor_rules, image_rules, profiles
-from tests.support import openstack_program
+from tests.support import openstack_program, testcase
 
 #: Rule -> properties that break it, and properties that nearly do.
 CASES = {
@@ -18,15 +16,16 @@ CASES = {
 }
 
 
-class RulesTest(testtools.TestCase):
+class RulesTest(testcase.TestCase):
     def found(self, properties, name="image", flavor=None):
         return {finding.rule for finding in image_rules.findings(name, properties, profiles.shipped(), flavor)}
 
     def test_each_rule_fires_and_stays_silent(self):
         self.assertEqual({rule.id for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
         for rule, (broken, whole) in CASES.items():
-            self.assertEqual({rule}, self.found(broken), rule)
-            self.assertEqual(set(), self.found(whole), rule)
+            with self.subTest(rule):
+                self.assertEqual({rule}, self.found(broken), rule)
+                self.assertEqual(set(), self.found(whole), rule)
 
     def test_windows_by_name(self):
         self.assertEqual({"windows-not-said"}, self.found({}, "Windows Server 2022"))
@@ -36,8 +35,11 @@ class RulesTest(testtools.TestCase):
 
     def test_nova_reads_the_type_letter_by_letter(self):
         for value in ("Windows", "WINDOWS", " windows"):
-            self.assertEqual({"windows-not-said"}, self.found({"os_type": value}, "x"), value)
-            self.assertEqual({"windows-not-said"}, self.found({"os_distro": "windows", "os_type": value}), value)
+            with self.subTest(value):
+                self.assertEqual({"windows-not-said"}, self.found({"os_type": value}, "x"), value)
+                self.assertEqual(
+                    {"windows-not-said"}, self.found({"os_distro": "windows", "os_type": value}), value
+                )
 
     def test_sockets_of_desktop_windows(self):
         windows = {"os_type": "windows", "os_distro": "windows"}
@@ -50,7 +52,8 @@ class RulesTest(testtools.TestCase):
             ("Windows Server 2022", 4, {}, set()),
             ("windows-1809", 4, {}, set()),
         ):
-            self.assertEqual(expected, self.found(windows, name, (vcpus, specs)), name)
+            with self.subTest(name):
+                self.assertEqual(expected, self.found(windows, name, (vcpus, specs)), name)
         self.assertEqual(set(), self.found({**windows, "hw_cpu_max_sockets": "2"}, "win10", (4, {})))
         self.assertEqual(
             {"windows-sockets"}, self.found({"os_type": "windows", "os_distro": "win10"}, "x", (4, {}))
@@ -69,7 +72,7 @@ class RulesTest(testtools.TestCase):
         self.assertEqual({"unknown-spec"}, self.found({"hw_perf_profile": "gone"}))
 
 
-class FlavorRulesTest(testtools.TestCase):
+class FlavorRulesTest(testcase.TestCase):
     def found(self, vcpus=4, **specs):
         facts = flavor_rules.FlavorFacts(vcpus, {key.replace("_", ":", 1): val for key, val in specs.items()})
         return {finding.rule for finding in rules.run(flavor_rules.RULES, facts, strict=True).findings}
@@ -86,7 +89,8 @@ class FlavorRulesTest(testtools.TestCase):
             ({"quota-of-dedicated-cpus"}, {**pinned, "quota_cpu_quota": "5000"}),
             ({"mistyped-scope"}, {"hw_perf_iothreads": "1"}),
         ):
-            self.assertEqual(expected, self.found(**facts), facts)
+            with self.subTest(expected):
+                self.assertEqual(expected, self.found(**facts), facts)
 
 
 class CommandTest(openstack_program.ProgramTestCase):

@@ -79,8 +79,9 @@ class UploadTest(openstack_program.ProgramTestCase):
         self.cloud.faults = [("GET", "^/image", None)] * 9
         self.assert_one_line(self.upload("111"))
         for settings in ({"url": "http://127.0.0.1:1"}, {"url": f"{self.cloud.url}/image"}, {"password": "wrong"}):
-            self.write_clouds(**settings)
-            self.assert_one_line(self.upload("111"))
+            with self.subTest(settings):
+                self.write_clouds(**settings)
+                self.assert_one_line(self.upload("111"))
         with open(f"{self.directory}/clouds.yaml", "w", encoding="ascii") as file:
             file.write("clouds: {test: {auth: {username: a}}}")
         self.assert_one_line(self.upload("111"))

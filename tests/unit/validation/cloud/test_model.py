@@ -4,15 +4,15 @@
 import collections
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.cloud import model
+from tests.support import testcase
 
 grids = strategies.builds(model.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
 
 
-class GridTest(testtools.TestCase):
+class GridTest(testcase.TestCase):
     @hypothesis.given(grids, strategies.integers(0, 10**8))
     def test_every_block_has_every_arm_once(self, grid, block):
         indexes = range(block * grid.arms, (block + 1) * grid.arms)
@@ -31,7 +31,7 @@ def peers_of(pairs):
     return peers
 
 
-class ScheduleTest(testtools.TestCase):
+class ScheduleTest(testcase.TestCase):
     @hypothesis.given(strategies.integers(3, 60), strategies.integers(1, 8), strategies.integers(0, 100))
     def test_every_host_meets_so_many_peers(self, count, peers, seed):
         pairs = model.schedule(names(count), peers, seed)
@@ -53,11 +53,12 @@ class ScheduleTest(testtools.TestCase):
 
     def test_pairs_can_be_measured_side_by_side(self):
         for count, peers in ((10, 2), (10, 3), (40, 4)):
-            pairs = model.schedule(names(count), peers)
-            for begin in range(0, len(pairs) - count // 4, count // 4):
-                some = pairs[begin : begin + count // 4]
-                met = collections.Counter(name for pair in some for name in (pair.client, pair.server))
-                self.assertLessEqual(max(met.values()), 2, (count, peers, begin))
+            with self.subTest(count):
+                pairs = model.schedule(names(count), peers)
+                for begin in range(0, len(pairs) - count // 4, count // 4):
+                    some = pairs[begin : begin + count // 4]
+                    met = collections.Counter(name for pair in some for name in (pair.client, pair.server))
+                    self.assertLessEqual(max(met.values()), 2, (count, peers, begin))
 
     def test_few_hosts(self):
         self.assertEqual([model.HostPair("a", "a")], model.schedule(["a", "a"], 4))

@@ -4,13 +4,12 @@
 import math
 import random
 
-import testtools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.cloud import model, peer_comparison
 from nova_perf_tuning.validation.judge import verdict
-from tests.support import samples
+from tests.support import samples, testcase
 
 GOOD, SLOW, UNCERTAIN = verdict.Verdict.PASS, verdict.Verdict.FAIL, verdict.Verdict.INCONCLUSIVE
 
@@ -33,7 +32,7 @@ def fleet(count, peers, seed, slow, noise=0.01, factor=0.7):
     }
 
 
-class RuleTest(testtools.TestCase):
+class RuleTest(testcase.TestCase):
     def test_cases(self):
         ring = {("a", "b"): 100, ("b", "c"): 101, ("c", "a"): 99}
         for name, figures, expected in (
@@ -94,7 +93,7 @@ class RuleTest(testtools.TestCase):
         self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
 
 
-class FleetTest(testtools.TestCase):
+class FleetTest(testcase.TestCase):
     @given(st.integers(6, 60), st.integers(2, 5), st.integers(0, 10_000), st.data())
     @settings(max_examples=200, deadline=None)
     def test_nobody_is_blamed_wrongly(self, count, peers, seed, data):
@@ -106,11 +105,19 @@ class FleetTest(testtools.TestCase):
     def test_equal_hosts_are_not_slow(self):
         """Noise of a third of the limit; 1 % promised."""
         for count in (3, 4, 5, 10, 50):
-            wrong = sum(SLOW in states(fleet(count, 2, seed, set(), 0.05), 0.15).values() for seed in range(300))
-            self.assertLessEqual(wrong, 3, count)
+            with self.subTest(count):
+                wrong = sum(
+                    SLOW in states(fleet(count, 2, seed, set(), 0.05), 0.15).values() for seed in range(300)
+                )
+                self.assertLessEqual(wrong, 3, count)
 
     def test_one_slow_host_is_found_and_its_peers_stay_good(self):
         for count, peers in ((3, 2), (4, 2), (6, 2), (6, 3), (10, 3), (30, 3)):
-            rounds = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
-            self.assertGreaterEqual(sum(comparison["h001"] is SLOW for comparison in rounds), 97, (count, peers))
-            self.assertFalse([comparison for comparison in rounds if list(comparison.values()).count(SLOW) > 1])
+            with self.subTest(count):
+                rounds = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
+                self.assertGreaterEqual(
+                    sum(comparison["h001"] is SLOW for comparison in rounds), 97, (count, peers)
+                )
+                self.assertFalse(
+                    [comparison for comparison in rounds if list(comparison.values()).count(SLOW) > 1]
+                )

@@ -6,14 +6,14 @@ import sqlite3
 import stat
 
 import fixtures
-import testtools
 from alembic import autogenerate
 from alembic.runtime import migration
 
 from nova_perf_tuning.validation.database import engine
+from tests.support import testcase
 
 
-class EngineTest(testtools.TestCase):
+class EngineTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -67,10 +67,11 @@ class EngineTest(testtools.TestCase):
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
             (f"sqlite:///{self.directory}", "unable to open"),
         ):
-            error = self.assertRaises(engine.DatabaseError, engine.connect, url)
-            self.assertIn(output, str(error))
-            self.assertNotIn("geheim", str(error))
-            self.assertEqual(1, len(str(error).splitlines()))
+            with self.subTest(url):
+                error = self.assertRaises(engine.DatabaseError, engine.connect, url)
+                self.assertIn(output, str(error))
+                self.assertNotIn("geheim", str(error))
+                self.assertEqual(1, len(str(error).splitlines()))
 
     def test_where_it_is(self):
         self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf"))

@@ -5,16 +5,14 @@ import collections
 import math
 import random
 
-import testtools
-
 from nova_perf_tuning.specs import parsing, profiles, request
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = ablation.Call
 
 
-class ArmsTest(testtools.TestCase):
+class ArmsTest(testcase.TestCase):
     def test_one_knob_less_each(self):
         wanted = request.Request(
             profile="balanced", vif_queues=4, iothreads=2, vif_host_offload={"tso4": True, "csum": False}
@@ -36,7 +34,7 @@ class ArmsTest(testtools.TestCase):
             self.assertEqual(len(names), len(set(names)), name)
 
 
-class JudgeTest(testtools.TestCase):
+class JudgeTest(testcase.TestCase):
     def run_of(self, **values):
         """Return results of tuned guests at 1000 and of guests without each knob at the values given."""
         arms = {"host": 1100.0, "untuned": 700.0, "tuned": 1000.0}
@@ -124,7 +122,7 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual([], ablation.judge(samples.results({"host": 1.0, "tuned": 1.0})))
 
 
-class PowerTest(testtools.TestCase):
+class PowerTest(testcase.TestCase):
     """What calls are worth: five knobs, three benchmarks."""
 
     def shares(self, effect, runs=20, **plan):

@@ -4,18 +4,17 @@
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 B = budget_file.Budget
 
 
-class ApplicableTest(testtools.TestCase):
+class ApplicableTest(testcase.TestCase):
     def test_the_most_specific_one_counts(self):
         general, group, flavor = (
             B("fio", "tuned", 0.3),
@@ -31,15 +30,17 @@ class ApplicableTest(testtools.TestCase):
             ({"host_group": "gen3-a", "flavor": "perf.net"}, [flavor, other]),
             ({"flavor": "perf.net"}, [general, other]),
         ):
-            self.assertEqual(expected, budget_file.applicable(known, environment, {}))
+            with self.subTest(environment):
+                self.assertEqual(expected, budget_file.applicable(known, environment, {}))
 
     def test_the_primary_figure_is_one_by_name_and_by_default(self):
         general = B("iperf3", "tuned", 0.01)
         own = B("iperf3", "tuned", 0.2, metric="throughput", host_group="gpu*")
         other = B("iperf3", "tuned", 0.1, metric="client_cpu", host_group="gpu*")
         for budget, expected in ((own, [own]), (other, [general, other])):
-            known = budget_file.applicable([general, budget], {"host_group": "gpu7"}, {"iperf3": "throughput"})
-            self.assertEqual(expected, known)
+            with self.subTest(budget):
+                known = budget_file.applicable([general, budget], {"host_group": "gpu7"}, {"iperf3": "throughput"})
+                self.assertEqual(expected, known)
         data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
         self.assertEqual([own], [judgement.budget for judgement in verdict.judge_all(data, [general, own])])
 
@@ -74,14 +75,15 @@ class ApplicableTest(testtools.TestCase):
             ([group], {"host_group": "gen4"}, []),
             ([group], {"host_group": "gen3"}, []),
         ):
-            data = samples.results({"host": 1000.0, "tuned": 900.0}, **output)
-            found = budget_file.left_out(data, known)
-            unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
-            wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
-            self.assertEqual(wanted, unknown, (known, output))
+            with self.subTest(known):
+                data = samples.results({"host": 1000.0, "tuned": 900.0}, **output)
+                found = budget_file.left_out(data, known)
+                unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
+                wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
+                self.assertEqual(wanted, unknown, (known, output))
 
 
-class LoadTest(testtools.TestCase):
+class LoadTest(testcase.TestCase):
     def load(self, text):
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
         with open(path, "w", encoding="utf-8") as file:
@@ -116,12 +118,13 @@ class LoadTest(testtools.TestCase):
             ("x: !!python/object/apply:os.system [id]", "python"),
             ("#" * 300_000, "larger than"),
         ):
-            error = self.assertRaises(schema.InputError, self.load, text)
-            self.assertIn(output, str(error))
+            with self.subTest(text):
+                error = self.assertRaises(schema.InputError, self.load, text)
+                self.assertIn(output, str(error))
         self.assertRaises(schema.InputError, budget_file.load, "/nonexistent/budget.yaml")
 
 
-class ShippedTest(testtools.TestCase):
+class ShippedTest(testcase.TestCase):
     def test_every_figure_has_its_reason(self):
         for budget in budget_file.load("default"):
             self.assertTrue(len(budget.reason) > 40, budget)
@@ -142,20 +145,24 @@ class ShippedTest(testtools.TestCase):
             ({}, verdict.Verdict.INVALID),
             ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
         ):
-            found = samples.of(data.trials, **environments.to_dict(data.environment))
-            samples.tell(found, **output)
-            self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), output)
-            self.assertEqual([], budget_file.left_out(found, budgets))
+            with self.subTest(output):
+                found = samples.of(data.trials, **environments.to_dict(data.environment))
+                samples.tell(found, **output)
+                self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), output)
+                self.assertEqual([], budget_file.left_out(found, budgets))
 
     def test_what_is_left_out_is_told(self):
         data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
         budgets = budget_file.load("default")
         for environment in ({"accelerator": "tcg"}, {"launcher": "heat"}):
-            data = samples.of(data.trials, **environment)
-            [why] = budget_file.left_out(data, budgets)
-            self.assertEqual((C.NOT_MEASURED, {"budgets": ["iperf3, tuned against host"]}), (why.code, why.params))
-            self.assertEqual(
-                ["untuned"], [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)]
-            )
+            with self.subTest(environment):
+                data = samples.of(data.trials, **environment)
+                [why] = budget_file.left_out(data, budgets)
+                self.assertEqual(
+                    (C.NOT_MEASURED, {"budgets": ["iperf3, tuned against host"]}), (why.code, why.params)
+                )
+                self.assertEqual(
+                    ["untuned"], [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)]
+                )
         data.trials = [trial for trial in data.trials if trial.arm != "host"]
         self.assertEqual([C.NOT_MEASURED], [why.code for why in budget_file.left_out(data, budgets)])

@@ -4,12 +4,11 @@
 import dataclasses
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
 from nova_perf_tuning.validation.measure import reasons
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 
@@ -30,7 +29,7 @@ def fitting(data, shared=8, busy=1.0, **options):
     return capacity.capacity(data, "iperf3", "tuned", shared, busy, **options)
 
 
-class CapacityTest(testtools.TestCase):
+class CapacityTest(testcase.TestCase):
     def refused(self, code, data):
         error = self.assertRaises(reasons.ReasonError, fitting, data)
         self.assertIn(code, error.reason.codes)
@@ -58,8 +57,9 @@ class CapacityTest(testtools.TestCase):
     def test_cost_at_another_rate_is_warned_of(self):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]  # 1 Gbit/s
         for rate, warned in ((0.1, True), (2.5, True), (0.5, False), (1.5, False), (None, False)):
-            codes = {note.code for note in fitting(results(*blocks), rate=rate).notes}
-            self.assertEqual(warned, C.OTHER_RATE in codes)
+            with self.subTest(rate):
+                codes = {note.code for note in fitting(results(*blocks), rate=rate).notes}
+                self.assertEqual(warned, C.OTHER_RATE in codes)
 
     def test_what_does_not_count(self):
         """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
@@ -69,12 +69,13 @@ class CapacityTest(testtools.TestCase):
             ({"host_cpu_s": {"vcpu": 8.0}}, C.TOO_FEW_COUNTED),
             ({"host_cpu_s": {}}, C.TOO_FEW_COUNTED),
         ):
-            blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
-            blocks[:2] = [dataclasses.replace(measured, **changes) for measured in blocks[:2]]
-            found = fitting(results(*blocks))
-            self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.notes)), changes)
-            blocks[2] = dataclasses.replace(blocks[2], **changes)
-            self.refused(code, results(*blocks))
+            with self.subTest(changes):
+                blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
+                blocks[:2] = [dataclasses.replace(measured, **changes) for measured in blocks[:2]]
+                found = fitting(results(*blocks))
+                self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.notes)), changes)
+                blocks[2] = dataclasses.replace(blocks[2], **changes)
+                self.refused(code, results(*blocks))
 
     def test_negative_cpu_is_not_clamped(self):
         """What is taken off interrupts for the idle host may be more than there was: 0 in the middle, no cost.

@@ -5,11 +5,10 @@ import functools
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import host_environment, reasons, sampling
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 
@@ -30,7 +29,7 @@ CASES = (
 )
 
 
-class GuardTest(testtools.TestCase):
+class GuardTest(testcase.TestCase):
     def found(self, trials, limits=None, accelerator=None):
         limits = trial_filter.Limits(**(limits or {}))
         return {run[2]: fault for run, fault in trial_filter.faults(trials, accelerator, limits).items()}
@@ -61,8 +60,9 @@ class GuardTest(testtools.TestCase):
             ("tcg", 0.3, C.WAITING_VCPUS),
             ("kvm", 0.6, None),
         ):
-            found = self.found(trials, accelerator=accelerator, limits={"max_wait": limit})
-            self.assertEqual({code} - {None}, {fault.code for fault in found.values()}, accelerator)
+            with self.subTest(accelerator):
+                found = self.found(trials, accelerator=accelerator, limits={"max_wait": limit})
+                self.assertEqual({code} - {None}, {fault.code for fault in found.values()}, accelerator)
 
     def test_arms_at_different_frequencies(self):
         for host, tuned, found in (
@@ -70,15 +70,16 @@ class GuardTest(testtools.TestCase):
             ({"busy_mhz": 3000.0}, {"busy_mhz": 2500.0}, True),
             ({"busy_mhz": 3000.0}, {}, False),
         ):
-            trials = self.trials({})
-            for trial in trials:
-                trial.conditions = host if trial.arm == "host" else tuned
-            self.assertEqual(
-                {C.FREQUENCY_GAP} if found else set(), {fault.code for fault in self.found(trials).values()}
-            )
+            with self.subTest(host):
+                trials = self.trials({})
+                for trial in trials:
+                    trial.conditions = host if trial.arm == "host" else tuned
+                self.assertEqual(
+                    {C.FREQUENCY_GAP} if found else set(), {fault.code for fault in self.found(trials).values()}
+                )
 
 
-class CircumstancesTest(testtools.TestCase):
+class CircumstancesTest(testcase.TestCase):
     """What is read of a host, from a tree of files that a test changes as a kernel would."""
 
     def setUp(self):

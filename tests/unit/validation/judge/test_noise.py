@@ -6,11 +6,10 @@ import json
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.judge import budget_file, noise, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 V = verdict.Verdict
@@ -24,7 +23,7 @@ def aa_run(**changes):
     return data
 
 
-class NoiseTest(testtools.TestCase):
+class NoiseTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "state", "noise.json")
@@ -67,20 +66,22 @@ class NoiseTest(testtools.TestCase):
         data.environment.noise_floor = noise.holding(aa_run().environment, noise.load(self.path))
         floor = data.environment.noise_floor.losses["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
-            budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
-            [found] = verdict.judge_all(data, [budget])
-            self.assertEqual(refused, found.verdict is V.INVALID, (limit, found.reasons))
-            if refused:
-                output = found.reasons[0].params
-                self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
-                                 (output["floor"], output["limit"], output["created"]))  # fmt: skip
+            with self.subTest(limit):
+                budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
+                [found] = verdict.judge_all(data, [budget])
+                self.assertEqual(refused, found.verdict is V.INVALID, (limit, found.reasons))
+                if refused:
+                    output = found.reasons[0].params
+                    self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
+                                     (output["floor"], output["limit"], output["created"]))  # fmt: skip
 
     def test_before_a_run_what_is_known_then_decides(self):
         noise.save(aa_run(), self.path)
         for host, seconds, known in (("compute1", "4", True), ("compute3", "4", False), ("compute1", "9", False)):
-            job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": seconds}}}
-            found = noise.holding(samples.of([], host=host, benchmarks=job).environment, noise.load(self.path))
-            self.assertEqual(known, found is not None)
+            with self.subTest(host):
+                job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": seconds}}}
+                found = noise.holding(samples.of([], host=host, benchmarks=job).environment, noise.load(self.path))
+                self.assertEqual(known, found is not None)
 
     def entry(self, loss, **fingerprint):
         benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
@@ -103,7 +104,8 @@ class NoiseTest(testtools.TestCase):
     def test_a_foreign_file(self):
         os.makedirs(os.path.dirname(self.path))
         for text in ("[]", "{}", json.dumps({"schema": 2, "floors": []}), "x"):
-            with open(self.path, "w", encoding="ascii") as file:
-                file.write(text)
-            error = self.assertRaises(schema.InputError, noise.load, self.path)
-            self.assertIn(self.path, str(error))
+            with self.subTest(text):
+                with open(self.path, "w", encoding="ascii") as file:
+                    file.write(text)
+                error = self.assertRaises(schema.InputError, noise.load, self.path)
+                self.assertIn(self.path, str(error))

@@ -4,14 +4,13 @@
 import math
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import statistics
-from tests.support import samples
+from tests.support import samples, testcase
 
 
-class EstimateTest(testtools.TestCase):
+class EstimateTest(testcase.TestCase):
     def test_known_figures(self):
         """Medians of the boots are 2, 4 and 9; Student's t of two degrees of freedom is 4.303."""
         found = statistics.estimate({0: [1.0, 2.0, 30.0], 1: [4.0], 2: [9.0, 9.0], 3: []})
@@ -40,7 +39,8 @@ class EstimateTest(testtools.TestCase):
             # Further looks of a file buy no narrower interval.
             ([3, 6], 6, 1 - 0.05 * statistics.LOOK_SHARE / 2),
         ):
-            self.assertAlmostEqual(expected, statistics.interim_confidence(0.95, looks, boots))
+            with self.subTest(looks):
+                self.assertAlmostEqual(expected, statistics.interim_confidence(0.95, looks, boots))
 
     @hypothesis.given(
         strategies.dictionaries(
@@ -49,17 +49,18 @@ class EstimateTest(testtools.TestCase):
     )
     def test_the_interval_holds_the_figure(self, values):
         for positive in (False, True):
-            found = statistics.estimate(values, positive=positive)
-            if found is not None and found.low is not None:
-                slack = 1e-9 * max(1.0, abs(found.value))
-                self.assertTrue(found.low - slack <= found.value <= found.high + slack, found)
+            with self.subTest(positive):
+                found = statistics.estimate(values, positive=positive)
+                if found is not None and found.low is not None:
+                    slack = 1e-9 * max(1.0, abs(found.value))
+                    self.assertTrue(found.low - slack <= found.value <= found.high + slack, found)
 
 
 def ratio(trials, arm, baseline):
     return statistics.ratio_of(statistics.log_ratios(trials, arm, baseline))
 
 
-class RatioTest(testtools.TestCase):
+class RatioTest(testcase.TestCase):
     def test_known_ratio(self):
         data = samples.results({"untuned": 1000.0, "tuned": 1250.0}, boots=4, blocks=5, noise=1e-6)
         found = ratio(data.trials, "tuned", "untuned")

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which trials count, and when what is left is no sample."""
 
-import testtools
-
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import reasons
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 
 
-class SelectTest(testtools.TestCase):
+class SelectTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, boots=4, blocks=5)
@@ -55,7 +53,7 @@ class SelectTest(testtools.TestCase):
         self.assertEqual(found, swapped.invalid)
 
 
-class LostTest(testtools.TestCase):
+class LostTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "tuned": 950.0}, boots=4, blocks=3)

@@ -4,12 +4,10 @@
 import dataclasses
 import math
 
-import testtools
-
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import data, text
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 V = verdict.Verdict
@@ -20,7 +18,7 @@ def judged(data, **changes):
     return verdict.judge_all(data, [B(**{"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **changes})])[0]
 
 
-class JudgeTest(testtools.TestCase):
+class JudgeTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, boots=3, blocks=6)
@@ -39,9 +37,10 @@ class JudgeTest(testtools.TestCase):
             (0.10, V.INCONCLUSIVE, C.UNDECIDED),
             (-0.5, V.FAIL, C.BEYOND),
         ):
-            found = self.check(word, code, max_loss=limit)
-            self.assertTrue(found.loss.low < 0.10 < found.loss.high)
-            self.assertEqual(word is V.INCONCLUSIVE, found.open)
+            with self.subTest(limit):
+                found = self.check(word, code, max_loss=limit)
+                self.assertTrue(found.loss.low < 0.10 < found.loss.high)
+                self.assertEqual(word is V.INCONCLUSIVE, found.open)
         self.check(V.PASS, C.WITHIN, baseline="untuned", max_loss=-0.05)
         self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.20)
 
@@ -52,24 +51,27 @@ class JudgeTest(testtools.TestCase):
     def test_just_the_limit_is_not_beyond_it(self):
         """1 - 0.8 is 0.19999999999999996, and the mean of such logarithms a little more or less."""
         for limit, level in ((0.2, 1000.0), (0.3, 1234.5), (0.1, 17.0), (0.0, 7.3)):
-            arms = {"host": level * math.pi, "tuned": level * math.pi * (1 - limit)}
-            self.assertEqual(V.PASS, judged(samples.results(arms, 4, 7, noise=0.0), max_loss=limit).verdict)
+            with self.subTest(limit):
+                arms = {"host": level * math.pi, "tuned": level * math.pi * (1 - limit)}
+                self.assertEqual(V.PASS, judged(samples.results(arms, 4, 7, noise=0.0), max_loss=limit).verdict)
 
     def test_service_cpu(self):
         """Service CPU of the samples is 1 s for 5 Gbit."""
         for limit, word in ((0.3, V.PASS), (0.1, V.FAIL)):
-            found = judged(self.data, max_host_cpu_per_unit=limit)
-            self.assertEqual((word, "Gbit", [V.PASS, word]), (found.verdict, found.unit, list(found.verdicts)))
-            self.assertAlmostEqual(0.2, found.cpu.value)
-            self.assertEqual(word is V.FAIL, found.by_cpu)
+            with self.subTest(limit):
+                found = judged(self.data, max_host_cpu_per_unit=limit)
+                self.assertEqual((word, "Gbit", [V.PASS, word]), (found.verdict, found.unit, list(found.verdicts)))
+                self.assertAlmostEqual(0.2, found.cpu.value)
+                self.assertEqual(word is V.FAIL, found.by_cpu)
 
     def test_service_cpu_alone_needs_no_baseline(self):
         """Whatever the loss, and with no noise floor in the way: that is one of losses."""
         samples.tell(self.data, noise_floor={"created": "x", "losses": {"iperf3": {"throughput": 0.9}}})
         self.data.trials = self.mine
         for limit, word in ((0.3, V.PASS), (0.1, V.FAIL)):
-            found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
-            self.assertEqual((word, None, "cpu"), (found.verdict, found.loss, found.deciding.params["figure"]))
+            with self.subTest(limit):
+                found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
+                self.assertEqual((word, None, "cpu"), (found.verdict, found.loss, found.deciding.params["figure"]))
 
     def test_service_cpu_that_cannot_be_told(self):
         def counted(count, **fields):
@@ -83,10 +85,11 @@ class JudgeTest(testtools.TestCase):
             (counted(18, host_cpu_s={"vcpu": 0.0, "total": 0.0}, wait_s=None), C.NO_SERVICE_CPU),
             (counted(1, host_cpu_s={"vcpu": 9.0, "total": 1.0}), C.COUNTERS_VCPU),
         ):
-            data = samples.of(trials)
-            found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
-            self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
-            self.assertTrue(code is None or code in [why.code for why in found.reasons], found)
+            with self.subTest(trials):
+                data = samples.of(trials)
+                found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
+                self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
+                self.assertTrue(code is None or code in [why.code for why in found.reasons], found)
 
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
         for trial in self.data.trials:
@@ -132,13 +135,14 @@ class JudgeTest(testtools.TestCase):
         """A slow trial is likelier to fail. With more than a fifth lost nothing can be said."""
         before = judged(self.data, baseline="untuned")
         for count, word in ((3, V.PASS), (4, V.INVALID)):
-            for trial in self.mine[:count]:
-                trial.value, trial.error = None, "guest lost"
-            found = judged(self.data, baseline="untuned")
-            self.assertEqual(word, found.verdict)
-            if word is V.PASS:
-                self.assertTrue(found.loss.value > before.loss.value, (found.loss, before.loss))
-                self.assertLessEqual({C.FAILED, C.WORST}, found.reasons[0].codes)
+            with self.subTest(count):
+                for trial in self.mine[:count]:
+                    trial.value, trial.error = None, "guest lost"
+                found = judged(self.data, baseline="untuned")
+                self.assertEqual(word, found.verdict)
+                if word is V.PASS:
+                    self.assertTrue(found.loss.value > before.loss.value, (found.loss, before.loss))
+                    self.assertLessEqual({C.FAILED, C.WORST}, found.reasons[0].codes)
         self.assertEqual((C.TOO_MANY_LOST, True), (found.deciding.code, found.open))
 
     def test_excluded_pairs_are_told(self):
@@ -163,7 +167,7 @@ class JudgeTest(testtools.TestCase):
         self.assertLessEqual({"loss", "cpu", "unit", "verdicts", "pairs_left_out", "open", "by_cpu"}, set(found))
 
 
-class ManyTest(testtools.TestCase):
+class ManyTest(testcase.TestCase):
     """Several budgets, and several hosts."""
 
     def setUp(self):
@@ -204,11 +208,12 @@ class ManyTest(testtools.TestCase):
         shipped = budget_file.load("default")
         samples.tell(self.data, accelerator="kvm", arms={"untuned": {}, "tuned": {}})
         for arm in ("untuned", "tuned"):
-            rest = [trial for trial in self.data.trials if trial.arm != arm]
-            for output in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
-                data = dataclasses.replace(self.data, trials=rest)
-                samples.tell(data, **output)
-                self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, output))
+            with self.subTest(arm):
+                rest = [trial for trial in self.data.trials if trial.arm != arm]
+                for output in ({}, {"arms": {}, "errors": [{"boot": 0, "arm": arm, "error": "no guest"}]}):
+                    data = dataclasses.replace(self.data, trials=rest)
+                    samples.tell(data, **output)
+                    self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, output))
 
     def test_overall(self):
         for verdicts, expected, code in (
@@ -218,5 +223,6 @@ class ManyTest(testtools.TestCase):
             ([V.INVALID, V.FAIL, V.PASS], V.FAIL, 1),
             ([], V.INVALID, 3),
         ):
-            found = verdict.worst(verdicts)
-            self.assertEqual((expected, code), (found, found.exit_code))
+            with self.subTest(verdicts):
+                found = verdict.worst(verdicts)
+                self.assertEqual((expected, code), (found, found.exit_code))

@@ -3,7 +3,6 @@
 
 import base64
 import json
-import unittest
 from unittest import mock
 
 import libvirt
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.launch import base, guest
+from tests.support import testcase
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -22,7 +22,7 @@ STATUS = st.fixed_dictionaries(
 )
 
 
-class AgentChannelTest(unittest.TestCase):
+class AgentChannelTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         patcher = mock.patch("libvirt_qemu.qemuAgentCommand")
@@ -65,9 +65,10 @@ class AgentChannelTest(unittest.TestCase):
 
     def test_malformed_answers(self) -> None:
         for text in ("", "{", "[]", "null", '{"error": {}}', "[" * 100_000, '{"return"'):
-            self.command.return_value = text
-            with self.assertRaisesRegex(base.LaunchError, "malformed"):
-                self.channel.time_s()
+            with self.subTest(text):
+                self.command.return_value = text
+                with self.assertRaisesRegex(base.LaunchError, "malformed"):
+                    self.channel.time_s()
 
     def test_libvirts_error_is_one_of_ours(self) -> None:
         self.command.side_effect = libvirt.libvirtError("agent \x1b[31m is gone")

@@ -3,7 +3,6 @@
 
 import re
 import types
-import unittest
 
 from lxml import etree
 
@@ -11,7 +10,7 @@ from nova_perf_tuning.guest import parsing, probe, transform
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
-from tests.support import corpus
+from tests.support import corpus, testcase
 from tests.unit.guest import test_probe
 
 FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
@@ -24,11 +23,12 @@ def domain(kvm: bool = False, bridge: str = "npb1") -> str:
     return domain_module.base_domain("nova-perf-1-a-client", size, FILES, port, kvm=kvm)
 
 
-class BaseDomainTest(unittest.TestCase):
+class BaseDomainTest(testcase.TestCase):
     def test_valid_with_and_without_tuning(self) -> None:
         for kvm in (False, True):
-            for xml in (domain(kvm), transform.transform(domain(kvm), TUNED).xml):
-                self.assertEqual([], corpus.schema_errors(xml))
+            with self.subTest(kvm):
+                for xml in (domain(kvm), transform.transform(domain(kvm), TUNED).xml):
+                    self.assertEqual([], corpus.schema_errors(xml))
 
     def test_devices_and_size(self) -> None:
         read = parsing.parse_domain(domain())
@@ -59,7 +59,7 @@ def _shape(interface: object) -> tuple[object, ...]:
     return tuple(getattr(interface, name) for name in ("kind", "device", "model", "driver", "queues"))
 
 
-class PortTest(unittest.TestCase):
+class PortTest(testcase.TestCase):
     def test_names_fit_and_nothing_repeats(self) -> None:
         made = network.Network("89abcdef")
         ports = [made.new_port() for _ in range(4000)]
@@ -72,7 +72,7 @@ class PortTest(unittest.TestCase):
         self.assertLessEqual(len(made.bridge), 15)
 
 
-class FindingsTest(unittest.TestCase):
+class FindingsTest(testcase.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
         automatic = request.Request(vif_queues="auto")
         made = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic)

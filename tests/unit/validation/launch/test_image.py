@@ -5,13 +5,13 @@ import hashlib
 import os
 import pathlib
 import tempfile
-import unittest
 from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, image
+from tests.support import testcase
 
 
-class ImageTest(unittest.TestCase):
+class ImageTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
@@ -47,10 +47,12 @@ class ImageTest(unittest.TestCase):
                 (["fio", "netperf"], "own-image"),
                 (["/a/b c"], "own-image"),
             ):
-                self.assertEqual(str(self.directory / link), image.default_directory(wanted))
+                with self.subTest(wanted):
+                    self.assertEqual(str(self.directory / link), image.default_directory(wanted))
             for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
-                with self.assertRaisesRegex(base.LaunchError, f"no guest image has all of {wanted[0]}"):
-                    image.default_directory(wanted)
+                with self.subTest(wanted):
+                    with self.assertRaisesRegex(base.LaunchError, f"no guest image has all of {wanted[0]}"):
+                        image.default_directory(wanted)
 
     def test_added_files_that_differ_between_host_and_guests(self) -> None:
         """A tool that was built anew; who uses nothing of it is not concerned."""
@@ -89,11 +91,14 @@ class ImageTest(unittest.TestCase):
             built = image.load(str(self.directory))
             image.check_same_programs(built, wanted)
             for changed, needed in (("fio", "fio"), ("nova-perf-tpcc.lua", "nova-perf-bench")):
-                (programs / changed).write_text("another build")
-                with self.assertRaisesRegex(base.LaunchError, f"{changed} is not the {changed} of guest image"):
+                with self.subTest(changed):
+                    (programs / changed).write_text("another build")
+                    with self.assertRaisesRegex(
+                        base.LaunchError, f"{changed} is not the {changed} of guest image"
+                    ):
+                        image.check_same_programs(built, {needed})
+                    (programs / changed).unlink()  # missing on the host is another fault
                     image.check_same_programs(built, {needed})
-                (programs / changed).unlink()  # missing on the host is another fault
-                image.check_same_programs(built, {needed})
 
     def test_default_directory(self) -> None:
         cases = (

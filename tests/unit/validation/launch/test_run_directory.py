@@ -3,13 +3,13 @@
 
 import os
 import tempfile
-import unittest
 from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, run_directory
+from tests.support import testcase
 
 
-class RunDirectoryTest(unittest.TestCase):
+class RunDirectoryTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-runs-")
@@ -31,7 +31,8 @@ class RunDirectoryTest(unittest.TestCase):
         run = run_directory.RunDirectory(self.parent)
         self.assertRegex(run.id, "^[0-9a-f]{8}$")
         for path in (run.path, self.parent):  # passed through by QEMU's user, locked by root alone
-            self.assertEqual(0o711, os.stat(path).st_mode & 0o777)
+            with self.subTest(path):
+                self.assertEqual(0o711, os.stat(path).st_mode & 0o777)
         self.assertEqual([], self.sweep())
         run.close()
         run.close()

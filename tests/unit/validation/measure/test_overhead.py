@@ -4,11 +4,9 @@
 import json
 import lzma
 
-import testtools
-
 from nova_perf_tuning.validation.measure import overhead, reasons, store
 from tests.benchmarks import monte_carlo
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 _CPU = samples.trial().host_cpu_s
@@ -32,13 +30,14 @@ CASES = (
 )
 
 
-class CostTest(testtools.TestCase):
+class CostTest(testcase.TestCase):
     def test_costs(self):
         for changes, service, full, code in CASES:
-            found = overhead.cost(samples.trial(**changes))
-            self.assertEqual((service, full), (found.service_s, found.full_s), changes)
-            self.assertEqual(code, found.invalid and found.invalid.code)
-            self.assertEqual(code in reasons.CONTRADICTIONS, found.contradiction is not None)
+            with self.subTest(changes):
+                found = overhead.cost(samples.trial(**changes))
+                self.assertEqual((service, full), (found.service_s, found.full_s), changes)
+                self.assertEqual(code, found.invalid and found.invalid.code)
+                self.assertEqual(code in reasons.CONTRADICTIONS, found.contradiction is not None)
         lag = overhead.cost(samples.trial(host_cpu_s={"vcpu": 5.01, "total": 5.0}))
         self.assertAlmostEqual(-0.01, lag.service_s, msg="a tick is not clamped")
 
@@ -46,7 +45,8 @@ class CostTest(testtools.TestCase):
         trial = samples.trial()
         self.assertEqual((0.2, 0.3), (overhead.per_unit(1.0, trial), overhead.per_second(1.5, trial)))
         for work in (None, 0.0):
-            self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=work)))
+            with self.subTest(work):
+                self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=work)))
         self.assertIsNone(overhead.per_second(1.0, samples.trial(window_s=0.0)))
 
     def test_recorded_guests_contradict_nothing(self):

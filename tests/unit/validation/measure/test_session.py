@@ -4,17 +4,16 @@
 import dataclasses
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import session
-from tests.support import samples
+from tests.support import samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 
 
-class TimetableTest(testtools.TestCase):
+class TimetableTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.now = 1000.0
@@ -53,8 +52,9 @@ class TimetableTest(testtools.TestCase):
     def test_every_boot_has_its_share(self):
         """Boots are worth more than blocks; and one of them is worth nothing without a block."""
         for limit_s, wanted in ((400.0, [5, 5, 5]), (170.0, [1, 1]), (60.0, [0])):
-            self.assertEqual(wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s)
-            self.assertLessEqual(self.now, self.times.deadline)
+            with self.subTest(limit_s):
+                self.assertEqual(wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s)
+                self.assertLessEqual(self.now, self.times.deadline)
 
     def test_before_anything_is_known(self):
         times = session.Timetable(session.Plan(ARMS, (self.job,), 2, 3, 0, 6000.0))
@@ -62,4 +62,7 @@ class TimetableTest(testtools.TestCase):
 
     def test_one_look_at_half_of_the_boots(self):
         for planned, looks in ((12, [6]), (7, [4]), (6, [3]), (5, []), (1, [])):
-            self.assertEqual(looks, [boots for boots in range(1, planned + 5) if session.look_due(boots, planned)])
+            with self.subTest(planned):
+                self.assertEqual(
+                    looks, [boots for boots in range(1, planned + 5) if session.look_due(boots, planned)]
+                )

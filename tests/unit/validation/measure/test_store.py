@@ -7,15 +7,14 @@ import os
 
 import fixtures
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.measure import schema, store
-from tests.support import samples
+from tests.support import samples, testcase
 
 
-class StoreCase(testtools.TestCase):
+class StoreCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
@@ -54,7 +53,8 @@ class FileTest(StoreCase):
         self.assertRaises(ValueError, store.save, bad, self.path)
         self.assertEqual(before, open(self.path, encoding="utf-8").read())
         for path in (os.path.join(self.directory, "none", "x"), ""):
-            self.assertRaises(atomic_write.OutputError, store.write_atomically, path, "text")
+            with self.subTest(path):
+                self.assertRaises(atomic_write.OutputError, store.write_atomically, path, "text")
         self.assertEqual(["results.json"], os.listdir(self.directory))
 
     def test_hostile(self):

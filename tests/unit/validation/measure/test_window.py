@@ -5,14 +5,13 @@ import dataclasses
 from unittest import mock
 
 import hypothesis
-import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import reasons, sampling, trial
 from nova_perf_tuning.validation.report import summary
-from tests.support import samples
+from tests.support import samples, testcase
 
 EPOCH = 1.7e9
 LIMITS = (100.0, 110.0)
@@ -39,7 +38,7 @@ def find(span, lived=(102.0, 109.0), error_s=0.001):
     return trial.find_window(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
 
 
-class FindTest(testtools.TestCase):
+class FindTest(testcase.TestCase):
     def test_as_narrow_as_is_known(self):
         for span, lived, error_s, kind, begin, end in (
             (bench.Span(3.0), (102.0, 109.0), 0.001, "measuring", 106.0, 109.0),  # ends with its program
@@ -48,13 +47,15 @@ class FindTest(testtools.TestCase):
             (bench.Span(3.0), (102.0, 109.0), 0.11, "execution", *LIMITS),  # the clock is too far off
             (bench.Span(3.0), (102.0, 200.0), 0.001, "execution", *LIMITS),
         ):
-            found = find(span, lived, error_s)
-            self.assertEqual(kind, found.kind)
-            self.assertAlmostEqual(begin, found.begin, 5)
-            self.assertAlmostEqual(end, found.end, 5)
+            with self.subTest(span):
+                found = find(span, lived, error_s)
+                self.assertEqual(kind, found.kind)
+                self.assertAlmostEqual(begin, found.begin, 5)
+                self.assertAlmostEqual(end, found.end, 5)
         run = finished(102.0, 109.0)
         for unknown in ((run, None), (dataclasses.replace(run, lived=None), launch.Clock(EPOCH, 0.0))):
-            self.assertEqual("execution", trial.find_window(Spanned(), *unknown, LIMITS).kind)
+            with self.subTest(unknown):
+                self.assertEqual("execution", trial.find_window(Spanned(), *unknown, LIMITS).kind)
 
     @hypothesis.given(seconds, seconds, seconds, st.none() | seconds, st.floats(0, 0.2))
     def test_nothing_that_a_guest_says_leads_out_of_the_execution(self, begin, end, length, until, error_s):
@@ -65,7 +66,7 @@ class FindTest(testtools.TestCase):
             self.assertAlmostEqual(length, found.end - found.begin, 5)
 
 
-class SeriesTest(testtools.TestCase):
+class SeriesTest(testcase.TestCase):
     def series(self, points):
         """Return counters that were read at these moments."""
         readings = iter([values for _, values in points])
@@ -91,7 +92,7 @@ class SeriesTest(testtools.TestCase):
         self.assertEqual({"a": 4.0, "b": 0.0}, series.spent(0.0, 2.0))
 
 
-class NoteTest(testtools.TestCase):
+class NoteTest(testcase.TestCase):
     def test_what_includes_start_and_end_is_told(self):
         data = samples.results({"host": 1.0, "untuned": 0.9}, boots=1, blocks=1)
         self.assertEqual([], summary.notes(data, []))

@@ -3,13 +3,11 @@
 
 import dataclasses
 
-import testtools
-
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import diagnosis
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 
@@ -37,7 +35,7 @@ def codes(found):
     return [action.code for action in found.actions]
 
 
-class DiagnosisTest(testtools.TestCase):
+class DiagnosisTest(testcase.TestCase):
     def test_what_loses_names_what_is_wrong(self):
         self.assertIsNone(diagnosis.diagnose(results({"cpu": 0.2}), []))
         for losses, fields, culprit in (
@@ -51,11 +49,12 @@ class DiagnosisTest(testtools.TestCase):
             # The loss is undecided, the cost is not.
             ({"iperf3": 0.05}, {"max_host_cpu_per_unit": 0.01}, "host CPU"),
         ):
-            found = output(results(losses), **fields)
-            said = found.headline.params
-            self.assertEqual(("FAIL", "tuned", "untuned"), (said["verdict"], said["arm"], said["baseline"]))
-            self.assertEqual((culprit, culprit), (found.culprit, said["culprit"]), losses)
-            self.assertEqual(culprit != "host CPU", C.ABLATE in codes(found))
+            with self.subTest(losses):
+                found = output(results(losses), **fields)
+                said = found.headline.params
+                self.assertEqual(("FAIL", "tuned", "untuned"), (said["verdict"], said["arm"], said["baseline"]))
+                self.assertEqual((culprit, culprit), (found.culprit, said["culprit"]), losses)
+                self.assertEqual(culprit != "host CPU", C.ABLATE in codes(found))
 
     def test_a_label_of_ones_own_is_known_by_its_kind(self):
         data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
@@ -103,14 +102,15 @@ class DiagnosisTest(testtools.TestCase):
             ({}, {}, {"steal_share": 0.5}, C.STEAL),
             ({}, {}, {"throttle_events": 5.0}, C.THROTTLING),
         ):
-            data = results({"cpu": 0.0}, **environment)
-            for trial in data.trials:
-                trial.conditions = conditions
-            found = output(data, **budget)
-            [why] = found.headline.params["why"]
-            self.assertEqual(("INVALID", True), (found.headline.params["verdict"], code in why.codes), found)
-            trials = code in (C.STEAL, C.THROTTLING)
-            self.assertEqual([C.SEE_TRIALS if trials else C.CORRECT_BUDGET], codes(found))
+            with self.subTest(environment):
+                data = results({"cpu": 0.0}, **environment)
+                for trial in data.trials:
+                    trial.conditions = conditions
+                found = output(data, **budget)
+                [why] = found.headline.params["why"]
+                self.assertEqual(("INVALID", True), (found.headline.params["verdict"], code in why.codes), found)
+                trials = code in (C.STEAL, C.THROTTLING)
+                self.assertEqual([C.SEE_TRIALS if trials else C.CORRECT_BUDGET], codes(found))
 
     def test_other_verdicts(self):
         met, both = output(results({"cpu": 0.0})), output(results({"cpu": 0.0, "fio": 0.01}))

@@ -7,12 +7,10 @@ import math
 import random
 import re
 
-import testtools
-
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import report, summary
-from tests.support import samples
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 
@@ -48,16 +46,17 @@ def rows(html):
     return [re.findall(r"<t[dh][^>]*>([^<]*)", row) for row in re.findall("<tr>(.*?)</tr>", table, re.DOTALL)]
 
 
-class EveryFigureTest(testtools.TestCase):
+class EveryFigureTest(testcase.TestCase):
     def test_each_ratio_has_its_interval_and_points_to_the_better(self):
         for metric, true in (("syscall", (4, 1 / 8, 1 / 2)), ("pipe", (1 / 4, 8, 2)), ("p99", (2, 1 / 4, 1 / 2))):
-            found = ratios(measured(), metric)
-            order = [("tuned", "untuned"), ("untuned", "host"), ("tuned", "host")]
-            self.assertEqual(order, list(found))
-            for pair, value in zip(order, true, strict=True):
-                estimate = found[pair].ratio
-                self.assertTrue(estimate.low < estimate.value < estimate.high, (metric, pair, estimate))
-                self.assertAlmostEqual(1, estimate.value / value, delta=0.03)
+            with self.subTest(metric):
+                found = ratios(measured(), metric)
+                order = [("tuned", "untuned"), ("untuned", "host"), ("tuned", "host")]
+                self.assertEqual(order, list(found))
+                for pair, value in zip(order, true, strict=True):
+                    estimate = found[pair].ratio
+                    self.assertTrue(estimate.low < estimate.value < estimate.high, (metric, pair, estimate))
+                    self.assertAlmostEqual(1, estimate.value / value, delta=0.03)
 
     def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
         data = measured(boots=5)

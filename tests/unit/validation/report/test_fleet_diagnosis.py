@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on many hosts in one sentence."""
 
-import testtools
-
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import diagnosis, report, summary, text
-from tests.support import samples
+from tests.support import samples, testcase
 from tests.unit.validation.cloud import test_fleet
 
 C = reasons.ReasonCode
@@ -24,7 +22,7 @@ def output(*hosts):
     return diagnosis.diagnose(samples.of([], fleet={"hosts": rows}), [])
 
 
-class FleetDiagnosisTest(testtools.TestCase):
+class FleetDiagnosisTest(testcase.TestCase):
     def test_cases(self):
         self.assertIsNone(output((None,), (None,)))
         for hosts, deciding, action in (
@@ -34,9 +32,10 @@ class FleetDiagnosisTest(testtools.TestCase):
             ((("INVALID", "no_arm"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.CORRECT_BUDGET),
             ((("INVALID", "no_result"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", C.SEE_TRIALS),
         ):
-            found = output(*hosts)
-            self.assertTrue(text.of(found.headline).endswith(deciding), found)
-            self.assertEqual([action], [advice.code for advice in found.actions])
+            with self.subTest(hosts):
+                found = output(*hosts)
+                self.assertTrue(text.of(found.headline).endswith(deciding), found)
+                self.assertEqual([action], [advice.code for advice in found.actions])
 
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]

@@ -4,17 +4,16 @@
 import os
 
 import fixtures
-import testtools
 
 from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import history
-from tests.support import samples
+from tests.support import samples, testcase
 
 MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
 
 
-class HistoryTest(testtools.TestCase):
+class HistoryTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = self.useFixture(fixtures.TempDir()).path

@@ -3,11 +3,9 @@
 
 from xml.etree import ElementTree
 
-import testtools
-
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.report import junit
-from tests.support import samples
+from tests.support import samples, testcase
 
 HOSTILE = "=cmd|'/c calc'!A1\x00\x1b\ufffe\"\\\n<&]]>"
 
@@ -18,7 +16,7 @@ def judged(results):
     return verdict.judge_all(results, budgets)
 
 
-class JunitTest(testtools.TestCase):
+class JunitTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         created = {"created": "2026-11-20T10:00:00+00:00", "host": HOSTILE}

@@ -4,12 +4,10 @@
 import html.parser
 import json
 
-import testtools
-
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import charts, report, summary, text
-from tests.support import samples
+from tests.support import samples, testcase
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
 
@@ -50,7 +48,7 @@ def page(results, budgets=()):
     return text, Page(text)
 
 
-class ReportTest(testtools.TestCase):
+class ReportTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.data = samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg")
@@ -69,7 +67,8 @@ class ReportTest(testtools.TestCase):
         data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **noisy)
         _, seen = page(data)
         for output in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
-            self.assertIn(output, seen.text)
+            with self.subTest(output):
+                self.assertIn(output, seen.text)
         self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
 
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
@@ -93,20 +92,22 @@ class ReportTest(testtools.TestCase):
         )
         seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
         for output in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
-            self.assertIn(output, seen.text)
+            with self.subTest(output):
+                self.assertIn(output, seen.text)
 
     def test_an_a_a_run_is_called_so(self):
         for arms, environment in (
             ({"untuned": 500.0, "again": 500.0}, {}),
             ({"untuned": 5.0, "tuned": 5.0}, {"launcher": "host"}),
         ):
-            data = samples.results(arms, host="vm", **environment)
-            html, seen = page(data)
-            self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
-            self.assertIn("<title>A/A run on vm</title>", html)
-            self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
-            self.assertIn("(an A/A run): differences between them are noise", seen.text)
-            self.assertNotIn("Gain of", seen.text)
+            with self.subTest(arms):
+                data = samples.results(arms, host="vm", **environment)
+                html, seen = page(data)
+                self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
+                self.assertIn("<title>A/A run on vm</title>", html)
+                self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
+                self.assertIn("(an A/A run): differences between them are noise", seen.text)
+                self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
         output = text.of(summary.headline(summary.summarise(data)))
         self.assertRegex(output, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
@@ -191,7 +192,7 @@ class ReportTest(testtools.TestCase):
         self.assertEqual(["compared"], [detail["code"] for detail in found["headline_details"]])
 
 
-class ChartTest(testtools.TestCase):
+class ChartTest(testcase.TestCase):
     def test_axes(self):
         narrow, wide = charts.axis([90, 100, 110]), charts.axis([5, 1000])
         self.assertEqual((False, True), (narrow.logarithmic, wide.logarithmic))
@@ -200,14 +201,16 @@ class ChartTest(testtools.TestCase):
 
     def test_values_lie_on_the_axis_in_their_order(self):
         for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0]):
-            axis = charts.axis(values)
-            places = [axis.place(value) for value in sorted(values)]
-            self.assertEqual(sorted(places), places)
-            self.assertTrue(all(0 <= place <= 100 for place in places), values)
-            self.assertTrue(len(axis.ticks) <= 12, axis)
+            with self.subTest(values):
+                axis = charts.axis(values)
+                places = [axis.place(value) for value in sorted(values)]
+                self.assertEqual(sorted(places), places)
+                self.assertTrue(all(0 <= place <= 100 for place in places), values)
+                self.assertTrue(len(axis.ticks) <= 12, axis)
 
     def test_logarithmic_axes_have_ticks(self):
         for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
-            axis = charts.axis([low, high])
-            self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
-            self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks))
+            with self.subTest(low):
+                axis = charts.axis([low, high])
+                self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
+                self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks))

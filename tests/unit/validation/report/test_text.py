@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English of reasons and figures."""
 
-import testtools
-
 from nova_perf_tuning.validation.judge import statistics
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import data, text
+from tests.support import testcase
 
 C = reasons.ReasonCode
 reason = reasons.reason
@@ -50,13 +49,15 @@ CASES = (
 _ACTIONS = list(C)[list(C).index(C.CHECK_CPU) : list(C).index(C.IMPROVED)]
 
 
-class TextTest(testtools.TestCase):
+class TextTest(testcase.TestCase):
     def test_every_code_has_a_line(self):
         for code in C:
-            form = r"^[A-Z'].*\.$" if code in _ACTIONS else "^[^{}]{10,}$"
-            self.assertRegex(text.of(reason(code, **_ANY)), form)
+            with self.subTest(code):
+                form = r"^[A-Z'].*\.$" if code in _ACTIONS else "^[^{}]{10,}$"
+                self.assertRegex(text.of(reason(code, **_ANY)), form)
         for code, changes, line in CASES:
-            self.assertTrue(text.of(reason(code, **{**_ANY, **changes})).startswith(line), code)
+            with self.subTest(code):
+                self.assertTrue(text.of(reason(code, **{**_ANY, **changes})).startswith(line), code)
 
     def test_notes_follow_and_are_found(self):
         excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.NO_RESULT),))
@@ -70,7 +71,7 @@ class TextTest(testtools.TestCase):
         self.assertEqual(tuple(some[:2]), reasons.distinct(some))
 
 
-class FigureTest(testtools.TestCase):
+class FigureTest(testcase.TestCase):
     def test_numbers(self):
         values = (None, 0, 11097.4, 99.96, 65.23, 9.999, 1.0, 0.179, 0.0232, 3e-7, 2.5e12)
         numbers = "- 0 11,097 100 65.2 10.0 1.00 0.179 0.0232 3.00e-07 2.50e+12".split()
@@ -82,5 +83,6 @@ class FigureTest(testtools.TestCase):
             ((0.98, 0.99999, 1.04), "+0.0% (95% interval -2.0% to +4.0%)"),
             ((None, 1.2, None), "+20.0% (one boot, so no interval)"),
         ):
-            low, value, high = ends
-            self.assertEqual(output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))
+            with self.subTest(ends):
+                low, value, high = ends
+                self.assertEqual(output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))

@@ -4,10 +4,10 @@
 import random
 
 import hypothesis
-import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.report import history
+from tests.support import testcase
 
 
 def noisy(*stretches, spread=0.01, seed=1):
@@ -16,7 +16,7 @@ def noisy(*stretches, spread=0.01, seed=1):
     return [level * rng.lognormvariate(0, spread) for runs, level in stretches for _ in range(runs)]
 
 
-class ChangesTest(testtools.TestCase):
+class ChangesTest(testcase.TestCase):
     def test_shifts_are_found_where_they_are(self):
         found = history.changes(noisy((10, 100.0), (12, 80.0), (9, 120.0)))
         self.assertEqual([10, 22], [change.index for change in found])
