@@ -18,7 +18,15 @@ from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.cli import cloud_command, command, evaluate, options, result_tables, validate_options
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
-from nova_perf_tuning.validation.cloud import campaign, fleet, fleet_results, heat_pair, host_cpu, model, run_store
+from nova_perf_tuning.validation.cloud import (
+    fleet,
+    fleet_results,
+    fleet_run,
+    heat_pair,
+    host_cpu,
+    model,
+    run_store,
+)
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
@@ -140,7 +148,7 @@ class Run:
     def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
         broken: errors.PerfTuningError | None = None
         ended = "error"
-        going = campaign.Campaign(
+        going = fleet_run.FleetRun(
             self._store, launcher, run, validate_options.progress(self._args.format == "json")
         )
         try:

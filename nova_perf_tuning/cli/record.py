@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nova-perf record``: a recording of this host for ``--sysroot``."""
+"""``nova-perf record``: this host as a file for ``--sysroot``."""
 
 import argparse
 
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.host import recording
+from nova_perf_tuning.host import record
 
 
 class Record(command.PerfCommand):
@@ -20,7 +20,7 @@ class Record(command.PerfCommand):
         parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
 
     def run_command(self, args: argparse.Namespace) -> None:
-        size = recording.record(args.file)
+        size = record.record(args.file)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})
         else:

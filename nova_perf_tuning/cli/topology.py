@@ -87,7 +87,7 @@ def _summary(facts: model.HostFacts) -> str:
     cores = len({cpu.siblings for cpu in online})
     packages = len({cpu.package for cpu in online if cpu.package is not None})
     counts = [(cores, "core"), (packages, "package"), (len(facts.nodes), "NUMA node")]
-    counts += [(len(facts.irqs), "interrupt")] if facts.irqs else []  # a recording may lack /proc/irq
+    counts += [(len(facts.irqs), "interrupt")] if facts.irqs else []  # a recorded host may lack /proc/irq
     counts += [(len(facts.guests), "guest")]
     lines = [
         f"Linux {facts.kernel or 'unknown'} on {facts.arch or 'unknown hardware'}, virtualization:"

@@ -25,7 +25,7 @@ NEUTRON_FILES: Final = (
 )
 #: ``[neutron_physnet_NAME] numa_nodes``.
 PHYSNET: Final = "neutron_physnet_"
-#: Sections and options that a recording keeps; nova.conf holds passwords, so nothing else may be in it.
+#: Sections and options that a recorded host keeps; nova.conf holds passwords, so nothing else may be in it.
 _RECORDED: Final = {
     "DEFAULT": "vcpu_pin_set",
     "compute": "cpu_dedicated_set cpu_shared_set",
@@ -172,7 +172,7 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
 
 
 def recorded(text: str) -> str:
-    """Return what a recording may keep of an INI file."""
+    """Return what a recorded host may keep of an INI file."""
     lines: list[str] = []
     last = None
     for (section, key), value in sorted(parse(text).items()):

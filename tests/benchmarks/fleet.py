@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
+from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, run_store
 from nova_perf_tuning.validation.judge import budget_file
 from tests.support import simulated_cloud as simulation
 
@@ -71,7 +71,7 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
         kinds = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}
         stored = store.create(plan, names, pairs, environments.from_dict({"benchmarks": kinds}))
         begun = time.process_time()
-        campaign.Campaign(store, launcher, stored, threads=threads).run()
+        fleet_run.FleetRun(store, launcher, stored, threads=threads).run()
         cpu_s = time.process_time() - begun
         after = store.load(run_id)
         hosts_of = fleet_results.collect(store, run_id, BUDGETS, 0.15, "complete")[1].hosts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hwloc found on a recorded host: reads the .console and .xml files beside the recordings."""
+"""What hwloc found on a recorded host: reads the .console and .xml files beside the recorded hosts."""
 
 import dataclasses
 import pathlib

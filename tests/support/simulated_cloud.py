@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud that measures nothing: hosts, delays, faults and quota as a real one has them, in virtual or real time.
 
-It takes the place of Heat behind the same interface, so that the controller (campaign, pairing, database) is the
+It takes the place of Heat behind the same interface, so that the controller (fleet run, pairing, database) is the
 real one. In virtual time the clock jumps to the next event whenever every thread waits for it: hours of a fleet
 pass in seconds, and what the controller itself computes takes no virtual time.
 """
@@ -16,7 +16,7 @@ import random
 import threading
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import campaign, model
+from nova_perf_tuning.validation.cloud import fleet_run, model
 from nova_perf_tuning.validation.measure import model as results
 
 
@@ -27,7 +27,7 @@ def fleet_plan(run_id, kinds, trials=2, **settings):
     return model.FleetPlan(measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here")
 
 
-class VirtualWorkers(campaign.Workers):
+class VirtualWorkers(fleet_run.Workers):
     """Real threads on a clock that moves only when all of them, the controller included, wait for it."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class VirtualWorkers(campaign.Workers):
         self._now = 0.0
         self._awake = 1  # the controller
         self._waiting = False
-        self._messages: collections.deque[tuple[int, campaign.Outcome] | None] = collections.deque()
+        self._messages: collections.deque[tuple[int, fleet_run.Outcome] | None] = collections.deque()
         self._alarms: list[tuple[float, int, threading.Event | None]] = []
         self._numbers = itertools.count()
         self._timer = -1

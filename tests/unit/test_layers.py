@@ -33,7 +33,7 @@ RANK = {
     "host/kinds": 3.4,
     "host/transaction": 3.5,
     "host/audit": 3.6,
-    "host/recording": 3.7,
+    "host/record": 3.7,
     "agent": 4,
     "nova": 4,  # what its API service and scheduler may load of it, tests/nova/api watches
     "validation/environment": 4,

@@ -19,7 +19,7 @@ _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
-#: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
+#: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _MAX_PID: Final = 1 << 22
 
@@ -293,7 +293,7 @@ def _words(line: str) -> list[str]:
 
 
 def recorded_cmdline(line: str) -> str:
-    """Return the words of a command line that a recording keeps."""
+    """Return the words of a command line that a recorded host keeps."""
     return " ".join(
         word
         for word in _words(line)

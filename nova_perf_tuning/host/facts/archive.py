@@ -59,7 +59,7 @@ class ArchiveRoot(Root):
             self._hold(entries)
         except _BROKEN as error:
             reason = str(error).partition("\n")[0][:120] or type(error).__name__
-            raise FactsError(f"sysroot {path!r}: not a recording, or damaged ({reason})") from None
+            raise FactsError(f"sysroot {path!r}: no recorded host, or damaged ({reason})") from None
 
     def _hold(self, entries: dict[str, Entry]) -> None:
         """Become the root of ``entries`` by their paths; directories around them need not be among them."""

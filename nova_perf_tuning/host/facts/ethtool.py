@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloads, rings, channels and coalescing: they have no files, so a recording keeps them in one of its own."""
+"""Offloads, rings, channels and coalescing: they have no files, a recorded host has one for them."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts.root import Root
 
-#: Below the root of a recording, one ``NAME.json`` for each NIC.
+#: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
 _COUNTS: Final = {
     "type": "object",
@@ -54,7 +54,7 @@ class Link:
 
 
 def read(root: Root, device: str) -> Link | None:
-    """Return what is known of ``device``; None when nothing is (no such NIC, or an older recording)."""
+    """Return what is known of ``device``; None when nothing is (no such NIC, or an older recorded host)."""
     if root.live:
         return _ask(device)
     data = root.read(root.directory(DIRECTORY), f"{device}.json")

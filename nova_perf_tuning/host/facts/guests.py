@@ -34,7 +34,7 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     directory = root.directory(_RUNNING)
     domains = _read_domains(root, directory, {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
-    if not root.live:  # recordings of earlier versions have no <domstatus>, but QEMU's pid files
+    if not root.live:  # recorded hosts of earlier versions have no <domstatus>, but QEMU's pid files
         files = [name for name in root.names(directory) if name.endswith(".pid") and name.isprintable()]
         beside = {file[:-4]: root.number(directory, file) for file in files if file[:-4] not in pids}
         pids |= {name: pid for name, pid in beside.items() if pid is not None and 0 < pid <= domain.MAX_PID}

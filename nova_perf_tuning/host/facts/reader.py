@@ -58,7 +58,7 @@ _ARCHITECTURES: Final = (
 
 
 def open_root(sysroot: str = "/") -> Root:
-    """Return the root to read from: ``/`` is the live host, a directory or a recording a recorded one.
+    """Return the root to read from: ``/`` is the live host, another directory or file a recorded one.
 
     :raises FactsError: there is no such file, it may not be read, or it holds no host.
     """
@@ -73,7 +73,7 @@ def open_root(sysroot: str = "/") -> Root:
             root = archive.ArchiveRoot(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise FactsError(f"sysroot {sysroot!r}: {reason}; give a recorded host's directory or recording") from None
+        raise FactsError(f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host") from None
     if root.directory("sys") is None and root.directory("proc") is None:
         raise FactsError(f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host")
     return root

@@ -111,7 +111,7 @@ class MutationTest(testcase.TestCase):
         if recorded.DIRECTORY.is_dir():
             self.assertGreater(used, 0)
 
-    def test_own_recordings(self) -> None:
+    def test_own_recorded_hosts(self) -> None:
         directory = pathlib.Path(__file__).parents[3] / "support" / "recorded"
         for path in sorted(directory.glob("*.tar.xz")):
             self.assertGreater(len(judge(archive.ArchiveRoot(str(path))).clean), 10)

@@ -79,7 +79,7 @@ def topology(sysroot: str) -> dict[str, Any]:
 
 
 class TestRecordedHosts(testcase.TestCase):
-    """One test method for each recording is added below."""
+    """One test method for each recorded host is added below."""
 
     def check(self, name: str) -> None:
         host = topology(str(DIRECTORY / f"{name}.tar.bz2"))

@@ -166,7 +166,7 @@ class RecordedHostsTest(testcase.TestCase):
 
 
 def _with_work(host):
-    """Give a recorded host what such recordings lack: a NIC on each node and guests beside them."""
+    """Give a recorded host what such recorded hosts lack: a NIC on each node and guests beside them."""
     nics, irqs, guests, number = [], {}, [], 5000
     online = [cpu for cpu in host.cpus if cpu.online]
     for index, node in enumerate([*(known.id for known in host.nodes), None]):

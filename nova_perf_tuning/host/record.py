@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording a host: what its facts and the audit's rules read, as one file for ``--sysroot``.
+"""Records a host: what its facts and the audit's rules read, as one file for ``--sysroot``.
 
 Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs,
 serial numbers, the boot id, the host's name, names of guests that tenants gave and where their disks lie. Kept,
@@ -107,7 +107,7 @@ _SPECS: Final = ("hw:", "perf:", "hw_", "os_type")
 
 
 class Tree:
-    """Files, links and directories of a recording: path -> content, target or None."""
+    """Files, links and directories of a recorded host: path -> content, target or None."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
@@ -164,7 +164,7 @@ class Tree:
 
 
 def record(path: str, sysroot: str = "/") -> int:
-    """Write a recording of the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
+    """Write the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
 
     The file appears whole or not at all.
 
@@ -185,7 +185,7 @@ def record(path: str, sysroot: str = "/") -> int:
 
 
 def collect(root: Root) -> Tree:
-    """Return everything that a recording of the host at ``root`` holds."""
+    """Return everything that is kept of the host at ``root``."""
     tree = Tree(root)
     facts = reader.read_root(root)
     for directory, names in _FILES.items():
@@ -221,7 +221,7 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
 
 
 def _add_texts(tree: Tree) -> None:
-    """Add what a recording keeps some words or lines of."""
+    """Add what a recorded host keeps some words or lines of."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
     tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for directory in guests.XML_DIRECTORIES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording gives the facts of its host, holds nothing private, and is written whole or not at all."""
+"""A recorded host gives the facts of the live one, holds nothing private, and is written whole or not at all."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 from nova_perf_tuning.cli import main, topology
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import recording
+from nova_perf_tuning.host import record
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import FactsError
 from tests.support import corpus, sysroots, testcase, trees
@@ -29,21 +29,21 @@ def facts(sysroot: str = "/") -> dict[str, Any]:
 
 
 def members(path: str) -> dict[str, bytes]:
-    """Return the files of a recording."""
+    """Return the files of a recorded host."""
     with tarfile.open(path) as file:
         return {member.name: file.extractfile(member).read() for member in file if member.isreg()}  # type: ignore[union-attr]
 
 
-class TestRecording(testcase.TestCase):
+class RecordTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.path = f"{trees.grow(self, {'x': 'x'})}/host.tar.xz"
 
     def test_live_host(self) -> None:
-        """The recording of this machine says what the machine says before and after it."""
+        """This machine as a recorded host says what the machine says before and after it."""
         for _ in range(_ATTEMPTS):
             before = facts()
-            recording.record(self.path)
+            record.record(self.path)
             recorded = facts(self.path)
             after = facts()
             if before == recorded == after:
@@ -53,16 +53,16 @@ class TestRecording(testcase.TestCase):
 
     def test_generated_host(self) -> None:
         root = sysroots.make_host(self, "small")
-        recording.record(self.path, root)
+        record.record(self.path, root)
         self.assertEqual(facts(root), facts(self.path))
 
     def test_same_host_same_bytes(self) -> None:
         root = sysroots.make_host(self)
         path = pathlib.Path(self.path)
-        recording.record(self.path, root)
+        record.record(self.path, root)
         first = path.read_bytes()
         path.unlink()
-        recording.record(self.path, root)
+        record.record(self.path, root)
         self.assertEqual(first, path.read_bytes())
 
     def test_nothing_private(self) -> None:
@@ -80,7 +80,7 @@ class TestRecording(testcase.TestCase):
         (root / "proc/cpuinfo").write_text(f"processor : 0\nSerial : {secret}\nflags : lm\n")
         for path in root.glob("sys/devices/**/net/*"):
             (path / "ifalias").write_text(secret)
-        recording.record(self.path, str(root))
+        record.record(self.path, str(root))
         for name, data in members(self.path).items():
             self.assertNotIn(secret.encode(), data, name)
             self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
@@ -90,7 +90,7 @@ class TestRecording(testcase.TestCase):
     def test_never_over_a_file(self) -> None:
         path = pathlib.Path(self.path)
         path.write_text("precious")
-        error = self.assertRaises(FactsError, recording.record, self.path)
+        error = self.assertRaises(FactsError, record.record, self.path)
         self.assertIn("exists already", str(error))
         self.assertEqual("precious", path.read_text())
 
@@ -101,11 +101,11 @@ class TestRecording(testcase.TestCase):
         self.assertEqual({"file": self.path, "bytes": os.path.getsize(self.path)}, json.loads(output.getvalue()))
 
     def test_domains_survive(self) -> None:
-        """What the planner and the rules use of a domain is the same in a recording; nothing else is in it."""
+        """What the planner and the rules use of a domain is the same in a recorded host; nothing else is in it."""
         paths = sorted(corpus.DIRECTORY.glob("*.xml"))
         self.assertGreater(len(paths), 5)
         for path in paths:
-            given, kept = path.read_text(), recording.redacted(path.read_text())
+            given, kept = path.read_text(), record.redacted(path.read_text())
             self.assertEqual(parsing.parse_inventory(given), parsing.parse_inventory(kept), path.name)
             domain = parsing.parse_domain(given)
             nics = tuple(dataclasses.replace(nic, mac=None) for nic in domain.interfaces)
@@ -116,8 +116,8 @@ class TestRecording(testcase.TestCase):
                     self.assertNotIn(private or "/var/lib/", kept, path.name)
 
 
-class TestCommittedRecordings(testcase.TestCase):
-    """Recordings of real machines, made by ``nova-perf record``."""
+class CommittedHostsTest(testcase.TestCase):
+    """Recorded real machines, made by ``nova-perf record``."""
 
     def test_they_are_there_and_whole(self) -> None:
         paths = sorted(RECORDED.glob("*.tar.xz"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of a host is judged as the host itself, and holds nothing that the rules do not need."""
+"""A recorded host is judged as the host itself, and holds nothing that the rules do not need."""
 
-from nova_perf_tuning.host import recording
+from nova_perf_tuning.host import record
 from nova_perf_tuning.host.audit import host, runner
 from nova_perf_tuning.host.facts import reader
 from tests.support import audit_cases, testcase
@@ -32,8 +32,8 @@ def findings(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, st
     ]
 
 
-def as_root(tree: recording.Tree) -> hosts.TreeRoot:
-    """Return the recording as a host, without going through a file."""
+def as_root(tree: record.Tree) -> hosts.TreeRoot:
+    """Return the recorded host, without going through a file."""
     texts = {
         path: entry.decode() if isinstance(entry, bytes) else entry and f"-> {entry}"
         for path, entry in tree.entries.items()
@@ -47,20 +47,16 @@ class RecordingTest(testcase.TestCase):
             tree = case.tree()
             live = findings(hosts.TreeRoot(tree), **case.options)
             self.assertIn(name, {finding[0] for finding in live})
-            self.assertEqual(
-                live, findings(as_root(recording.collect(hosts.TreeRoot(tree))), **case.options), name
-            )
+            self.assertEqual(live, findings(as_root(record.collect(hosts.TreeRoot(tree))), **case.options), name)
 
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
         tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
         self.assertEqual(["mtu-mismatch"], [finding[0] for finding in findings(hosts.TreeRoot(tree))])
-        self.assertEqual(
-            findings(hosts.TreeRoot(tree)), findings(as_root(recording.collect(hosts.TreeRoot(tree))))
-        )
+        self.assertEqual(findings(hosts.TreeRoot(tree)), findings(as_root(record.collect(hosts.TreeRoot(tree)))))
 
     def test_no_secret_is_in_it(self) -> None:
-        tree = recording.collect(hosts.TreeRoot(hosts.changed(hosts.good(), SECRETS)))
+        tree = record.collect(hosts.TreeRoot(hosts.changed(hosts.good(), SECRETS)))
         files = {path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)}
         self.assertEqual([], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text])
         self.assertIn("CPUAffinity=0-1", files["etc/systemd/system.conf"])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller in a process of its own for :mod:`tests.functional.test_campaign_kill`: begins or resumes a run.
+"""A controller in a process of its own for :mod:`tests.functional.test_fleet_run_kill`: begins or resumes a run.
 
-``python -m tests.support.campaign_process URL DIRECTORY SCALE [RUN]`` prints the run's id when it begins. Stacks
+``python -m tests.support.fleet_run_process URL DIRECTORY SCALE [RUN]`` prints the run's id when it begins. Stacks
 are files in DIRECTORY/stacks, and every begin of a pair is a line in DIRECTORY/log, written at once.
 """
 
 import os
 import sys
 
-from nova_perf_tuning.validation.cloud import campaign, model, run_store
+from nova_perf_tuning.validation.cloud import fleet_run, model, run_store
 from nova_perf_tuning.validation.environment import Environment
 from tests.support import simulated_cloud as simulation
 
@@ -40,7 +40,7 @@ def main():
     launcher = LoggingLauncher(directory, float(scale))
     launcher.cleanup(run.run_id)
     print(run.run_id, flush=True)
-    print(campaign.Campaign(store, launcher, run).run(), flush=True)
+    print(fleet_run.FleetRun(store, launcher, run).run(), flush=True)
 
 
 if __name__ == "__main__":

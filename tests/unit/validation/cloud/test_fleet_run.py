@@ -12,7 +12,7 @@ from unittest import mock
 import fixtures
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, run_store
+from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, run_store
 from tests.support import simulated_cloud as simulation
 from tests.support import testcase
 
@@ -24,13 +24,13 @@ def names(count):
 
 
 def kill(controller, number):
-    """Send a signal to this process and wait until the campaign has heard of it."""
+    """Send a signal to this process and wait until the run has heard of it."""
     os.kill(os.getpid(), number)
     while not controller.stopped_by:
         threading.Event().wait(0.01)
 
 
-class CampaignCase(testcase.TestCase):
+class FleetRunCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = self.useFixture(fixtures.TempDir()).path
@@ -39,20 +39,20 @@ class CampaignCase(testcase.TestCase):
         self.progress = []
 
     def begin(self, hosts, cloud=None, peers=2, **changes):
-        """Return a new campaign on a simulated cloud."""
+        """Return a new run on a simulated cloud."""
         self.run_id = run_store.new_id()
         plan = simulation.fleet_plan(self.run_id, ["iperf3", "cpu"], peers=peers, **changes)
         pairs = model.schedule(names(hosts), peers)
         environment = environments.from_dict({"benchmarks": KINDS})
-        return self.campaign(self.store.create(plan, names(hosts), pairs, environment), cloud)
+        return self.fleet_run(self.store.create(plan, names(hosts), pairs, environment), cloud)
 
-    def campaign(self, run, cloud=None, **changes):
+    def fleet_run(self, run, cloud=None, **changes):
         """Go on with a run, with other settings if need be."""
         settings = dataclasses.replace(run.plan.settings, **changes)
         run.plan = dataclasses.replace(run.plan, settings=settings)
         self.threads = simulation.VirtualWorkers()
         self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads)
-        return campaign.Campaign(self.store, self.launcher, run, self.progress.append, self.threads)
+        return fleet_run.FleetRun(self.store, self.launcher, run, self.progress.append, self.threads)
 
     def states(self):
         return collections.Counter(task.state for task in self.store.load(self.run_id).tasks)
@@ -69,7 +69,7 @@ class CampaignCase(testcase.TestCase):
         self.assertEqual([], self.launcher.overlaps)
 
 
-class CampaignTest(CampaignCase):
+class FleetRunTest(FleetRunCase):
     def test_every_pair_once(self):
         controller = self.begin(12, peers=3)
         self.assertEqual("complete", controller.run())
@@ -127,14 +127,14 @@ class CampaignTest(CampaignCase):
             with self.subTest(retries):
                 controller = self.begin(24, peers=3, retries=retries)
                 self.first(self.refused)
-                error = self.assertRaises(campaign.HopelessError, controller.run)
+                error = self.assertRaises(fleet_run.HopelessError, controller.run)
                 self.assertIn("8 attempts on end failed, over different hosts", str(error))
                 self.assertEqual("interrupted", self.store.load(self.run_id).state)
                 states = self.states()
                 self.assertEqual({"done", "planned"}, set(states))
                 self.assertEqual(36, states.total())
                 self.check_consistent()
-                self.assertEqual("complete", self.campaign(self.store.claim(self.run_id), retries=0).run())
+                self.assertEqual("complete", self.fleet_run(self.store.claim(self.run_id), retries=0).run())
                 self.assertEqual({"done": 36}, self.states())
                 self.check_consistent()
 
@@ -157,7 +157,7 @@ class CampaignTest(CampaignCase):
         """All others are; then the stacks are removed once more, and the rest is left to who resumes the run."""
         controller = self.begin(12, peers=3)
         self.leave_stacks("h001", "h007")
-        error = self.assertRaises(campaign.HopelessError, controller.run)
+        error = self.assertRaises(fleet_run.HopelessError, controller.run)
         self.assertIn("pairs not measured: stacks stayed on their hosts", str(error))
         self.assertFalse(controller.unclean)
         stuck, begun = set(), []
@@ -168,7 +168,7 @@ class CampaignTest(CampaignCase):
                 begun.append(pair)
                 self.assertFalse(hosts & stuck)
         self.check_consistent()
-        self.assertEqual("complete", self.campaign(self.store.claim(self.run_id)).run())
+        self.assertEqual("complete", self.fleet_run(self.store.claim(self.run_id)).run())
         self.assertEqual({"done": 18}, self.states())
         begun += [pair for what, pair, _ in self.launcher.log if what == "begin"]
         self.assertEqual({1}, set(collections.Counter(begun).values()), "what was measured is measured once")
@@ -199,11 +199,11 @@ class CampaignTest(CampaignCase):
 
     def test_nothing_works_and_then_it_does(self):
         controller = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
-        error = self.assertRaises(campaign.HopelessError, controller.run)
+        error = self.assertRaises(fleet_run.HopelessError, controller.run)
         self.assertIn("40 attempts on end failed, over different hosts; the last one: no signal", str(error))
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual({"planned": 40}, self.states())
-        again = self.campaign(self.store.claim(self.run_id), simulation.Cloud(faults=0.2), retries=1)
+        again = self.fleet_run(self.store.claim(self.run_id), simulation.Cloud(faults=0.2), retries=1)
         self.assertEqual("complete", again.run())
         self.assertEqual(2, max(self.launcher.attempts.values()), "pairs that failed have attempts of their own")
         self.check_consistent()
@@ -243,7 +243,7 @@ class CampaignTest(CampaignCase):
         self.assertIn("not valid any more", str(error))
         self.assertTrue(self.states()["done"] >= 3)
         self.check_consistent()
-        again = self.campaign(self.store.claim(self.run_id))
+        again = self.fleet_run(self.store.claim(self.run_id))
         self.assertEqual("complete", again.run())
         self.check_consistent()
 
@@ -268,13 +268,13 @@ class CampaignTest(CampaignCase):
 
         self.threads.start = stop
         self.assertEqual("interrupted", controller.run())
-        self.assertEqual(campaign.STOP_S, self.threads.now())
+        self.assertEqual(fleet_run.STOP_S, self.threads.now())
         self.assertTrue(controller.unclean)
         self.threads.wake_sleepers()
 
     def test_removal_ends_at_a_second_signal(self):
         """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
-        self.useFixture(fixtures.MockPatchObject(campaign, "SECOND_S", 0.0))
+        self.useFixture(fixtures.MockPatchObject(fleet_run, "SECOND_S", 0.0))
         for signals in (1, 2):
             with self.subTest(signals):
                 controller = self.begin(4)
@@ -327,7 +327,7 @@ class CampaignTest(CampaignCase):
                 run = self.store.load(self.run_id)
                 self.assertEqual(("interrupted", False), (run.state, run.leftovers))
                 done = {task.pair for task in run.tasks if task.state == "done"}
-                again = self.campaign(self.store.claim(self.run_id))
+                again = self.fleet_run(self.store.claim(self.run_id))
                 self.assertEqual("complete", again.run())
                 self.assertEqual({"done": 24}, self.states())
                 self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")

@@ -11,7 +11,7 @@ import time
 import fixtures
 
 from nova_perf_tuning.validation.cloud import run_store
-from tests.support import campaign_process, testcase
+from tests.support import fleet_run_process, testcase
 
 KILLS = 4
 SCALE = "0.015"  # a pair takes about three seconds
@@ -26,7 +26,7 @@ class KillTest(testcase.TestCase):
         os.mkdir(self.stacks)
 
     def controller(self, *run):
-        program = [sys.executable, "-m", "tests.support.campaign_process", self.url, self.directory, SCALE, *run]
+        program = [sys.executable, "-m", "tests.support.fleet_run_process", self.url, self.directory, SCALE, *run]
         running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.kill)
@@ -66,7 +66,7 @@ class KillTest(testcase.TestCase):
         after, trials = self.stored(run_id)
         self.assertEqual("complete", after.state, shown)
         self.assertEqual(set(), {task.state for task in after.tasks} - {"done", "failed"})
-        self.assertEqual(len(campaign_process.HOSTS) * campaign_process.PEERS // 2, len(after.tasks))
+        self.assertEqual(len(fleet_run_process.HOSTS) * fleet_run_process.PEERS // 2, len(after.tasks))
         self.assertEqual({24}, set(trials.values()), "trials twice, or a part of them")
         self.assertTrue(interrupted > 0, "no kill hit a pair at work; nothing was shown")
         self.finished_stay(finished, begun)

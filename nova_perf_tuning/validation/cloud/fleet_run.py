@@ -81,7 +81,7 @@ class Workers:
         self._ended.put((number, outcome))
 
 
-class Campaign:
+class FleetRun:
     """One run, new or taken up again.
 
     :ivar unclean: whether stacks of this run may be left.
