@@ -24,11 +24,11 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
             first = next((baseline for baseline in ratios if baseline != model.HOST), None)
             median = f"{text.number(arm.median.value)} {benchmark.unit}" if arm.median else "-"
             failed = f" ({arm.failed} failed)" if arm.failed else ""
-            left_out = f" ({len(arm.left_out)} left out)" if arm.left_out else ""
+            excluded = f" ({len(arm.excluded)} excluded)" if arm.excluded else ""
             ratio = f"{first}: {text.ratio(ratios[first])}" if first else "-"
             service = arm.service_per_unit
             cost = f"{text.number(service.value * 1e3)} ms/{benchmark.work_unit}" if service else "-"
-            trials, to_host = f"{arm.n}{failed}{left_out}", text.ratio(ratios.get(model.HOST))
+            trials, to_host = f"{arm.n}{failed}{excluded}", text.ratio(ratios.get(model.HOST))
             rows.append((benchmark.label, arm.arm, median, trials, ratio, to_host, cost))
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     print()

@@ -126,7 +126,7 @@ def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[mo
     lacking = len(working) - len(trials)
     count = {"count": lacking, "of": len(working)}
     if lacking > trial_filter.MAX_LOST * len(working):
-        raise reasons.ReasonError(_C.TOO_FEW_COUNTED, **where, **count, limit=trial_filter.MAX_LOST)
+        raise reasons.ReasonError(_C.TOO_FEW_WITH_WORK, **where, **count, limit=trial_filter.MAX_LOST)
     if faults := list(filter(None, (overhead.cost(trial).contradiction for trial in trials))):
         raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(faults[0],))
     return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]

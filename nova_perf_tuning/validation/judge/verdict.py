@@ -49,7 +49,7 @@ class Judgement:
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
     :ivar reasons: one for each limit, and what else is to be said.
     :ivar verdicts: on each of them alone.
-    :ivar pairs_left_out: pairs of which a guard rejected a trial.
+    :ivar pairs_excluded: pairs of which a guard rejected a trial.
     """
 
     budget: Budget
@@ -59,7 +59,7 @@ class Judgement:
     unit: str
     reasons: tuple[Reason, ...]
     verdicts: tuple[Verdict, ...] = ()
-    pairs_left_out: int = 0
+    pairs_excluded: int = 0
 
     @property
     def verdicts_and_reasons(self) -> list[tuple[Verdict, Reason]]:

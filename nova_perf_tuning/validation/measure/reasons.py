@@ -90,7 +90,7 @@ class ReasonCode(enum.StrEnum):
     NO_SAMPLE = "no_sample"  # why: what counts is no sample
     NO_WORK = "no_work"  # known: benchmarks that counted their work
     NO_GUEST = "no_guest"  # nothing
-    TOO_FEW_COUNTED = "too_few_counted"  # count, of, limit
+    TOO_FEW_WITH_WORK = "too_few_with_work"  # count, of, limit
     UNCOUNTED = "uncounted"  # count, of
     NO_SOFTIRQ = "no_softirq"  # nothing
     OTHER_RATE = "other_rate"  # measured, rate, unit

@@ -55,8 +55,8 @@ def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
     found = dataclasses.asdict(measured)
     for row, arm in zip(found["arms"], measured.arms, strict=True):
         row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
-        row["left_out"] = [[order, text.of(why)] for order, why in arm.left_out]
-        row["left_out_details"] = [[order, of(why)] for order, why in arm.left_out]
+        row["excluded"] = [[order, text.of(why)] for order, why in arm.excluded]
+        row["excluded_details"] = [[order, of(why)] for order, why in arm.excluded]
     found["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
     for row, figure in zip(found["secondary"], measured.secondary, strict=True):
         row["comparisons"] = [_comparison(pair) for pair in figure.comparisons]
@@ -66,7 +66,7 @@ def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
 def _comparison(pair: summary.Comparison) -> dict[str, Any]:
     found = dataclasses.asdict(pair)
     del found["notes"]
-    return found | line("left_out", pair.notes) | line("invalid", [pair.invalid])
+    return found | line("excluded", pair.notes) | line("invalid", [pair.invalid])
 
 
 def verdicts(

@@ -128,8 +128,8 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
     host = (results.environment.host or "unknown")[:200]
-    left_out = trial_filter.alone(results)
-    trials = [dataclasses.asdict(trial) for trial in results.trials if trial_filter.run(trial) not in left_out]
+    excluded = trial_filter.alone(results)
+    trials = [dataclasses.asdict(trial) for trial in results.trials if trial_filter.run(trial) not in excluded]
     run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
     run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
     pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}

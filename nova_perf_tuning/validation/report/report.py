@@ -97,7 +97,7 @@ def render(
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
         trials=[(trial, overhead.cost(trial)) for trial in trials if trial.primary][:_SHOWN_TRIALS],
-        left_out={run: text.of(why) for run, why in summary.left_out(summaries).items()},
+        excluded={run: text.of(why) for run, why in summary.excluded(summaries).items()},
         trial_count=sum(trial.primary for trial in trials),
     )
 

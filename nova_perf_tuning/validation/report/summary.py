@@ -29,7 +29,7 @@ class ArmSummary:
         ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
     :ivar full_invalid, cpu_invalid: why full overhead, or any CPU, is not shown.
-    :ivar left_out: number of the run and why, for each trial that does not count.
+    :ivar excluded: number of the run and why, for each trial that does not count.
     :ivar uncounted: trials without CPU counters, where others have them.
     """
 
@@ -47,7 +47,7 @@ class ArmSummary:
     guest_busy: float | None
     wait_share: float | None
     full_invalid: reasons.Reason | None
-    left_out: tuple[tuple[int, reasons.Reason], ...]
+    excluded: tuple[tuple[int, reasons.Reason], ...]
     uncounted: int
     cpu_invalid: reasons.Reason | None
 
@@ -56,7 +56,7 @@ class ArmSummary:
 class Comparison:
     """:ivar ratio: ``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
 
-    :ivar pairs_left_out: pairs of which a guard rejected a trial; :ivar notes: why, and how many trials failed.
+    :ivar pairs_excluded: pairs of which a guard rejected a trial; :ivar notes: why, and how many trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
     :ivar values: boot and ratio of each pair that counts.
     """
@@ -64,7 +64,7 @@ class Comparison:
     arm: str
     baseline: str
     ratio: statistics.Estimate | None
-    pairs_left_out: int
+    pairs_excluded: int
     notes: tuple[reasons.Reason, ...]
     invalid: reasons.Reason | None
     values: tuple[tuple[int, float], ...]
@@ -111,11 +111,11 @@ def summarise(results: model.Results, limits: trial_filter.Limits | None = None)
 
 
 class _Chosen(NamedTuple):
-    """What all figures of some results go by; :ivar left_out: run -> why it does not count."""
+    """What all figures of some results go by; :ivar excluded: run -> why it does not count."""
 
     results: model.Results
     guards: trial_filter.Limits
-    left_out: Mapping[trial_filter.Run, reasons.Reason]
+    excluded: Mapping[trial_filter.Run, reasons.Reason]
 
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
@@ -133,13 +133,13 @@ def arm_order(results: model.Results) -> list[str]:
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
-def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
+def excluded(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
     """Return run -> why it does not count."""
     return {
         (benchmark.label, arm.arm, order): why
         for benchmark in summaries
         for arm in benchmark.arms
-        for order, why in arm.left_out
+        for order, why in arm.excluded
     }
 
 
@@ -155,7 +155,7 @@ def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], 
         unit=first.unit,
         better=first.better,
         work_unit=next((trial.work_unit for trial in chosen if trial.work_unit), ""),
-        arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
+        arms=tuple(_arm(arm, of_arm[arm], by.excluded) for arm in here),
         comparisons=_comparisons(chosen, here, by),
         secondary=_secondary(trials, here, by),
     )
@@ -178,9 +178,9 @@ def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen
     return tuple(_comparison(trials, *pair, by) for pair in pairs)
 
 
-def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[trial_filter.Run, reasons.Reason]) -> ArmSummary:
+def _arm(arm: str, trials: list[model.Trial], excluded: Mapping[trial_filter.Run, reasons.Reason]) -> ArmSummary:
     measured = [trial for trial in trials if not trial_filter.failed(trial)]
-    good = [trial for trial in measured if trial_filter.run(trial) not in left_out]
+    good = [trial for trial in measured if trial_filter.run(trial) not in excluded]
     costs = {id(trial): overhead.cost(trial) for trial in good}
     counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
     with_cpu = [trial for trial in good if counted <= trial.host_cpu_s.keys()]
@@ -215,10 +215,10 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[trial_filter.Run
         guest_busy=_rate(good, lambda trial: trial.guest_cpu_s),
         wait_share=statistics.median(waits),
         full_invalid=full_invalid,
-        left_out=tuple(
-            (trial.order, left_out[trial_filter.run(trial)])
+        excluded=tuple(
+            (trial.order, excluded[trial_filter.run(trial)])
             for trial in measured
-            if trial_filter.run(trial) in left_out
+            if trial_filter.run(trial) in excluded
         ),
         uncounted=uncounted,
         cpu_invalid=cpu_invalid,
@@ -258,7 +258,7 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     for metric, mine in _by(measured, lambda trial: trial.metric).items():
         values: dict[str, list[float]] = {}
         for trial in mine:
-            if trial_filter.run(trial) not in by.left_out and trial.value is not None:
+            if trial_filter.run(trial) not in by.excluded and trial.value is not None:
                 values.setdefault(trial.arm, []).append(trial.value)
         medians = {arm: middle for arm in arms if (middle := statistics.median(values.get(arm, ()))) is not None}
         compared = _comparisons([*mine, *failed], arms, by)

@@ -270,7 +270,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.NO_SAMPLE: "'{benchmark:.80}' on '{arm:.40}': {why}",
     _C.NO_WORK: "no trial of '{benchmark:.80}' on '{arm:.40}' counted its work; benchmarks that did: {known}",
     _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
-    _C.TOO_FEW_COUNTED: (
+    _C.TOO_FEW_WITH_WORK: (
         "'{benchmark:.80}' on '{arm:.40}': {count} of {of} trials have no CPU by class (limit {limit:.0%}); on a"
         " cloud agents tell it"
     ),
@@ -418,9 +418,9 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
 
 def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
     """Yield which trials do not count, and what CPU is not shown."""
-    if arm.left_out:
-        why = "; ".join(dict.fromkeys(of(reason) for _, reason in arm.left_out))
-        yield f"{len(arm.left_out)} of {arm.n + len(arm.left_out)} trials left out: {why}"
+    if arm.excluded:
+        why = "; ".join(dict.fromkeys(of(reason) for _, reason in arm.excluded))
+        yield f"{len(arm.excluded)} of {arm.n + len(arm.excluded)} trials excluded: {why}"
     if arm.cpu_invalid:
         yield f"no CPU is shown: {of(arm.cpu_invalid)}"
         return

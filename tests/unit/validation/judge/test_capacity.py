@@ -66,8 +66,8 @@ class CapacityTest(testcase.TestCase):
         for changes, code in (
             ({"conditions": {"steal_share": 0.5}, "work": 0.1}, C.STEAL),
             ({"value": None, "work": None, "error": "killed"}, C.TOO_MANY_LOST),
-            ({"host_cpu_s": {"vcpu": 8.0}}, C.TOO_FEW_COUNTED),
-            ({"host_cpu_s": {}}, C.TOO_FEW_COUNTED),
+            ({"host_cpu_s": {"vcpu": 8.0}}, C.TOO_FEW_WITH_WORK),
+            ({"host_cpu_s": {}}, C.TOO_FEW_WITH_WORK),
         ):
             with self.subTest(changes):
                 blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]

@@ -149,7 +149,7 @@ class JudgeTest(testcase.TestCase):
         for trial in self.mine[:2]:
             trial.conditions, trial.value = {"steal_share": 0.5}, 1.0
         found = self.check(V.PASS, C.WITHIN)
-        self.assertEqual((2, 16), (found.pairs_left_out, found.loss.n))
+        self.assertEqual((2, 16), (found.pairs_excluded, found.loss.n))
         self.assertIn(C.STEAL, found.reasons[0].codes)
 
     def test_the_look_has_its_part_of_the_error(self):
@@ -164,7 +164,7 @@ class JudgeTest(testcase.TestCase):
         self.assertEqual("FAIL", found["verdict"])
         self.assertEqual(["within", "beyond"], [detail["code"] for detail in found["details"]])
         self.assertEqual([str, str], list(map(type, found["reasons"])))
-        self.assertLessEqual({"loss", "cpu", "unit", "verdicts", "pairs_left_out", "open", "by_cpu"}, set(found))
+        self.assertLessEqual({"loss", "cpu", "unit", "verdicts", "pairs_excluded", "open", "by_cpu"}, set(found))
 
 
 class ManyTest(testcase.TestCase):
