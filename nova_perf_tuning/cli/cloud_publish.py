@@ -10,6 +10,7 @@ from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results, hosts
+from nova_perf_tuning.validation.report import text
 
 
 class Publish(cloud_command.CloudLister):
@@ -82,7 +83,7 @@ class Publish(cloud_command.CloudLister):
                 return [(args.host, None)], ""
             raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
         verdicts = publish_module.read(args)
-        self.warn(*verdicts.left_out)
+        self.warn(*map(text.of, verdicts.left_out))
         chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)] if args.host else verdicts.hosts
         if args.withdraw:
             return [(args.host or result.host, None) for result in chosen], ""

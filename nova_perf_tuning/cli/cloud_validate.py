@@ -28,7 +28,7 @@ from nova_perf_tuning.validation.cloud import (
     run_store,
 )
 from nova_perf_tuning.validation.database import engine
-from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.environment import Ended, Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import store
@@ -143,11 +143,11 @@ class Run:
             self._warn(f"run {run.run_id} is complete; its results are judged and written again")
             if run.leftovers:
                 self._warn_of_leftovers(run.run_id)
-            return self._some(self._judged(run, "complete"), run.run_id, "complete")
+            return self._some(self._judged(run, Ended.COMPLETE), run.run_id, Ended.COMPLETE)
 
     def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
         broken: errors.PerfTuningError | None = None
-        ended = "error"
+        ended = Ended.ERROR
         going = fleet_run.FleetRun(
             self._store, launcher, run, validate_options.progress(self._args.format == "json")
         )
@@ -158,11 +158,11 @@ class Run:
         if going.unclean:
             self._warn_of_leftovers(run.run_id)
         # One that came when all was measured has cut off nothing but the last removal of stacks.
-        stopped_by = going.stopped_by if ended != "complete" else 0
+        stopped_by = going.stopped_by if ended is not Ended.COMPLETE else 0
         try:
             code = self._judged(run, ended)
         finally:
-            if ended != "complete":
+            if ended is not Ended.COMPLETE:
                 self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
         if broken is not None:
             raise broken
@@ -240,7 +240,7 @@ class Run:
 
     # -- after
 
-    def _judged(self, run: model.StoredRun, ended: str) -> int | None:
+    def _judged(self, run: model.StoredRun, ended: Ended) -> int | None:
         """Judge what the database has, write and print it; return the exit code, None where there is no trial.
 
         :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
@@ -251,7 +251,7 @@ class Run:
         try:
             return self._finish(results, judged) if results.trials else None
         except (OSError, atomic_write.OutputError) as error:
-            how = "written by" if ended == "complete" else "written when the run has gone on, by"
+            how = "written by" if ended is Ended.COMPLETE else "written when the run has gone on, by"
             raise errors.PerfTuningError(
                 f"{one_line(error)}; what was measured is kept, and {how}: {self.resume_command(run.run_id)}"
             ) from error
@@ -293,7 +293,7 @@ class Run:
         print(f"\n{judged.whole.value}" if judged.whole else "")
         result_tables.print_paths(self._results_file, self._report_file)
 
-    def _some(self, code: int | None, run_id: str, ended: str) -> int:
+    def _some(self, code: int | None, run_id: str, ended: Ended) -> int:
         """Return the exit code, unless there is none.
 
         :raises nova_perf_tuning.errors.PerfTuningError: no pair gave a figure; says why.
@@ -302,7 +302,7 @@ class Run:
             return code
         for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
             raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
-        more = "; give more --time-limit" if ended == "time limit" else ""
+        more = "; give more --time-limit" if ended is Ended.TIME_LIMIT else ""
         raise errors.PerfTuningError(f"no pair was measured{more}")
 
     def resume_command(self, run_id: str) -> str:

@@ -19,6 +19,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.validation.cloud import host_results
 from nova_perf_tuning.validation.judge import budget_file
+from nova_perf_tuning.validation.report import data, text
 
 
 class Publish(command.PerfCommand):
@@ -139,9 +140,11 @@ def _show(
     earned = sorted(traits.wanted(result))
     if args.format == "json":
         published = {"file": path, "result": json.loads(result.to_json()), "traits": earned}
-        command.print_json({**published, "recorded": verdicts.recorded, "left_out": list(verdicts.left_out)})
+        command.print_json(
+            {**published, "recorded": verdicts.recorded, **data.lines("left_out", verdicts.left_out)}
+        )
         return
     how = "as recorded in" if verdicts.recorded else "judged now from"
     print(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
-    command.say(*verdicts.left_out, prefix="note: ")
+    command.say(*map(text.of, verdicts.left_out), prefix="note: ")
     print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

@@ -6,6 +6,7 @@ beside the rest is in :attr:`Environment.shown`.
 """
 
 import dataclasses
+import enum
 import functools
 import typing
 from collections.abc import Mapping
@@ -13,8 +14,6 @@ from typing import Any, Final
 
 #: Loss against other hosts from which a host is slow, where results do not say it.
 MAX_LOSS: Final = 0.15
-#: Code of the incident that the time limit cut the blocks of a boot.
-TIME_LIMIT: Final = "time_limit"
 
 _UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
@@ -44,6 +43,7 @@ class Arm:
     """What guests of one arm asked for and what they got.
 
     :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has its value.
+    :ivar notes, note_codes: what guests did not get of the request, and the code of each.
     :ivar virtualization: what a guest says that it runs on; empty: not read.
     :ivar shown: what is only shown.
     """
@@ -51,6 +51,7 @@ class Arm:
     request: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
+    note_codes: list[str] = dataclasses.field(default_factory=list)
     native_specs_not_applied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: list[Setting] = dataclasses.field(default_factory=list)
     findings: list[Finding] = dataclasses.field(default_factory=list)
@@ -69,11 +70,29 @@ class Benchmark:
     commands: list[list[str]] = dataclasses.field(default_factory=list)
 
 
+class IncidentCode(enum.StrEnum):
+    """The time limit cut the blocks of a boot, guests did not boot, a warm-up or a pair failed."""
+
+    TIME_LIMIT = "time_limit"
+    BOOT = "boot"
+    WARM_UP = "warm_up"
+    PAIR = "pair"
+
+
+class Ended(enum.StrEnum):
+    """How a run came to its end."""
+
+    COMPLETE = "complete"
+    TIME_LIMIT = "time limit"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+
+
 @dataclasses.dataclass(slots=True)
 class Incident:
     """What went wrong beside trials.
 
-    :ivar code: :data:`TIME_LIMIT` or empty; :ivar kind: of a pair's error, in lower case; empty: of no pair.
+    :ivar code: an :class:`IncidentCode`; :ivar kind: of a pair's error, in lower case; empty: of no pair.
     """
 
     error: str
@@ -147,6 +166,7 @@ class FleetPair:
     seconds: float | None
     errors: list[str]
     figures: list[PairFigure]
+    error_codes: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)

@@ -114,11 +114,12 @@ def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
         window_s=round(run.end - run.begin, 3),
         order=order,
         error=run.error or "no figure in the output",
+        failure=model.TrialFailure.OUTPUT if run.error else model.TrialFailure.NO_FIGURE,
         work=work.value if work else None,
         work_unit=work.unit if work else "",
     )
     return [
-        dataclasses.replace(failed, **dataclasses.asdict(reading), error=None)
+        dataclasses.replace(failed, **dataclasses.asdict(reading), error=None, failure="")
         for reading in run.readings
         if reading is not work
     ] or [failed]

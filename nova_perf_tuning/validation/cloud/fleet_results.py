@@ -79,7 +79,7 @@ def collect(
     run_id: str,
     budgets: Sequence[verdict.Budget],
     max_loss: float,
-    ended: str,
+    ended: environments.Ended,
     bare: Mapping[str, results.Results] = MappingProxyType({}),
 ) -> tuple[results.Results, fleet.FleetVerdict]:
     """Read a run from the database and judge it; return its results for reports, and the verdict.
@@ -118,6 +118,7 @@ def collect(
                 f"{pair.client} with {pair.server}, attempt {fault.attempt}: {fault}",
                 task.number,
                 fault.arm,
+                code=environments.IncidentCode.PAIR,
                 kind=fault.kind.name.lower(),
             )
             for task, pair in zip(run.tasks, pairs, strict=True)
@@ -167,6 +168,7 @@ def _pair(task: model.Task) -> environments.FleetPair:
         seconds=round(task.seconds, 1) if task.seconds is not None else None,
         errors=[str(fault)[:2000] for fault in task.faults],
         figures=[],
+        error_codes=[fault.kind.name.lower() for fault in task.faults],
     )
 
 

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
+from nova_perf_tuning.validation.environment import Ended
 from nova_perf_tuning.validation.measure import session
 
 #: How often the owner says in the database that it is alive, in seconds; see :data:`.run_store.SILENCE_S`.
@@ -122,7 +123,7 @@ class FleetRun:
         self._begun = self._seen = self._threads.now()
         self._said = ""
 
-    def run(self) -> str:
+    def run(self) -> Ended:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
 
         All stacks of this run are removed when it returns or raises.
@@ -130,12 +131,12 @@ class FleetRun:
 
         :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
         """
-        ended = "interrupted"
+        ended = Ended.INTERRUPTED
         with self._signals_noted():
             try:
                 ended = self._go_through()
             finally:
-                self._close("complete" if ended == "complete" else "interrupted")
+                self._close(Ended.COMPLETE if ended is Ended.COMPLETE else Ended.INTERRUPTED)
         if self._broken is not None:
             raise self._broken
         return ended
@@ -163,7 +164,7 @@ class FleetRun:
 
     # -- the loop
 
-    def _go_through(self) -> str:
+    def _go_through(self) -> Ended:
         timed_out = False
         while not self._halted():
             timed_out = bool(self._pending) and not self._time_for_one()
@@ -176,8 +177,8 @@ class FleetRun:
         if self._pending and not timed_out and not self._halted():  # hosts are busy with what stayed there
             self._give_up(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
         if self._halted():
-            return "interrupted"
-        return "time limit" if self._pending else "complete"
+            return Ended.INTERRUPTED
+        return Ended.TIME_LIMIT if self._pending else Ended.COMPLETE
 
     def _halted(self) -> bool:
         return bool(self.stopped_by) or self._broken is not None

@@ -11,19 +11,21 @@ from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import schema, store
-from nova_perf_tuning.validation.report import summary, text
+from nova_perf_tuning.validation.measure.reasons import Reason, reason
+from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
+from nova_perf_tuning.validation.report import summary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResults:
     """The verdict on each host that a file tells of.
 
-    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged, a line each.
+    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged.
     """
 
     hosts: Sequence[host_result.HostResult]
     recorded: bool
-    left_out: Sequence[str] = ()
+    left_out: Sequence[Reason] = ()
 
 
 def read(
@@ -55,7 +57,7 @@ def read(
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = placed(results) if budgets and placed is not None else results
-    left_out = [text.of(why) for why in budget_file.left_out(results, budgets)] if budgets else []
+    left_out = budget_file.left_out(results, budgets) if budgets else []
     of_bare: Mapping[str, float | None]
     if many:
         _, judged = fleet.judge(results, budgets or [])
@@ -66,8 +68,7 @@ def read(
             words = {host.host: "FAIL" if host.host in slow else host.verdict for host in many.hosts}
             of_bare = {}
         elif not judgements:
-            why = text.of(budget_file.why_none(results))
-            left_out.insert(0, f"{why}; hosts were only compared with each other")
+            left_out.insert(0, budget_file.why_none(results).noting(reason(_C.ONLY_COMPARED)))
     else:
         host = results.environment.host
         if not host:

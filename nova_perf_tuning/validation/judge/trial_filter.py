@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.validation.environment import TIME_LIMIT, Environment
+from nova_perf_tuning.validation.environment import Environment, IncidentCode
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
 
@@ -146,7 +146,10 @@ def _missing(trials: Collection[model.Trial], environment: Environment, arm: str
     absent = every - blocks(trial for trial in trials if trial.arm == arm)
     last = dict(sorted(every))
     errors = environment.errors
-    cut = {max(last, default=0), *(incident.boot for incident in errors if incident.code == TIME_LIMIT)}
+    cut = {
+        max(last, default=0),
+        *(incident.boot for incident in errors if incident.code == IncidentCode.TIME_LIMIT),
+    }
     lacking = collections.Counter(boot for boot, _ in absent)
     absent -= {(boot, block) for boot, block in last.items() if boot in cut and lacking[boot] == 1}
     if many:  # there a pair that failed was tried again, or has no results

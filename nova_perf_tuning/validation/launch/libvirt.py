@@ -212,6 +212,9 @@ class LibvirtLauncher(base.Launcher):
                 name: environments.Arm(
                     request=booted.arm.request.extra_specs(),
                     notes=[f"left out: {left_out.text}" for left_out in booted.guests[0].transformed.left_out],
+                    note_codes=[
+                        left_out.omission.name.lower() for left_out in booted.guests[0].transformed.left_out
+                    ],
                     native_specs_not_applied=dict(booted.arm.request.native),
                     settings=booted.settings,
                     virtualization=booted.probed[0].virtualization,

@@ -2,6 +2,7 @@
 """Measured data: trials and the environment they came from (JSON contract ``results``)."""
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -13,6 +14,20 @@ SCHEMA: Final = 2
 HOST: Final = "host"
 #: Arms of an A/A run: the first, and the same again.
 AA_ARMS: Final = ("untuned", "again")
+
+
+class TrialFailure(enum.StrEnum):
+    """Why a trial has no figure; results of others may have none of these."""
+
+    #: The benchmark's server could not be started.
+    SERVER = "server"
+    #: The program was stopped, ended with an error, or its output could not be read.
+    OUTPUT = "output"
+    #: A machine was lost.
+    MACHINE = "machine"
+    #: A machine had been lost before.
+    NOT_RUN = "not_run"
+    NO_FIGURE = "no_figure"
 
 
 @dataclasses.dataclass(slots=True)
@@ -33,7 +48,7 @@ class Trial:
     :ivar order: number of the run within the validation, in the order of time; the figures of one run
         share it, and its CPU times.
     :ivar primary: False for figures that are shown beside the one that is judged.
-    :ivar error: why there is no value; then ``value`` is None.
+    :ivar error: why there is no value; then ``value`` is None. :ivar failure: a :class:`TrialFailure`.
     :ivar work: units of work done in the window; None if not counted.
     :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
     :ivar conditions: what the host could tell of the window's circumstances, see
@@ -57,6 +72,7 @@ class Trial:
     order: int = 0
     primary: bool = True
     error: str | None = None
+    failure: str = ""
     work: float | None = None
     work_unit: str = ""
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -46,6 +46,7 @@ class ReasonCode(enum.StrEnum):
     NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor
     PLACE_UNKNOWN = "place_unknown"  # unknown (host_group, flavor), budgets
     NOT_MEASURED = "not_measured"  # budgets
+    ONLY_COMPARED = "only_compared"
 
     # -- CPU counters of a trial
     COUNTERS_STILL = "counters_still"

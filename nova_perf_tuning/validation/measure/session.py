@@ -19,6 +19,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import host_environment, model, trial
 
+_I = environments.IncidentCode
 #: Left of the time limit for removing guests and writing the report.
 CLOSING_S: Final = 10.0
 #: Guesses, until it is known: of one boot, and of a trial beyond the run of its benchmark.
@@ -191,7 +192,7 @@ class Session:
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
-        ended = "error"
+        ended = environments.Ended.ERROR
         try:
             self._tell("preparing the launcher")
             self._launcher.prepare()
@@ -210,11 +211,11 @@ class Session:
                     self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
                     if not more(self.results):
                         break
-            ended = "time limit" if self._cut else "complete"
+            ended = environments.Ended.TIME_LIMIT if self._cut else environments.Ended.COMPLETE
         except TimeUp:
-            ended = "time limit"
+            ended = environments.Ended.TIME_LIMIT
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
-            ended = "interrupted"
+            ended = environments.Ended.INTERRUPTED
             raise
         finally:
             environment = self.results.environment
@@ -241,9 +242,7 @@ class Session:
                 if not self._run_block(boot, block, order):
                     self._cut = True
                     text = f"the time limit left room for {block} of {self._plan.blocks} blocks"
-                    self.results.environment.errors.append(
-                        environments.Incident(text, boot, code=environments.TIME_LIMIT)
-                    )
+                    self.results.environment.errors.append(environments.Incident(text, boot, code=_I.TIME_LIMIT))
                     self._tell(f"boot {boot + 1}/{self._plan.boots}: {text}", important=True)
                     break
                 self._read_environment()
@@ -265,7 +264,7 @@ class Session:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                incident = environments.Incident(one_line(error, 2000), boot, arm.name)
+                incident = environments.Incident(one_line(error, 2000), boot, arm.name, code=_I.BOOT)
                 self.results.environment.errors.append(incident)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
@@ -296,13 +295,14 @@ class Session:
         self._tell(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}")
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
         if outcome.error:
-            incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label)
+            incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label, code=_I.WARM_UP)
             self.results.environment.errors.append(incident)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
         if arm in self._lost:
-            return trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
+            text = f"not run: the machines of '{arm}' were lost before"
+            return trial.Outcome(error=text, failure=model.TrialFailure.NOT_RUN, lost=True)
         limit_s = self._times.deadline - time.monotonic()
         if limit_s <= 0:
             raise TimeUp
@@ -331,6 +331,7 @@ class Session:
             wait_s=outcome.wait_s,
             order=self._order,
             error=outcome.error or "no figure in the output",
+            failure=outcome.failure or model.TrialFailure.NO_FIGURE,
             work=work.value if work else None,
             work_unit=work.unit if work else "",
             conditions=outcome.conditions,
@@ -338,7 +339,7 @@ class Session:
             exec_s=outcome.exec_s if window else None,
         )
         self.results.trials += [
-            dataclasses.replace(failed, **dataclasses.asdict(figure), error=None) for figure in figures
+            dataclasses.replace(failed, **dataclasses.asdict(figure), error=None, failure="") for figure in figures
         ] or [failed]
         self._order += 1
 

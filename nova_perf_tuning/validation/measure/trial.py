@@ -11,7 +11,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, sampling
+from nova_perf_tuning.validation.measure import host_environment, model, sampling
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0
@@ -38,7 +38,7 @@ class Window:
 class Outcome:
     """What one run gave.
 
-    :ivar readings: empty when :attr:`error` is set.
+    :ivar readings: empty when :attr:`error` is set; :ivar failure: the code of the error.
     :ivar host_cpu_s, guest_cpu_s, wait_s: spent in the window, see
         :meth:`nova_perf_tuning.validation.launch.base.Machine.counter`; of both machines for a paired benchmark.
     :ivar window: None: there is none.
@@ -49,6 +49,7 @@ class Outcome:
 
     readings: list[bench.Reading] = dataclasses.field(default_factory=list)
     error: str | None = None
+    failure: model.TrialFailure | None = None
     host_cpu_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     guest_cpu_s: float | None = None
     wait_s: float | None = None
@@ -67,10 +68,12 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     deadline = time.monotonic() + limit_s
     try:
         return _run(job, pair, deadline, idle_softirq)
-    except (launch.ProgramError, bench.OutputError) as error:
-        return Outcome(error=one_line(error, 600))
+    except bench.OutputError as error:
+        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.OUTPUT)
+    except launch.ProgramError as error:
+        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.SERVER)
     except launch.LaunchError as error:
-        return Outcome(error=one_line(error, 600), lost=True)
+        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.MACHINE, lost=True)
 
 
 def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
@@ -103,7 +106,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             host_cpu_s, guest_cpu_s, wait_s = counters.spent(window.begin, window.end)
             host_cpu_s["softirq"] -= idle_softirq * (window.end - window.begin)
             return Outcome(
-                readings, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun, conditions=conditions
+                readings, None, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun, conditions=conditions
             )
 
 

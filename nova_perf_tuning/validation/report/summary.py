@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.environment import Ended, Environment
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -307,7 +307,7 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
     found = [reason(_C.EMULATED)] if environment.accelerator == "tcg" else []
     if is_aa(environment):
         found.append(reason(_C.HOST_ALONE if environment.launcher == "host" else _C.SAME_GUESTS))
-    if environment.ended not in ("", "complete"):
+    if environment.ended not in ("", Ended.COMPLETE):
         found.append(reason(_C.ENDED_EARLY, ended=environment.ended))
     if failed:
         found.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))

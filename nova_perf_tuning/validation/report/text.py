@@ -228,6 +228,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " '{accelerator}', host_group '{host_group}', flavor '{flavor}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
+    _C.ONLY_COMPARED: "hosts were only compared with each other",
     _C.NOT_MEASURED: "budgets left out, since their arms or accelerator were not measured: {budgets}",
     _C.CONTRADICTED: "{why} ({count} of {of} trials)",
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",

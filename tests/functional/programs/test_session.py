@@ -106,7 +106,7 @@ class SessionTest(testcase.TestCase):
         self.assertEqual({"host", "untuned"}, {trial.arm for trial in results.trials})
         noted = results.environment.errors
         self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
-        self.assertEqual("guest tuned: ?[31mpanic", noted[0].error)
+        self.assertEqual(("boot", "guest tuned: ?[31mpanic"), (noted[0].code, noted[0].error))
 
     def test_no_arm_boots(self):
         running = self.make(launcher=RefusingLauncher(self.directory, {"tuned", "untuned"}))

@@ -269,8 +269,8 @@ await_server() {
     tries=0
     until ask_server >"$work/server" && [ -s "$work/server" ]; do
         tries=$((tries + 1))
-        # By these words nova_perf_tuning.validation.cloud.stacks tells a silent peer from a benchmark that failed.
-        [ "$tries" -lt 120 ] || fail "the server $peer does not answer on port $control_port"
+        # The code by which nova_perf_tuning.validation.cloud.stacks tells a silent peer from a benchmark that failed.
+        [ "$tries" -lt 120 ] || fail "[silent-peer] the server $peer does not answer on port $control_port"
         sleep 1
     done
     sed 1d "$work/server" >"$work/server.json"

@@ -44,6 +44,7 @@ class GoodTest(testcase.TestCase):
         content["trials"][0] |= {"status": 1, "stdout": "", "stderr": "bind failed\nevil\x1b[31m"}
         trials = trials_of(content)
         [failed] = [trial for trial in trials if trial.value is None]
+        self.assertEqual("output", failed.failure)
         self.assertIn("status 1: bind failed evil?[31m", failed.error)
 
     def test_unknown_cpu_times_stay_unknown(self):

@@ -315,7 +315,7 @@ class ClassifyTest(testcase.TestCase):
                 self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)
 
     def test_a_client_that_waits_for_its_server_in_vain(self):
-        [words] = re.findall('fail "(the server [^"]*)"', stacks.files()["runner.sh"])
+        [words] = re.findall(r'fail "(\[silent-peer\] [^"]*)"', stacks.files()["runner.sh"])
         said = f"client: {words}".replace("$peer", "192.168.73.9").replace("$control_port", "5198")
         reason = f"report: WaitConditionFailure: resources.report: {said}"
         self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)

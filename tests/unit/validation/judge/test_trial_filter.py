@@ -75,7 +75,7 @@ class LostTest(testcase.TestCase):
         """In the last boot, and where the session noted it."""
         self.remove(lambda trial: trial.block == 2)
         self.assertEqual(3, self.missing())
-        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.TIME_LIMIT}])
+        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.IncidentCode.TIME_LIMIT}])
         self.assertEqual(2, self.missing())
         self.remove(lambda trial: trial.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
