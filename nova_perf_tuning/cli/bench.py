@@ -54,7 +54,9 @@ class BenchRun(command.PerfCommand):
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if benchmark.paired and "port" in benchmark.defaults:
-            chosen.setdefault("port", str(_free_port()))
+            with socket.socket() as listener:  # for a port that is free
+                listener.bind(("127.0.0.1", 0))
+                chosen.setdefault("port", str(listener.getsockname()[1]))
         merged = benchmark.merged(chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
@@ -118,9 +120,3 @@ def _describe(benchmark: base.Benchmark) -> dict[str, object]:
         **{name: getattr(benchmark, name) for name in ("packages", "programs", "paired")},
         "parameters": benchmark.defaults,
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -122,14 +122,9 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 
 def as_json(plan: planner.Plan) -> dict[str, object]:
     """Return the plan in the documented JSON form."""
+    fields = ("kind", "target", "value", "current", "reason", "rule", "identity")
     return {
-        "settings": [
-            {
-                name: getattr(setting, name)
-                for name in ("kind", "target", "value", "current", "reason", "rule", "identity")
-            }
-            for setting in plan.settings
-        ],
+        "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],
         "sets": plan.sets,
         "warnings": plan.warnings,
     }

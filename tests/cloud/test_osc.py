@@ -148,9 +148,8 @@ class RightsTest(CommandTest):
 class PublishTest(CommandTest):
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-")
-        self.addCleanup(directory.cleanup)
-        self.path = pathlib.Path(directory.name) / "result.json"
+        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-"))
+        self.path = pathlib.Path(directory) / "result.json"
         self.addCleanup(self.openstack, "perf", "publish", "--withdraw", "--host", "host1", "--disable-on-fail")
 
     def publish(self, *arguments: str) -> Any:

@@ -3,14 +3,15 @@
 
 import io
 import os
+import pathlib
 
 import fixtures
 
 from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.cloud import heat_pair
 from nova_perf_tuning.validation.measure import store
+from tests.support import directories
 from tests.support import simulated_cloud as simulation
-from tests.support import testcase
 
 #: What is measured; a run that goes on keeps it.
 QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu")
@@ -44,13 +45,12 @@ class SimulatedCloud(heat_pair.HeatCloud):
         return self.made
 
 
-class SimulatedValidation(testcase.TestCase):
+class SimulatedValidation(directories.DirectoryCase):
     """Runs the command; what it wrote is in a directory of the test."""
 
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch("secrets.randbelow", lambda _: 3))
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.output = os.path.join(self.directory, "out")
         self.url = f"sqlite:///{self.directory}/results.db"
         self.out, self.err = io.StringIO(), io.StringIO()
@@ -66,14 +66,10 @@ class SimulatedValidation(testcase.TestCase):
 
     def budget(self, line):
         """Write a budget and return the path of its file."""
-        path = os.path.join(self.directory, "budget.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"budgets: [{{{line}}}]")
-        return path
+        return self.write_file("budget.yaml", f"budgets: [{{{line}}}]")
 
     def results(self):
         return store.load(os.path.join(self.output, "results.json"))
 
     def report(self):
-        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
-            return file.read()
+        return pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")

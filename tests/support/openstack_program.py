@@ -11,7 +11,7 @@ import os
 import fixtures
 from openstackclient import shell
 
-from tests.support import api_server, testcase
+from tests.support import api_server, directories
 
 
 @dataclasses.dataclass
@@ -44,20 +44,19 @@ def run(*arguments):
     return Done(code, out.getvalue(), err.getvalue())
 
 
-class ProgramTestCase(testcase.TestCase):
+class ProgramTestCase(directories.DirectoryCase):
     """Has a cloud ``test`` in clouds.yaml: all services on loopback, an administrator that is let in."""
 
     def setUp(self):
         super().setUp()
         self.cloud = self.useFixture(api_server.ApiServer())
-        self.directory = self.useFixture(fixtures.TempDir()).path
         # Its name in messages, and no terminal to ask for a password.
         self.useFixture(fixtures.MonkeyPatch("cliff.app.App.NAME", "openstack"))
         self.useFixture(fixtures.MonkeyPatch("sys.stdin", io.StringIO()))
         for name in [name for name in os.environ if name.startswith("OS_")]:
             self.useFixture(fixtures.EnvironmentVariable(name))
         self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{self.directory}/clouds.yaml"))
-        self.useFixture(fixtures.EnvironmentVariable("HOME", self.directory))
+        self.useFixture(fixtures.EnvironmentVariable("HOME", str(self.directory)))
         self.write_clouds()
 
     def write_clouds(self, password="secret", url=None, **settings):
@@ -70,8 +69,8 @@ class ProgramTestCase(testcase.TestCase):
             "user_domain_id": "default",
             "project_domain_id": "default",
         }
-        with open(f"{self.directory}/clouds.yaml", "w") as file:
-            json.dump({"clouds": {"test": {"auth": auth, "region_name": "RegionOne", **settings}}}, file)
+        clouds = {"clouds": {"test": {"auth": auth, "region_name": "RegionOne", **settings}}}
+        self.write_file("clouds.yaml", json.dumps(clouds))
 
     def run_openstack(self, *arguments):
         """Run ``openstack --os-cloud test`` with ``arguments``."""

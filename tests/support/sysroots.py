@@ -13,9 +13,8 @@ from tests.support import gen_host, testcase
 
 def make_host(test: testcase.TestCase, preset: str = "tiny") -> str:
     """Return the root of a generated host that is removed after ``test``."""
-    directory = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
-    test.addCleanup(directory.cleanup)
-    return gen_host.write(os.path.join(directory.name, "root"), preset)
+    directory = test.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace()))
+    return gen_host.write(os.path.join(directory, "root"), preset)
 
 
 def workplace() -> str | None:

@@ -20,10 +20,9 @@ def link(target: str) -> str:
 
 def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
     """Write ``tree`` (path -> text without ``end``, ``DIRECTORY`` or :func:`link`) and return its root."""
-    directory = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
-    test.addCleanup(directory.cleanup)
+    directory = test.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace()))
     for path, text in tree.items():
-        place = os.path.join(directory.name, path)
+        place = os.path.join(directory, path)
         os.makedirs(place if text is DIRECTORY else os.path.dirname(place), exist_ok=True)
         if text is None:
             continue
@@ -32,7 +31,7 @@ def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
         else:
             with open(place, "w") as file:
                 file.write(text + end)
-    return directory.name
+    return directory
 
 
 def cpus(count: int) -> dict[str, str | None]:

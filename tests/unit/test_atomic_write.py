@@ -9,14 +9,10 @@ import pathlib
 import fixtures
 
 from nova_perf_tuning import atomic_write
-from tests.support import testcase
+from tests.support import directories
 
 
-class WholeFileTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
+class WholeFileTest(directories.DirectoryCase):
     def test_a_directory_is_for_everybody_to_read_whatever_the_umask(self):
         self.addCleanup(os.umask, os.umask(0o077))
         atomic_write.make_directory(str(self.directory / "state"))

@@ -3,19 +3,15 @@
 
 import errno
 import os
-import pathlib
 import threading
 
-import fixtures
-
 from nova_perf_tuning import bounded_read
-from tests.support import testcase
+from tests.support import directories
 
 
-class ReadTest(testcase.TestCase):
+class ReadTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.file = self.directory / "file"
         self.file.write_bytes(b"\xc3\xa4" * 10)
 

@@ -79,12 +79,10 @@ def read(
     for host, known in words.items():
         word = known or verdict.Verdict.INCONCLUSIVE.value
         named = {name: word} if name and judgements else {}
-        hosts.append(host_result.HostResult(host, created, word, named, score=_score(of_bare.get(host))))
+        share = of_bare.get(host)
+        score = None if share is None else round(100 * min(1.0, max(0.0, share)), 1)
+        hosts.append(host_result.HostResult(host, created, word, named, score))
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
-
-
-def _score(of_bare: float | None) -> float | None:
-    return None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
 
 
 def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:

@@ -151,7 +151,10 @@ class Stacks:
             if str(event.resource_status).endswith("_FAILED") and event.logical_resource_id != stack.name
         ]
         # Whatever else was being made is cancelled and says so; that explains nothing.
-        said = [text for text in said if not _is_cancelled(text)] or [reason]
+        cancelled = ("aborted", "Stack CREATE cancelled")
+        said = [text for text in said if _WAIT_CONDITION(text) or not any(word in text for word in cancelled)] or [
+            reason
+        ]
         kinds = [kind for kind in map(classify, said) if kind is not model.ErrorClass.STACK_FAILED]
         kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
         return StackError(kind, one_line("; ".join(dict.fromkeys(said)), 900))
@@ -223,7 +226,3 @@ def classify(reason: str) -> model.ErrorClass:
     if "no valid host" in reason.lower():
         return model.ErrorClass.NO_HOST
     return model.ErrorClass.QUOTA if _QUOTA(reason) else model.ErrorClass.STACK_FAILED
-
-
-def _is_cancelled(said: str) -> bool:
-    return not _WAIT_CONDITION(said) and ("aborted" in said or "Stack CREATE cancelled" in said)

@@ -54,7 +54,8 @@ class Network:
             commands.append(f"link set {self._veths[role]} master {self.bridge}")
         base.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
         for device in (self.bridge, *self._veths.values()):
-            _disable_ipv6(device)
+            with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+                pathlib.Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text("1", encoding="ascii")
         links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
         base.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
         for role in ROLES:
@@ -84,11 +85,6 @@ class Network:
                 # A veth goes with its namespace, which the kernel takes down a moment later.
                 with contextlib.suppress(base.LaunchError):
                     base.call(["ip", "link", "del", device])
-
-
-def _disable_ipv6(device: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        pathlib.Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text("1", encoding="ascii")
 
 
 def _kill_inside(namespace: str) -> None:

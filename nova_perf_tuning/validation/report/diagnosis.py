@@ -15,8 +15,6 @@ from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
 
-_HOST_CPU = "host CPU"
-
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {
     "cpu": "CPU",
@@ -31,15 +29,6 @@ _RESOURCES = {
     "fio": "disk",
 }
 
-#: What a loss points at -> what to do.
-_ACTIONS = {
-    "CPU": _C.CHECK_CPU,
-    "scheduling": _C.CHECK_SCHEDULING,
-    "memory": _C.CHECK_MEMORY,
-    "network": _C.CHECK_NETWORK,
-    "disk": _C.CHECK_DISK,
-    _HOST_CPU: _C.CHECK_HOST_CPU,
-}
 #: Verdict on a fleet -> what to do.
 _OF_FLEETS = {
     verdict.Verdict.PASS: _C.PUBLISH,
@@ -115,7 +104,7 @@ def _failed(
     """Return the broken budget that points at something, at what, and what to do."""
     lossy = [judgement for judgement in failed if not judgement.by_cpu]
     if not lossy:
-        return failed[0], _HOST_CPU, [reason(_C.CHECK_HOST_CPU)]
+        return failed[0], "host CPU", [reason(_C.CHECK_HOST_CPU)]
     by_culprit: dict[str, verdict.Judgement] = {}
     for judgement in lossy:
         benchmark = plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks)
@@ -124,7 +113,7 @@ def _failed(
     first = by_culprit[culprit]
     if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
-    actions = [reason(_ACTIONS.get(culprit, _C.MEASURE_PARTS))]
+    actions = [reason(_C(f"check_{culprit.lower()}") if culprit else _C.MEASURE_PARTS)]
     if first.budget.baseline != model.HOST:
         actions.insert(0, reason(_C.ABLATE, arm=first.budget.arm, baseline=first.budget.baseline))
     return first, culprit, actions

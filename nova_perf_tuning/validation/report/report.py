@@ -64,7 +64,8 @@ def render(
     )
     environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
-    colours = _colours(arms)
+    guests = [arm for arm in arms if arm != model.HOST]
+    colours = {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
     fleet = results.environment.fleet
     boot = functools.partial(_boot, pairs=len(fleet.pairs) if fleet else 0)
     trials = sorted(results.trials, key=lambda trial: trial.order)
@@ -87,7 +88,7 @@ def render(
         benchmarks=[(benchmark, _dots(benchmark, colours, boot), _full(benchmark)) for benchmark in summaries],
         stacked=_stacked,
         classes=_CLASSES,
-        arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in arms if arm != model.HOST],
+        arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in guests],
         reasons=text.lines,
         text=text.of,
         colours=colours,
@@ -100,12 +101,6 @@ def render(
         excluded={run: text.of(why) for run, why in summary.excluded(summaries).items()},
         trial_count=sum(trial.primary for trial in trials),
     )
-
-
-def _colours(arms: Sequence[str]) -> dict[str, str]:
-    """Return arm -> its CSS class: the host's own, then one of four by position."""
-    guests = [arm for arm in arms if arm != model.HOST]
-    return {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
 def _gains(

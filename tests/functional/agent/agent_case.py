@@ -24,8 +24,7 @@ class AgentCase(testcase.TestCase):
         self.root = sysroots.make_host(self)
         self.before = sysroots.content(self.root)
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        self.directory = pathlib.Path(self.enterContext(directory))
 
     def start(self, options=QUICK):
         """Start the agent and wait until it says that all is placed."""

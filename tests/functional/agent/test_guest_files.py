@@ -30,9 +30,9 @@ DISK = (
 class GuestFilesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        self.directory = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp"))
+        )
         self.user = pwd.getpwnam("nobody")
         self.run_dir = self.directory / "run"
         config = self.directory / "config/libvirt"

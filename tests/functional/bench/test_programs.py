@@ -38,9 +38,7 @@ class ProgramsTest(testcase.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-bench-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-bench-"))
         os.chmod(self.directory, 0o711)  # the guest of a share is not root
 
     def run_program(self, *arguments: str) -> subprocess.CompletedProcess[str]:

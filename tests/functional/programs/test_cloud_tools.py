@@ -5,18 +5,12 @@ import os
 import pathlib
 import subprocess
 
-import fixtures
-
-from tests.support import testcase
+from tests.support import directories
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
-class UsageTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
-
+class UsageTest(directories.DirectoryCase):
     def call(self, name, *arguments):
         return subprocess.run(
             [str(TOP / "tools" / "cloud" / name), *arguments],

@@ -19,12 +19,11 @@ class ExamplePackageTest(testcase.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-example-")
-        cls.addClassCleanup(directory.cleanup)
+        directory = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="nova-perf-example-"))
         # A copy: setuptools leaves build directories in the tree.
-        source = f"{directory.name}/source"
+        source = f"{directory}/source"
         shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build"))
-        cls.packages = f"{directory.name}/packages"
+        cls.packages = f"{directory}/packages"
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation"]
         subprocess.run([*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True)
 

@@ -6,20 +6,14 @@ import re
 import subprocess
 import sys
 
-import fixtures
-
-from tests.support import testcase
+from tests.support import directories
 
 TOP = pathlib.Path(__file__).parents[3]
 PROGRAM = TOP / "doc/make_pictures.py"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-class PicturesTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
+class PicturesTest(directories.DirectoryCase):
     def make(self, *arguments):
         return subprocess.run(
             [sys.executable, PROGRAM, *arguments, "--output", self.directory],

@@ -12,7 +12,7 @@ from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session, store
 from nova_perf_tuning.validation.measure import trial as trial_module
-from tests.support import samples, testcase
+from tests.support import directories, samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 
@@ -30,10 +30,9 @@ class RefusingLauncher(local.LocalLauncher):
         return super().boot(arm)
 
 
-class SessionTest(testcase.TestCase):
+class SessionTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.path = os.path.join(self.directory, "results.json")
         self.saves = 0
 
@@ -45,7 +44,7 @@ class SessionTest(testcase.TestCase):
         fields = {"boots": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
         # Each run has work of its own: on a coarse clock two that end at once are equal else, like copies.
         plan = session.Plan(ARMS, jobs or (samples.job("echo 40 2.$$"),), **fields)
-        self.launcher = launcher or local.LocalLauncher(self.directory)
+        self.launcher = launcher or local.LocalLauncher(str(self.directory))
         return session.Session(self.launcher, plan, self.save, tell)
 
     def run_session(self, *jobs, **changes):
@@ -102,14 +101,14 @@ class SessionTest(testcase.TestCase):
         self.assertEqual({"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)})
 
     def test_one_arm_that_does_not_boot(self):
-        results = self.run_session(launcher=RefusingLauncher(self.directory, {"tuned"}))
+        results = self.run_session(launcher=RefusingLauncher(str(self.directory), {"tuned"}))
         self.assertEqual({"host", "untuned"}, {trial.arm for trial in results.trials})
         noted = results.environment.errors
         self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
         self.assertEqual(("boot", "guest tuned: ?[31mpanic"), (noted[0].code, noted[0].error))
 
     def test_no_arm_boots(self):
-        running = self.make(launcher=RefusingLauncher(self.directory, {"tuned", "untuned"}))
+        running = self.make(launcher=RefusingLauncher(str(self.directory), {"tuned", "untuned"}))
         with self.launcher:
             self.assertRaises(launch.LaunchError, running.run)
         self.assertEqual("error", running.results.environment.ended)

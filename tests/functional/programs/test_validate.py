@@ -15,7 +15,7 @@ import fixtures
 from nova_perf_tuning.cli import validate, validate_options
 from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
-from tests.support import program, samples, testcase
+from tests.support import directories, program, samples, testcase
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
@@ -29,29 +29,19 @@ echo "         95th percentile:                        0.34"; echo "         sum
 """
 
 
-class ValidateTest(testcase.TestCase):
+class ValidateTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.output = os.path.join(self.directory, "out")
         self.temporary = os.path.join(self.directory, "tmp")
         os.mkdir(self.temporary)
-        programs = os.path.join(self.directory, "bin")
-        os.mkdir(programs)
-        self.write(os.path.join(programs, "sysbench"), SYSBENCH)
-        os.chmod(os.path.join(programs, "sysbench"), 0o755)
-        path = f"{programs}:{os.environ['PATH']}"
+        os.chmod(self.write_file("bin/sysbench", SYSBENCH), 0o755)
+        path = f"{self.directory}/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "TMPDIR": self.temporary, "PATH": path}
         self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
 
-    def write(self, path, text):
-        path = os.path.join(self.directory, path)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
-
     def budget(self, text):
-        return self.write("budget.yaml", f"budgets: [{{{text}}}]")
+        return self.write_file("budget.yaml", f"budgets: [{{{text}}}]")
 
     def validate(self, *arguments):
         return program.nova_perf("validate", "--output", self.output, *arguments, env=self.environment)
@@ -116,7 +106,7 @@ class ValidateTest(testcase.TestCase):
 
     def test_stopped_before_the_first_trial(self):
         """The last line says so, and neither results nor a report without a trial are left."""
-        self.write("bin/sysbench", "#!/bin/sh\nsleep 600\n")
+        self.write_file("bin/sysbench", "#!/bin/sh\nsleep 600\n")
         for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
             with self.subTest(number):
                 running = self.started("--seconds", "600", "--time-limit", "24h")
@@ -156,12 +146,12 @@ class ValidateTest(testcase.TestCase):
         self.assertIn("accelerator 'none'", done.stdout)
 
     def test_the_file_of_noise_floors_is_checked_before_the_run(self):
-        junk, plain = self.write("junk.json", "x"), self.write("plain", "x")
+        junk, plain = self.write_file("junk.json", "x"), self.write_file("plain", "x")
         for path, arguments, words in (
             (junk, (), "junk.json: no JSON"),
             (junk, ("--noise-floor",), "junk.json: no JSON"),
             (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
-            (self.directory, ("--noise-floor",), "not a regular file"),
+            (str(self.directory), ("--noise-floor",), "not a regular file"),
         ):
             with self.subTest(path=path), mock.patch.object(validate, "NOISE_FILE", path):
                 self.refused(words, *QUICK, *arguments)
@@ -203,7 +193,7 @@ class ValidateTest(testcase.TestCase):
                 lambda name: Guests() if name == "libvirt" else load(name),
             )
         )
-        file = self.write("file", "")
+        file = self.write_file("file", "")
         budget = self.budget("benchmark: fio, arm: tuned, max_loss: 0.5")
         for arguments, words in (
             (("--benchmark", "linpack"), "there is no benchmark 'linpack'"),

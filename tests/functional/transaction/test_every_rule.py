@@ -31,9 +31,7 @@ IN_THE_LAB = {
 class EveryRuleTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-"))
 
     def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
         """Put back what the kernel holds even if the process that changes it is killed."""

@@ -22,10 +22,8 @@ DRIVER = "tests.functional.transaction.driver"
 class KillTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
-        self.library = os.path.join(directory.name, "boundary.so")
+        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-boundary-"))
+        self.library = os.path.join(self.directory, "boundary.so")
         source = HERE / "boundary.c"
         subprocess.run(
             ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", self.library, str(source), "-ldl"],

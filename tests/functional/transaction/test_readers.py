@@ -17,9 +17,7 @@ TOP = pathlib.Path(__file__).parents[3]
 class ReadersTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-readers-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-readers-")))
 
     def test_directories_that_are_installed(self) -> None:
         (self.directory / "etc").mkdir()

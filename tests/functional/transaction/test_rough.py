@@ -27,9 +27,7 @@ class RoughCase(testcase.TestCase):
         super().setUp()
         self.root = sysroots.make_host(self)
         self.before = sysroots.content(self.root)
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-rough-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-rough-"))
         os.chmod(self.directory, 0o755)
         self.plan = os.path.join(self.directory, "plan.json")
         self.write_plan(self.settings())

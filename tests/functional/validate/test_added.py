@@ -57,8 +57,7 @@ class Root(base.Benchmark):
 class AddedTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.output = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-validate-"))
-        self.addCleanup(shutil.rmtree, self.output)
+        self.output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-validate-")))
         # Not below /tmp, which guests have of their own.
         self.tool = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-tool-", dir="/var/tmp"))
         self.addCleanup(shutil.rmtree, self.tool)

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -63,8 +62,7 @@ class EveryBenchmarkTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
         rig.build_image("--full")
-        self.output = tempfile.mkdtemp(prefix="nova-perf-every-")
-        self.addCleanup(shutil.rmtree, self.output)
+        self.output = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-every-"))
         directory = pathlib.Path(self.output, "plugin")
         plugin.install(directory, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
         self.environment = {**os.environ, "PYTHONPATH": str(directory)}

@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +21,7 @@ PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]
 class ValidateTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.output = tempfile.mkdtemp(prefix="nova-perf-validate-")
-        self.addCleanup(shutil.rmtree, self.output)
+        self.output = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-validate-"))
         self.results = os.path.join(self.output, "results.json")
 
     def command(self, *arguments: str) -> list[str]:

@@ -24,9 +24,8 @@ RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 class GlanceTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.database, self.configuration = f"{directory.name}/glance.sqlite", f"{directory.name}/glance-api.conf"
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.database, self.configuration = f"{directory}/glance.sqlite", f"{directory}/glance-api.conf"
         pathlib.Path(self.configuration).write_text(f"[database]\nconnection = sqlite:///{self.database}\n")
         self.manage("db_sync")
 

@@ -81,8 +81,7 @@ class LoopTest(testcase.TestCase):
         self.host = bench.host = Host()
         self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), rewrite_limit.RewriteLimit())
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
+        self.root = pathlib.Path(self.enterContext(directory))
         self.daemons = findings.CompetingDaemons(str(self.root))
         for number in range(24, 64):
             (self.root / f"proc/irq/{number}").mkdir(parents=True)

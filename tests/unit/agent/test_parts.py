@@ -13,24 +13,17 @@ import time
 import types
 from unittest import mock
 
-import fixtures
 import inotify_simple
 
 from nova_perf_tuning.agent import metrics, sources, state
 from nova_perf_tuning.host.kinds import irqbalance
-from tests.support import agent_samples, sysroots, testcase
+from tests.support import agent_samples, directories, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
-class DirectoryTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
-
-class NotifierTest(DirectoryTest):
+class NotifierTest(directories.DirectoryCase):
     def listen(self):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.addCleanup(sock.close)
@@ -64,7 +57,7 @@ class NotifierTest(DirectoryTest):
         state.Notifier({}).send(READY=1)
 
 
-class StateTest(DirectoryTest):
+class StateTest(directories.DirectoryCase):
     def write(self, **content):
         state.write(
             str(self.directory), agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content)

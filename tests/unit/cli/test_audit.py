@@ -71,9 +71,7 @@ class AuditTest(testcase.TestCase):
         self.assertIn("thp-never", run("audit", "--list")[1])
 
     def test_junit(self) -> None:
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        path = os.path.join(directory.name, "audit.xml")
+        path = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "audit.xml")
         root = self.grow("tcp-autotuning-off", "deep-idle-states")
         self.assertEqual(1, run("audit", "--sysroot", root, "--junit", path)[0])
         suite = ElementTree.parse(path).getroot()

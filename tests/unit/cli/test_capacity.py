@@ -2,19 +2,16 @@
 """nova-perf capacity on results with a known answer."""
 
 import json
-import os
-
-import fixtures
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, testcase
+from tests.support import directories, program
 from tests.unit.validation.judge import test_capacity
 
 
-class CapacityCommandTest(testcase.TestCase):
+class CapacityCommandTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "results.json")
+        self.path = f"{self.directory}/results.json"
         blocks = [test_capacity.trial(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
         store.save(test_capacity.results(*blocks), self.path)
 

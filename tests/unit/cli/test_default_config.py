@@ -4,21 +4,17 @@
 import argparse
 import contextlib
 import io
-import pathlib
 from unittest import mock
-
-import fixtures
 
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import main, restore, status
 from nova_perf_tuning.conf import opts
-from tests.support import agent_samples, sysroots, testcase
+from tests.support import agent_samples, directories, sysroots
 
 
-class DefaultConfigTest(testcase.TestCase):
+class DefaultConfigTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.config = self.directory / "default.conf"
         self.enterContext(mock.patch.object(opts, "CONFIG", str(self.config)))
         self.config.write_text(

@@ -5,23 +5,19 @@ import dataclasses
 import json
 import os
 
-import fixtures
-
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples, testcase
+from tests.support import directories, program, samples
 
 
-class EvaluateTest(testcase.TestCase):
+class EvaluateTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.results = os.path.join(self.directory, "results.json")
         store.save(samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), self.results)
 
     def evaluate(self, *lines, form="table"):
-        path = os.path.join(self.directory, "budget.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("budgets:\n" + "".join(f"- {{benchmark: iperf3, {line}}}\n" for line in lines))
+        budgets = [f"- {{benchmark: iperf3, {line}}}\n" for line in lines]
+        path = self.write_file("budget.yaml", "".join(["budgets:\n", *budgets]))
         return program.nova_perf("evaluate", self.results, "--budget", path, "-f", form)
 
     def test_exit_codes(self):
@@ -81,9 +77,8 @@ class EvaluateTest(testcase.TestCase):
         for trial in data.trials:
             trial.benchmark = f"b{escape}"
         store.save(data, self.results)
-        budget = os.path.join(self.directory, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            json.dump({"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}, file)
+        budgets = {"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}
+        budget = self.write_file("budget.yaml", json.dumps(budgets))
         seen = [program.nova_perf("evaluate", self.results, "--budget", budget)]
         self.assertEqual(1, seen[0].returncode, seen[0].stderr)
         data.trials[-1].unit = escape

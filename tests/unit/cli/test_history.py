@@ -5,16 +5,13 @@ import json
 import os
 from xml.etree import ElementTree
 
-import fixtures
-
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples, testcase
+from tests.support import directories, program, samples
 
 
-class HistoryTest(testcase.TestCase):
+class HistoryTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.results = self.path("results.json")
         data = samples.results({"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU")
         store.save(data, self.results)
@@ -60,11 +57,9 @@ class HistoryTest(testcase.TestCase):
 
     def test_no_verdict_of_yesterday_is_left(self):
         """Whoever looks for a verdict finds the error, where this run came to none."""
-        path, budget, broken = map(self.path, ("out.xml", "budget.yaml", "broken.json"))
-        with open(budget, "w", encoding="ascii") as file:
-            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.05}]")
-        with open(broken, "w", encoding="ascii") as file:
-            file.write("{")
+        path, broken = self.path("out.xml"), self.write_file("broken.json", "{")
+        text = "budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.05}]"
+        budget = self.write_file("budget.yaml", text)
         for arguments in (("evaluate", broken, "--budget", budget), ("validate", "--benchmark", "nowhere")):
             with self.subTest(arguments):
                 done = self.run_command("evaluate", self.results, "--budget", budget, "--junit", path)

@@ -4,11 +4,10 @@
 import json
 import os
 import pathlib
-import tempfile
 
 import jsonschema
 
-from tests.support import gen_host, program, testcase
+from tests.support import directories, gen_host, program
 
 SCHEMA = {
     "type": "object",
@@ -42,12 +41,9 @@ def run(*arguments):
     return program.run("plan", *arguments)
 
 
-class PlanCommandTest(testcase.TestCase):
+class PlanCommandTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-plan-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
         self.root = str(self.directory / "host")
         gen_host.write(self.root, "tiny")
         self.xml = os.path.join(self.root, "etc/libvirt/qemu")
@@ -94,9 +90,8 @@ class PlanCommandTest(testcase.TestCase):
 
     def nova_conf(self, **options):
         """Return the option that names a nova.conf with these CPU sets."""
-        path = self.directory / "nova.conf"
-        path.write_text("[compute]\n" + "".join(f"cpu_{name}_set = {cpus}\n" for name, cpus in options.items()))
-        return "--nova-config", str(path)
+        lines = [f"cpu_{name}_set = {cpus}\n" for name, cpus in options.items()]
+        return "--nova-config", self.write_file("nova.conf", "".join(["[compute]\n", *lines]))
 
     def test_sets_of_nova_conf_and_housekeeping(self):
         conf = self.nova_conf(dedicated="1,3,5,7", shared="2,6")

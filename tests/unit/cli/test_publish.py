@@ -7,34 +7,24 @@ import json
 import os
 import stat
 
-import fixtures
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples, testcase
+from tests.support import directories, program, samples
 from tests.unit.validation.cloud import test_fleet
 
 
-class PublishTest(testcase.TestCase):
+class PublishTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         os.chmod(self.directory, 0o755)  # as /var/lib is
-        self.results = self.path("results.json")
-        self.published = self.path("made", "verdict.json")
-        self.config = self.write(
+        self.results = f"{self.directory}/results.json"
+        self.published = f"{self.directory}/made/verdict.json"
+        self.config = self.write_file(
             "nova.conf", f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {self.published}\n"
         )
-
-    def path(self, *names):
-        return os.path.join(self.directory, *names)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return self.path(name)
 
     def measure(self, values=None, **environment):
         now = datetime.datetime.now(datetime.UTC).isoformat()
@@ -43,7 +33,7 @@ class PublishTest(testcase.TestCase):
         store.save(measured, self.results)
 
     def budget(self, max_loss, name="net-10g.yaml"):
-        return self.write(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
+        return self.write_file(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
 
     def publish(self, *arguments):
         return program.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
@@ -71,12 +61,11 @@ class PublishTest(testcase.TestCase):
         """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
         for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
             with self.subTest(number):
-                os.makedirs(self.path(".nova", name))
-                path = self.path(f"{number}.json")
+                path = f"{self.directory}/{number}.json"
                 text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
-                self.write(os.path.join(".nova", name, "10-ours.conf"), text)
+                self.write_file(f".nova/{name}/10-ours.conf", text)
                 done = program.nova_perf(
-                    "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.directory}
+                    "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": str(self.directory)}
                 )
                 self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
 
@@ -121,7 +110,7 @@ class PublishTest(testcase.TestCase):
 
     def untuned_budget(self, max_loss, more=""):
         line = f"{{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: {max_loss}{more}}}"
-        return self.write("net-10g.yaml", f"budgets: [{line}]\n")
+        return self.write_file("net-10g.yaml", f"budgets: [{line}]\n")
 
     def test_a_budget_judges_the_hosts_of_a_fleet_again(self):
         self.measure_fleet(0.3)
@@ -136,7 +125,7 @@ class PublishTest(testcase.TestCase):
     def test_a_result_file_and_its_withdrawal(self):
         now = datetime.datetime.now(datetime.UTC)
         result = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}, score=97.5)
-        self.published_by(self.write("verdict.json", result.to_json()))
+        self.published_by(self.write_file("verdict.json", result.to_json()))
         self.assertEqual(result, self.read_by_compute())
         self.assertEqual({"file": self.published, "removed": True}, self.published_by("--withdraw"))
         self.assertIsNone(self.read_by_compute())
@@ -148,7 +137,7 @@ class PublishTest(testcase.TestCase):
         self.assertIn("No such file", self.refused(self.results))
         self.measure()
         self.assertIn("give --budget FILE", self.refused(self.results))
-        other = self.write("other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n")
+        other = self.write_file("other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n")
         self.assertIn("INVALID says nothing", self.refused(self.results, "--budget", other))
         self.measure(host="cmp2")
         self.assertIn("no result of host 'cmp1'", self.refused(self.results, "--budget", self.budget(0.15)))
@@ -160,7 +149,7 @@ class PublishTest(testcase.TestCase):
 
     def test_a_run_in_which_nothing_was_tuned(self):
         """Its arms are alike, so every budget passes."""
-        budget = self.write(
+        budget = self.write_file(
             "b.yaml", "budgets:\n- {benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.2}\n"
         )
         self.measure({"host": 1000.0, "untuned": 1000.0, "tuned": 1000.0}, launcher="host", accelerator="none")
@@ -168,7 +157,7 @@ class PublishTest(testcase.TestCase):
         self.assertIn(
             "every arm is the host itself (launcher host), so it says nothing about guests; publish", line
         )
-        budget = self.write("b.yaml", "budgets:\n- {benchmark: iperf3, arm: again, max_loss: 0.2}\n")
+        budget = self.write_file("b.yaml", "budgets:\n- {benchmark: iperf3, arm: again, max_loss: 0.2}\n")
         self.measure({"host": 1000.0, "untuned": 990.0, "again": 990.0}, launcher="libvirt")
         self.assertIn(
             "both pairs of guests are untuned (an A/A run)", self.refused(self.results, "--budget", budget)
@@ -176,7 +165,7 @@ class PublishTest(testcase.TestCase):
 
     def test_a_nova_conf_that_cannot_be_used(self):
         self.measure()
-        self.write("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")
+        self.write_file("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")
         self.assertIn("result_max_age", self.refused(self.results, "--budget", self.budget(0.15)))
         os.unlink(self.config)
         self.assertIn("see --nova-config", self.refused(self.results, "--budget", self.budget(0.15)))

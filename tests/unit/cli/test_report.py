@@ -5,16 +5,13 @@ import json
 import os
 import stat
 
-import fixtures
-
 from nova_perf_tuning.validation.measure import store
-from tests.support import program, samples, testcase
+from tests.support import directories, program, samples
 
 
-class ReportTest(testcase.TestCase):
+class ReportTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.results = os.path.join(self.directory, "results.json")
         store.save(samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 900.0}), self.results)
 
@@ -42,7 +39,7 @@ class ReportTest(testcase.TestCase):
         os.symlink("results.json", link)
         os.mkfifo(pipe)
         before = os.stat(self.results)
-        for path in (self.results, link, pipe, self.directory):
+        for path in (self.results, link, pipe, str(self.directory)):
             program.refused(self, "report", self.results, "-o", path)
         self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))

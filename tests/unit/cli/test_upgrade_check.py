@@ -10,7 +10,7 @@ import subprocess
 import fixtures
 
 from nova_perf_tuning.cli import upgrade_check
-from tests.support import testcase
+from tests.support import directories
 
 
 def run(*arguments):
@@ -21,17 +21,12 @@ def run(*arguments):
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
-class StatusUpgradeTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
-
+class StatusUpgradeTest(directories.DirectoryCase):
     def run_check(self, *options, **settings):
         """Run the program with these settings in nova.conf."""
-        path = os.path.join(self.directory, "nova.conf")
-        with open(path, "w") as file:
-            file.write(f"[DEFAULT]\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n")
-            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        head = f"[DEFAULT]\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n"
+        lines = [f"{name} = {value}\n" for name, value in settings.items()]
+        path = self.write_file("nova.conf", "".join([head, *lines]))
         return run("--config-file", path, "upgrade", "check", *options)
 
     def check(self, **settings):
@@ -76,8 +71,7 @@ class StatusUpgradeTest(testcase.TestCase):
         self.assertEqual(0, self.check(profile_dir=directory)["Profiles"][0])
         code, details = self.check(profile_dir="")["Profiles"]
         self.assertEqual((0, True), (code, details.endswith("profile_dir is not set.")), details)
-        with open(os.path.join(directory, "mine.yaml"), "w") as file:
-            file.write("name: mine\n")
+        self.write_file("profiles/mine.yaml", "name: mine\n")
         code, details = self.check(profile_dir=directory)["Profiles"]
         self.assertEqual(2, code)
         self.assertIn("mine.yaml", details)
@@ -88,10 +82,8 @@ class StatusUpgradeTest(testcase.TestCase):
             ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
             ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-directory\n"),
         ):
-            os.makedirs(os.path.join(self.directory, ".nova", name))
-            with open(os.path.join(self.directory, ".nova", name, "10-ours.conf"), "w") as file:
-                file.write(text)
-        with fixtures.EnvironmentVariable("HOME", self.directory):
+            self.write_file(f".nova/{name}/10-ours.conf", text)
+        with fixtures.EnvironmentVariable("HOME", str(self.directory)):
             done = run("upgrade", "check", "--json")
         checks = {row["check"]: row["details"] for row in json.loads(done.stdout)["checks"]}
         self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", checks["Driver is configured"])

@@ -2,17 +2,15 @@
 """Options that Nova's services read."""
 
 import datetime
-import os
 import pathlib
 
-import fixtures
 from oslo_config import cfg, generator
 
 from nova_perf_tuning.conf import nova
-from tests.support import testcase
+from tests.support import directories
 
 
-class OptionsTest(testcase.TestCase):
+class OptionsTest(directories.DirectoryCase):
     def test_registered_twice_as_driver_and_weigher_do(self):
         conf = cfg.ConfigOpts()
         nova.register_opts(conf)
@@ -22,23 +20,20 @@ class OptionsTest(testcase.TestCase):
         self.assertEqual("/var/lib/nova-perf-tuning/verdict.json", conf.nova_perf_tuning.result_file)
 
     def test_sample_has_every_option(self):
-        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "sample.conf")
+        path = self.directory / "sample.conf"
         source = pathlib.Path(__file__).parents[3] / "etc" / "config-generator.conf"
-        generator.main(["--config-file", str(source), "--output-file", path])
-        with open(path) as file:
-            sample = file.read()
+        generator.main(["--config-file", str(source), "--output-file", str(path)])
+        sample = path.read_text()
         self.assertIn("[nova_perf_tuning]\n", sample)
         for option in nova.OPTS:
             self.assertRegex(sample, rf"(?m)^#{option.name} = ")
 
 
-class MistakesTest(testcase.TestCase):
+class MistakesTest(directories.DirectoryCase):
     def mistakes(self, **values):
         """Return option -> what is said of it, for a file with these values."""
-        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "nova.conf")
-        with open(path, "w") as file:
-            file.write("[nova_perf_tuning]\n")
-            file.writelines(f"{name} = {value}\n" for name, value in values.items())
+        lines = [f"{name} = {value}\n" for name, value in values.items()]
+        path = self.write_file("nova.conf", "".join(["[nova_perf_tuning]\n", *lines]))
         conf = cfg.ConfigOpts()
         nova.register_opts(conf)
         conf(["--config-file", path], project="test", default_config_dirs=[])

@@ -2,12 +2,9 @@
 """nova-perf explain and xml, as a user meets them: right output, and one line for every mistake."""
 
 import json
-import pathlib
-
-import fixtures
 
 from nova_perf_tuning.guest import parsing
-from tests.support import corpus, program, testcase
+from tests.support import corpus, directories, program
 from tests.unit.guest.test_parsing import LAUGHS, SMALL
 
 #: Options of ``explain`` -> words of the error.
@@ -39,11 +36,7 @@ WRONG_OPTIONS = [
 ]
 
 
-class CommandTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
+class CommandTest(directories.DirectoryCase):
     def check_error(self, result, words):
         code, out, err = result
         self.assertEqual((3, "", 1), (code, out, len(err.splitlines())), err)
@@ -52,9 +45,7 @@ class CommandTest(testcase.TestCase):
         self.assertNotIn("internal error", err)
 
     def xml_file(self, content):
-        path = self.directory / "domain.xml"
-        path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
-        return str(path)
+        return self.write_file("domain.xml", content)
 
 
 class ExplainTest(CommandTest):

@@ -3,14 +3,12 @@
 
 import datetime
 import json
-import os
 
-import fixtures
 import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning.nova import host_result
-from tests.support import testcase
+from tests.support import directories, testcase
 
 NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -56,19 +54,13 @@ class ObjectionTest(testcase.TestCase):
                 self.assertFalse(self.counts(host="cmp1.example.org", other=other))
 
 
-class ReadTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "verdict.json")
-
+class ReadTest(directories.DirectoryCase):
     def read(self, data):
-        with open(self.path, "wb") as file:
-            file.write(data if isinstance(data, bytes) else data.encode())
-        return host_result.read(self.path)
+        return host_result.read(self.write_file("verdict.json", data))
 
     def refused(self, data):
         error = self.assertRaises(host_result.ResultError, self.read, data)
-        self.assertIn(self.path, str(error))
+        self.assertIn(f"{self.directory}/verdict.json", str(error))
         self.assertEqual(1, len(str(error).splitlines()))
         return str(error)
 
@@ -94,8 +86,8 @@ class ReadTest(testcase.TestCase):
             self.refused(json.dumps({**right, "created_at": time}))
 
     def test_missing_is_no_error(self):
-        self.assertIsNone(host_result.read(self.path))
-        self.assertIsNone(host_result.read(self.path + "/below/nothing"))
+        self.assertIsNone(host_result.read(f"{self.directory}/verdict.json"))
+        self.assertIsNone(host_result.read(f"{self.directory}/below/nothing"))
 
     def test_unusable(self):
         for data in (b" " * (1 << 20), b"\xff\xfe", "", "{", "[" * 20000, "null"):

@@ -3,7 +3,6 @@
 
 import datetime
 import logging
-import os
 import re
 
 import fixtures
@@ -12,7 +11,7 @@ from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import traits
-from tests.support import testcase
+from tests.support import directories, testcase
 from tests.unit.nova import test_host_result
 
 
@@ -40,7 +39,7 @@ class WantedTest(testcase.TestCase):
             self.assertTrue(name.startswith(traits.PREFIX))
 
 
-class ReportTest(testcase.TestCase):
+class ReportTest(directories.DirectoryCase):
     """One log line for each new reason, none of them an exception."""
 
     def setUp(self):
@@ -48,7 +47,7 @@ class ReportTest(testcase.TestCase):
         self.conf = cfg.ConfigOpts()
         self.conf([], project="test", default_config_files=[], default_config_dirs=[])
         options.register_opts(self.conf)
-        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "verdict.json")
+        self.path = f"{self.directory}/verdict.json"
         self.set("result_file", self.path)
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
         self.traits = traits.HostTraits(self.conf)
@@ -59,8 +58,7 @@ class ReportTest(testcase.TestCase):
         self.addCleanup(self.conf.clear_override, name, group="nova_perf_tuning")
 
     def write(self, text):
-        with open(self.path, "w") as file:
-            file.write(text)
+        self.write_file("verdict.json", text)
 
     def fresh(self, **kwargs):
         return test_host_result.result(created_at=datetime.datetime.now(datetime.UTC), **kwargs).to_json()

@@ -3,10 +3,8 @@
 
 import pathlib
 
-import fixtures
-
 from nova_perf_tuning.specs import crosscheck, parsing, profiles
-from tests.support import testcase
+from tests.support import directories, testcase
 
 GOOD = """
 name: mine
@@ -83,11 +81,7 @@ class ParseTest(testcase.TestCase):
                 self.assertTrue(message.isprintable(), message)
 
 
-class DirectoryTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-
+class DirectoryTest(directories.DirectoryCase):
     def error(self):
         return str(self.assertRaises(profiles.ProfileError, profiles.load, str(self.directory)))
 

@@ -16,9 +16,8 @@ Result, RestoreResult = apply.Result, restore.RestoreResult
 class TransactionCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-transaction-")
-        self.addCleanup(directory.cleanup)
-        self.directory = os.path.join(directory.name, "state")
+        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-transaction-"))
+        self.directory = os.path.join(directory, "state")
         self.box = boxes.Box()
         self.box.values = {"a": "1", "b": "1", "c": "1"}
         self.kinds = {"box": self.box}

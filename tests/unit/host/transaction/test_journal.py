@@ -26,9 +26,8 @@ def entry(target="irq:1", boot="boot", **changes):
 class JournalTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-journal-")
-        self.addCleanup(directory.cleanup)
-        self.directory = os.path.join(directory.name, "deep", "state")
+        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-journal-"))
+        self.directory = os.path.join(directory, "deep", "state")
 
     def open(self, writer=True, root="/", patience=0.1):
         return journal.Journal(self.directory, root, writer=writer, patience=patience)

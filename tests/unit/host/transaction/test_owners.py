@@ -4,23 +4,14 @@
 import os
 import pathlib
 import re
-import tempfile
 import threading
 
 from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.transaction import journal
-from tests.support import testcase
+from tests.support import directories
 
 
-class DirectoryTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-owners-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
-
-
-class LockTest(DirectoryTest):
+class LockTest(directories.DirectoryCase):
     def test_it_names_its_holder_until_it_is_closed(self):
         path = os.path.join(self.directory, "lock")
         self.assertIsNone(journal.lock_holder(path))
@@ -41,7 +32,7 @@ class LockTest(DirectoryTest):
         self.assertEqual("untouched\n", victim.read_text())
 
 
-class JournalSessionTest(DirectoryTest):
+class JournalSessionTest(directories.DirectoryCase):
     def session(self):
         return reconcile.JournalSession(self.directory, "/")
 

@@ -217,9 +217,8 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         rows = self.perf("publish", self.path)
         self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
         self.assertEqual(6, len(self.validated()))
-        budget = f"{self.directory}/budget.yaml"
-        with open(budget, "w") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]")
+        text = "budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]"
+        budget = self.write_file("budget.yaml", text)
         rows = self.perf("publish", self.path, "--budget", budget)
         self.assertEqual([("FAIL", "now")] * 6, [(row["Verdict"], row["Judged"]) for row in rows])
         self.assertEqual([], self.validated())

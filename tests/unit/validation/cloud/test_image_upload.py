@@ -22,10 +22,7 @@ REFUSED = api_server.Answer(413, {"message": "Glance is full"})
 class UploadTest(openstack_program.ProgramTestCase):
     def upload(self, made_from):
         """Run the tool; return why it ended (None: well), stdout and stderr."""
-        directory = os.path.join(self.directory, f"img-{made_from}")
-        os.makedirs(directory, exist_ok=True)
-        with open(os.path.join(directory, "guest.qcow2"), "wb") as file:
-            file.write(b"QFI\xfb")
+        directory = os.path.dirname(self.write_file(f"img-{made_from}/guest.qcow2", b"QFI\xfb"))
         out, err = io.StringIO(), io.StringIO()
         self.useFixture(
             fixtures.MonkeyPatch("sys.argv", ["upload", "--os-cloud", "test", "--folder", directory, "perf-guest"])
@@ -82,8 +79,7 @@ class UploadTest(openstack_program.ProgramTestCase):
             with self.subTest(settings):
                 self.write_clouds(**settings)
                 self.assert_one_line(self.upload("111"))
-        with open(f"{self.directory}/clouds.yaml", "w", encoding="ascii") as file:
-            file.write("clouds: {test: {auth: {username: a}}}")
+        self.write_file("clouds.yaml", "clouds: {test: {auth: {username: a}}}")
         self.assert_one_line(self.upload("111"))
         os.unlink(f"{self.directory}/clouds.yaml")
         self.assert_one_line(self.upload("111"))

@@ -10,13 +10,12 @@ from alembic import autogenerate
 from alembic.runtime import migration
 
 from nova_perf_tuning.validation.database import engine
-from tests.support import testcase
+from tests.support import directories
 
 
-class EngineTest(testcase.TestCase):
+class EngineTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.path = os.path.join(self.directory, "state", "results.db")
         self.url = f"sqlite:///{self.path}"
 
@@ -57,9 +56,7 @@ class EngineTest(testcase.TestCase):
         self.assertIn("another version; update nova-perf-tuning", str(error))
 
     def test_mistakes_are_one_line_without_the_password(self):
-        file = os.path.join(self.directory, "file")
-        with open(file, "w", encoding="ascii") as stream:
-            stream.write("no database at all, but long enough to be taken for one " * 50)
+        file = self.write_file("file", "no database at all, but long enough to be taken for one " * 50)
         for url, output in (
             ("results.db", "is no SQLAlchemy URL"),
             ("nosuch://user:geheim@host/db", "nosuch"),

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which budgets apply where, and those that are shipped."""
 
-import os
-
-import fixtures
-
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.support import samples, testcase
+from tests.support import directories, samples, testcase
 
 C = reasons.ReasonCode
 B = budget_file.Budget
@@ -83,12 +79,9 @@ class ApplicableTest(testcase.TestCase):
                 self.assertEqual(wanted, unknown, (known, output))
 
 
-class LoadTest(testcase.TestCase):
+class LoadTest(directories.DirectoryCase):
     def load(self, text):
-        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return budget_file.load(path)
+        return budget_file.load(self.write_file("budget.yaml", text))
 
     def test_keys(self):
         [budget] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")

@@ -2,13 +2,10 @@
 """Every guard by itself: what trips it and what does not; and what is read of a host for them."""
 
 import functools
-import os
-
-import fixtures
 
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import host_environment, reasons, sampling
-from tests.support import samples, testcase
+from tests.support import directories, samples, testcase
 
 C = reasons.ReasonCode
 
@@ -79,24 +76,18 @@ class GuardTest(testcase.TestCase):
                 )
 
 
-class CircumstancesTest(testcase.TestCase):
+class CircumstancesTest(directories.DirectoryCase):
     """What is read of a host, from a tree of files that a test changes as a kernel would."""
 
     def setUp(self):
         super().setUp()
-        self.root = self.useFixture(fixtures.TempDir()).path
-        self.write("proc/stat", "cpu0 100 0 100 800 0 0 0 0 0 0\n")
+        self.root = str(self.directory)
+        self.write_file("proc/stat", "cpu0 100 0 100 800 0 0 0 0 0 0\n")
         for cpu in (0, 1):
-            self.write(f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", "5")
-            self.write(f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq", "3000000")
-        self.write("sys/class/net/tap0/statistics/rx_packets", "1000")
-        self.write("sys/class/net/tap0/statistics/rx_dropped", "7")
-
-    def write(self, path, text):
-        path = os.path.join(self.root, path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="ascii") as file:
-            file.write(text)
+            self.write_file(f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", "5")
+            self.write_file(f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq", "3000000")
+        self.write_file("sys/class/net/tap0/statistics/rx_packets", "1000")
+        self.write_file("sys/class/net/tap0/statistics/rx_dropped", "7")
 
     def look(self):
         return host_environment.look("tap0", self.root)
@@ -109,10 +100,10 @@ class CircumstancesTest(testcase.TestCase):
 
     def test_everything_happened(self):
         before = self.look()
-        self.write("proc/stat", "cpu0 100 0 100 850 0 0 0 50 0 0\n")
-        self.write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "8")
-        self.write("sys/class/net/tap0/statistics/rx_packets", "3000")
-        self.write("sys/class/net/tap0/statistics/rx_dropped", "17")
+        self.write_file("proc/stat", "cpu0 100 0 100 850 0 0 0 50 0 0\n")
+        self.write_file("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "8")
+        self.write_file("sys/class/net/tap0/statistics/rx_packets", "3000")
+        self.write_file("sys/class/net/tap0/statistics/rx_dropped", "17")
         found = host_environment.conditions(before, self.look())
         self.assertEqual((0.5, 3.0), tuple(found[n] for n in ("steal_share", "throttle_events")))
         self.assertEqual((2000.0, 10.0), tuple(found[n] for n in ("sender_packets", "sender_dropped")))
@@ -122,7 +113,7 @@ class CircumstancesTest(testcase.TestCase):
         lines = [
             f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n" for cpu, (busy, idle, stolen) in enumerate(spent)
         ]
-        self.write("proc/stat", "".join(lines))
+        self.write_file("proc/stat", "".join(lines))
         return self.look()
 
     def test_steal_from_few_of_many_cpus(self):
@@ -135,18 +126,19 @@ class CircumstancesTest(testcase.TestCase):
 
     def test_frequency_in_the_window_of_the_cpus_that_worked(self):
         for cpu in range(4):
-            self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu)))
+            self.write_file(
+                f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu))
+            )
         series = sampling.Series(functools.partial(host_environment.mhz_by_cpu, self.root), 1.0)
         for _ in range(3):
             series.take()
         for cpu in range(4):  # and now they rest
-            self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
+            self.write_file(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
         series.take()
         before, after = self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)])
         self.assertEqual(3500.0, host_environment.conditions(before, after, series.means())["busy_mhz"])
         self.assertNotIn("busy_mhz", host_environment.conditions(before, before, series.means()))
 
     def test_a_host_that_tells_nothing(self):
-        empty = self.useFixture(fixtures.TempDir()).path
-        found = host_environment.conditions(*[host_environment.look("tap0", empty) for _ in range(2)])
+        found = host_environment.conditions(*[host_environment.look("tap0", f"{self.root}/dev") for _ in range(2)])
         self.assertEqual(["clock_step_s"], list(found))

@@ -3,13 +3,10 @@
 
 import dataclasses
 import json
-import os
-
-import fixtures
 
 from nova_perf_tuning.validation.judge import budget_file, noise, verdict
 from nova_perf_tuning.validation.measure import reasons, schema
-from tests.support import samples, testcase
+from tests.support import directories, samples
 
 C = reasons.ReasonCode
 V = verdict.Verdict
@@ -23,10 +20,10 @@ def aa_run(**changes):
     return data
 
 
-class NoiseTest(testcase.TestCase):
+class NoiseTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "state", "noise.json")
+        self.path = f"{self.directory}/state/noise.json"
 
     def test_the_floor_is_the_far_end_of_the_interval(self):
         quiet, loud = (noise.floors(aa_run(noise=sd))["iperf3"]["throughput"] for sd in (0.005, 0.05))
@@ -102,10 +99,8 @@ class NoiseTest(testcase.TestCase):
         self.assertIsNone(self.losses(data, mine))
 
     def test_a_foreign_file(self):
-        os.makedirs(os.path.dirname(self.path))
         for text in ("[]", "{}", json.dumps({"schema": 2, "floors": []}), "x"):
             with self.subTest(text):
-                with open(self.path, "w", encoding="ascii") as file:
-                    file.write(text)
+                self.write_file("state/noise.json", text)
                 error = self.assertRaises(schema.InputError, noise.load, self.path)
                 self.assertIn(self.path, str(error))

@@ -14,9 +14,7 @@ from tests.support import testcase
 class ImageTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-image-")))
         for name in ("vmlinuz", "initrd", "root.img", "sums", "complete"):
             (self.directory / name).touch()
         (self.directory / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")

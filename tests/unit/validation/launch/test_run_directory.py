@@ -12,9 +12,8 @@ from tests.support import testcase
 class RunDirectoryTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-runs-")
-        self.addCleanup(directory.cleanup)
-        self.parent = os.path.join(directory.name, "runs")
+        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-runs-"))
+        self.parent = os.path.join(directory, "runs")
         self.removed: list[tuple[str, str]] = []
 
     def sweep(self) -> list[str]:

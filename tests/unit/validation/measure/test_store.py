@@ -5,28 +5,25 @@ import copy
 import json
 import os
 
-import fixtures
 import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.measure import schema, store
-from tests.support import samples, testcase
+from tests.support import directories, samples
 
 
-class StoreCase(testcase.TestCase):
+class StoreCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
-        self.path = os.path.join(self.directory, "results.json")
+        self.path = f"{self.directory}/results.json"
         self.document = json.loads(json.dumps(store.to_dict(samples.results({"host": 3.0, "tuned": 2.0}))))
         self.rows = self.document["trials"]
         self.environment = self.document["environment"]
 
     def load(self, text=None):
-        with open(self.path, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(json.dumps(self.document) if text is None else text)
-        return store.load(self.path)
+        text = json.dumps(self.document) if text is None else text
+        return store.load(self.write_file("results.json", text.encode("utf-8", "surrogatepass")))
 
     def refused(self, place, document=None):
         """See that a document, or a text, is refused in one line that names the place."""
@@ -80,12 +77,11 @@ class FileTest(StoreCase):
             self.refused(place, text)
 
     def test_not_text_and_too_large(self):
-        with open(self.path, "wb") as file:
-            file.write(b"\xff\xfe{}")
+        self.write_file("results.json", b"\xff\xfe{}")
         self.assertIn("no UTF-8", str(self.assertRaises(schema.InputError, store.load, self.path)))
         os.truncate(self.path, store.MAX_BYTES + 1)
         self.assertIn("larger than", str(self.assertRaises(schema.InputError, store.load, self.path)))
-        self.assertRaises(schema.InputError, store.load, self.directory)
+        self.assertRaises(schema.InputError, store.load, str(self.directory))
 
     def test_wrong_trials_are_named(self):
         for key, value in (
