@@ -4,13 +4,25 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Final
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: What would end Python at once; Ctrl-C is an exception already.
 _TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let ``handler`` take some signals while the block runs."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            # None: a handler that was not set from Python; it cannot be put back, the default is nearest.
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 @contextlib.contextmanager
@@ -23,13 +35,10 @@ def deferred() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda got, _frame: came.append(got)) for number in _SIGNALS}
     try:
-        yield
+        with handled(SIGNALS, lambda got, _frame: came.append(got)):
+            yield
     finally:
-        for number, handler in before.items():
-            # None: a handler that was not set from Python; it cannot be put back, the default is nearest.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for late in dict.fromkeys(came):
             signal.raise_signal(late)
 
@@ -50,12 +59,8 @@ def guarded() -> Iterator[None]:
             raise SystemExit(128 + number)
 
     taken = [number for number in _TERMINATION if _is_main_thread() and signal.getsignal(number) == signal.SIG_DFL]
-    before = {number: signal.signal(number, stop) for number in taken}
-    try:
+    with handled(taken, stop):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _is_main_thread() -> bool:

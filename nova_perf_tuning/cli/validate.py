@@ -272,10 +272,9 @@ def _alarm(limit_s: float) -> Iterator[None]:
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise session.TimeUp
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - session.CLOSING_S / 2))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with signals.handled([signal.SIGALRM], ring):
+        signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - session.CLOSING_S / 2))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, TypeAlias
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, signals
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Ended
@@ -152,15 +152,9 @@ class FleetRun:
                 raise KeyboardInterrupt
             self._threads.wake()
 
-        stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        heard = [number for number in stopping if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, note) for number in heard}
-        try:
+        heard = [number for number in signals.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        with signals.handled(heard, note):
             yield
-        finally:
-            for number, handler in before.items():
-                # None: a handler that was not set from Python.
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     # -- the loop
 
