@@ -23,7 +23,7 @@ from nova_perf_tuning.host import guest_cpu
 
 #: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
 _CLIENTS: Final = 16
-_DEADLINE_S = 5.0
+DEADLINE_S: Final = 5.0
 
 
 class Collector:
@@ -75,7 +75,7 @@ class _Handler(WSGIRequestHandler):
     """Answers one client in the time that it has, and logs nothing."""
 
     def handle(self) -> None:
-        timer = threading.Timer(_DEADLINE_S, self._cut)
+        timer = threading.Timer(DEADLINE_S, self._cut)
         timer.start()
         try:
             super().handle()

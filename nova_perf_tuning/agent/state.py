@@ -17,7 +17,7 @@ SCHEMA: Final = 2
 FILE: Final = "agent.json"
 RUN_DIR: Final = "/run/nova-perf-tuning"
 #: Seconds that a full socket is waited for: whoever should read it hangs, and we go on.
-_WAIT_S = 5.0
+WAIT_S: Final = 5.0
 
 
 class UnreadableError(errors.PerfTuningError):
@@ -131,7 +131,7 @@ class Notifier:
             return
         text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(_WAIT_S)
+            sock.settimeout(WAIT_S)
             # Connected: else poll() finds room where the reader's queue is full, and we would spin.
             sock.connect(self._address)
             sock.send(text.encode(errors="replace"))

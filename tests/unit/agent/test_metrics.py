@@ -37,7 +37,7 @@ class PortTest(testcase.TestCase):
 
     def test_a_client_that_never_ends_its_question_is_sent_away(self):
         """One that sends a byte now and then is never silent."""
-        with mock.patch.object(metrics, "_DEADLINE_S", 0.5):
+        with mock.patch.object(metrics, "DEADLINE_S", 0.5):
             self.serve()
             with socket.create_connection(("127.0.0.1", self.port)) as client:
                 client.settimeout(0.05)
@@ -54,7 +54,7 @@ class PortTest(testcase.TestCase):
                 patience.until(ended, "it is sent away")
 
     def test_clients_that_say_nothing_are_few_and_sent_away(self):
-        with mock.patch.object(metrics, "_DEADLINE_S", 1.0):
+        with mock.patch.object(metrics, "DEADLINE_S", 1.0):
             self.serve()
             for _ in range(100):
                 self.addCleanup(socket.create_connection(("127.0.0.1", self.port)).close)

@@ -48,7 +48,7 @@ class NotifierTest(directories.DirectoryCase):
             with contextlib.suppress(BlockingIOError):
                 while other.sendto(b"x", str(self.directory / "full")):
                     pass
-        self.patch(state, "_WAIT_S", 0.1)
+        self.patch(state, "WAIT_S", 0.1)
         state.Notifier({"NOTIFY_SOCKET": str(self.directory / "full")}).send(READY=1)
         self.assertEqual(b"x", sock.recv(10))
 
@@ -127,8 +127,8 @@ class GuestFilesTest(testcase.TestCase):
         self.assertEqual({sources.GUEST}, self.files.drain())
 
     def test_events_that_did_not_fit_are_an_event(self):
-        with mock.patch.object(self.files, "_inotify") as inotify:
-            inotify.read.return_value = [inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")]
+        full = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
+        with mock.patch.object(inotify_simple.INotify, "read", return_value=[full]):
             self.assertEqual({sources.GUEST}, self.files.drain())
 
     def test_a_directory_that_is_made_anew(self):
