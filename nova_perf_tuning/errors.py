@@ -2,6 +2,8 @@
 """Errors that a user can cause, and the exit codes of every command."""
 
 import enum
+import errno
+import re
 
 
 class ExitCode(enum.IntEnum):
@@ -21,3 +23,10 @@ class PerfTuningError(Exception):
 
     The command line prints ``str(error)`` on stderr and exits with :attr:`ExitCode.ERROR`; no traceback.
     """
+
+
+def code(error: BaseException) -> str:
+    """Return what programs tell errors apart by: the errno (``enospc``), else the class (``plan_error``)."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return errno.errorcode.get(error.errno, "os_error").lower()
+    return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", type(error).__name__).lower()

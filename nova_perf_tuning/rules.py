@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from nova_perf_tuning import errors
+
 Subject = TypeVar("Subject")
 Value = TypeVar("Value")
 
@@ -36,6 +38,14 @@ class Evidence(NamedTuple):
 
 class NotApplicableError(Exception):
     """A rule cannot judge this subject: what it looks at is not there or not known."""
+
+    code = "not_applicable"
+
+
+class NoDataError(NotApplicableError):
+    """What it looks at cannot be read, or is not in this record."""
+
+    code = "no_data"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,19 +129,27 @@ class Rule(abc.ABC, Generic[Subject]):
         )
 
 
+class Unjudged(NamedTuple):
+    """A rule that has judged nothing, and why."""
+
+    rule: str
+    text: str
+    code: str
+
+
 @dataclasses.dataclass(slots=True)
 class Report:
     """What rules found.
 
     :ivar findings: the most severe first, in the order of the rules among equals.
-    :ivar clean: ids of the rules that hold; :ivar unknown: (id, reason) of those that could not judge.
-    :ivar failed: (id, what happened) of rules that are broken themselves, so that one hides no other.
+    :ivar clean: ids of the rules that hold; :ivar unknown: those that could not judge.
+    :ivar failed: rules that are broken themselves, so that one hides no other.
     """
 
     findings: list[Finding] = dataclasses.field(default_factory=list)
     clean: list[str] = dataclasses.field(default_factory=list)
-    unknown: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    failed: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    unknown: list[Unjudged] = dataclasses.field(default_factory=list)
+    failed: list[Unjudged] = dataclasses.field(default_factory=list)
 
 
 def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = False) -> Report:
@@ -144,11 +162,12 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
         try:
             findings = list(rule.check(subject))
         except NotApplicableError as reason:
-            report.unknown.append((rule.id, str(reason)))
+            report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
         except Exception as error:
             if strict:
                 raise
-            report.failed.append((rule.id, f"{type(error).__name__}: {error}"))
+            text = f"{type(error).__name__}: {error}"
+            report.failed.append(Unjudged(rule.id, text, errors.code(error)))
         else:
             report.findings += findings
             if not findings:
@@ -163,22 +182,22 @@ def defined_in(module: Mapping[str, object]) -> list[Any]:
     return [rule() for rule in classes if rule.__module__ == module["__name__"] and "id" in vars(rule)]
 
 
-def need(condition: object, lacking: str) -> None:
+def need(condition: object, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> None:
     """Go on only when ``condition`` holds.
 
-    :raises NotApplicableError: it does not; ``lacking`` says why the rule cannot judge.
+    :raises NotApplicableError: it does not, as ``error``; ``lacking`` says why the rule cannot judge.
     """
     if not condition:
-        raise NotApplicableError(lacking)
+        raise error(lacking)
 
 
-def known(value: Value | None, lacking: str) -> Value:
+def known(value: Value | None, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> Value:
     """Return a value that a rule cannot do without.
 
-    :raises NotApplicableError: it is None.
+    :raises NotApplicableError: it is None, as ``error``.
     """
     if value is None:
-        raise NotApplicableError(lacking)
+        raise error(lacking)
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Service:
         #: Causes of a pass that could not be made, when it is tried again (0: there is none), and its pause.
         self._owed: set[str] = set()
         self._retry_at = self._pause = 0.0
-        self._fault = ""
+        self._fault = self._fault_code = ""
         self._last: reconcile.Pass | None = None
         #: Interrupts of passed-through devices that are placed.
         self._passed: frozenset[str] = frozenset()
@@ -230,21 +230,22 @@ class Service:
                 LOG.info("%s: the pass waits for it", error)
             self._retry_at = begin + _BUSY_PAUSE
         except (errors.PerfTuningError, OSError) as error:
-            self._failed(begin, " ".join(str(error).split()))
+            self._failed(begin, error)
         else:
-            self._fault, self._retry_at, self._pause = "", 0.0, 0.0
+            self._fault, self._fault_code, self._retry_at, self._pause = "", "", 0.0, 0.0
             self._note(done, time.monotonic() - begin)
         now = time.monotonic()
         self._rest_until = now + min(_LONGEST_REST, now - begin)
         self._tell()
 
-    def _failed(self, begin: float, text: str) -> None:
+    def _failed(self, begin: float, error: Exception) -> None:
         """Say once what is wrong, and try again later."""
+        text = " ".join(str(error).split())
         self.stats.errors += 1
         self.stats.passes[min(self._owed)] += 1
         if text != self._fault:
             LOG.error("%s", text)
-        self._fault = text
+        self._fault, self._fault_code = text, errors.code(error)
         self._pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._pause))
         self._retry_at = begin + self._pause
 
@@ -312,13 +313,14 @@ class Service:
             cpu_s=round(time.process_time(), 3),
             **vars(copy.deepcopy(self.stats)),
             error=self._fault,
+            error_code=self._fault_code,
             findings=[
                 finding.as_json()
                 for _code, members in by_code
                 for finding in itertools.islice(members, findings.NAMED)
             ],
             findings_total=dict(collections.Counter(finding.code.value for finding in every)),
-            warnings=list(last.plan.warnings[: findings.NAMED]) if last is not None else [],
+            **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
         )
 
     def _findings(self, now: float) -> Iterator[findings.Finding]:

@@ -48,8 +48,9 @@ class AgentState(Stats):
     """What the agent says of itself; text in it may come from guests.
 
     :ivar pid_start: see :func:`process_start`; :ivar started, updated: seconds since the epoch.
-    :ivar error: why the last pass could not be made; empty when it could.
+    :ivar error, error_code: why the last pass could not be made; empty when it could.
     :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
+    :ivar warnings, notes: of the plan, as texts and with their codes.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
     """
 
@@ -65,6 +66,8 @@ class AgentState(Stats):
     findings: list[dict[str, object]]
     findings_total: dict[str, int]
     warnings: list[str]
+    notes: list[object] = dataclasses.field(default_factory=list)
+    error_code: str = ""
     running: bool = True
     age_s: float | None = None
 

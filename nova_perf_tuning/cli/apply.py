@@ -11,9 +11,10 @@ from nova_perf_tuning.cli import audit as audit_module
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.cli import restore as restore_module
-from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host import model, notes, privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import planfile, verify
@@ -100,7 +101,7 @@ def _beside_agent(
     return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], outcomes
 
 
-def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
+def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:
             raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
@@ -115,7 +116,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
     return plan.settings, plan.warnings
 
 
-def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
+def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
     """Return what the rules propose, with the files that make it last where that is asked for."""
     rules = runner.chosen(args.rule)
     for rule in rules:
@@ -126,20 +127,21 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]
     host = audit_module.view(args)
     report = runner.run(host, rules)
     warnings = [
-        f"{name}: cannot judge this host: {reason}" for name, reason in report.unknown if name in args.rule
+        Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason)
+        for name, reason, _code in report.unknown
+        if name in args.rule
     ]
-    warnings += [f"rule {name} is broken, please report: {error}" for name, error in report.failed]
+    warnings += [Note.of(NoteCode.RULE_BROKEN, rule=name, error=error) for name, error, _code in report.failed]
     proposed: list[model.Setting] = []
     for finding in report.findings:
         # A rule that is safe may find a host where its own remedy is not.
         if not finding.settings:
             remedy = " ".join(finding.remedy.split())
-            warnings.append(f"{finding.rule}: not applied, only to be followed: {remedy}")
+            warnings.append(Note.of(NoteCode.RULE_MANUAL, rule=finding.rule, remedy=remedy))
         elif finding.safe or finding.rule in args.rule:
             proposed += finding.settings
         else:
-            advice = f"not applied, since it is not safe here (--rule {finding.rule}): {finding.why}"
-            warnings.append(f"{finding.rule}: {advice}")
+            warnings.append(Note.of(NoteCode.RULE_UNSAFE, rule=finding.rule, why=finding.why))
     settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
     if args.persist:
         settings, lost = persist.plan(host, settings)
@@ -150,7 +152,7 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]
 def _show(
     args: argparse.Namespace,
     outcomes: list[apply_module.Outcome],
-    warnings: list[str],
+    warnings: list[Note],
     *,
     path: str = "",
     writes: list[str] | None = None,
@@ -164,7 +166,7 @@ def _show(
     faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)
     code = int(errors.ExitCode.FAIL if faults else errors.ExitCode.PASS)
     if args.format == "json":
-        document = {"settings": rows, "counts": counts, "warnings": warnings}
+        document = {"settings": rows, "counts": counts, **notes.as_json(warnings)}
         command.print_json({**document, "journal": path} if writes is None else {"writes": writes, **document})
         return code
     for line in writes or ():
@@ -172,7 +174,7 @@ def _show(
     prefix = "" if writes is None else "# "
     head = ("result", "class", "kind", "target", "value", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
-    command.say(*warnings, prefix=f"{prefix}warning: ")
+    command.say(*map(notes.text, warnings), prefix=f"{prefix}warning: ")
     print(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
     if writes is None:
         if apply_module.Result.PENDING.value in counts:

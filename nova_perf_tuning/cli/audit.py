@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from nova_perf_tuning import atomic_write, errors, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host import notes, novaconf
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
@@ -56,12 +56,12 @@ class Audit(command.PerfCommand):
             with atomic_write.writing(args.junit) as file:
                 file.write(junit(report, args.fail_on))
         # The rules' own reads are among these: what they could not read they judge as if it were not there.
-        warnings = host.root.notes.lines()
+        warnings = host.root.notes.all()
         if args.format == "json":
             command.print_json(as_json(report, warnings))
         else:
             show(report, args.all, warnings)
-        for name, error in report.failed:
+        for name, error, _code in report.failed:
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:
             return int(errors.ExitCode.ERROR)
@@ -118,15 +118,15 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
         command.print_rows(("rule", "level", "appliable", "safe", "title"), rows)
 
 
-def as_json(report: rules.Report, warnings: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[str, Any]:
     """Return the report in the documented form (``host/audit/report.schema.json``)."""
     return {
         "findings": [_finding(finding) for finding in report.findings],
         "clean": report.clean,
-        "unknown": [{"rule": name, "reason": reason} for name, reason in report.unknown],
-        "failed": [{"rule": name, "error": error} for name, error in report.failed],
+        "unknown": [{"rule": name, "reason": reason, "code": code} for name, reason, code in report.unknown],
+        "failed": [{"rule": name, "error": error, "code": code} for name, error, code in report.failed],
         "counts": _counts(report),
-        "warnings": list(warnings),
+        **notes.as_json(warnings),
     }
 
 
@@ -163,9 +163,9 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
             case(rule, "system-out", text)
     for rule in report.clean:
         case(rule)
-    for rule, reason in report.unknown:
+    for rule, reason, _code in report.unknown:
         case(rule, "skipped", message=_plain(reason))
-    for rule, error in report.failed:
+    for rule, error, _code in report.failed:
         case(rule, "error", message=_plain(error))
     suite.set("tests", str(len(suite)))
     for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -191,15 +191,15 @@ def _lines(finding: rules.Finding) -> str:
     return _plain("\n".join([*lines, f"  source: {finding.source}"]))
 
 
-def show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
+def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
     """Print the report for people."""
     for finding in report.findings:
         print(f"{_lines(finding)}\n")
     if everything:
         lines = [f"holds    {name}" for name in report.clean]
-        lines += [f"unknown  {name}: {reason}" for name, reason in report.unknown]
+        lines += [f"unknown  {name}: {reason}" for name, reason, _code in report.unknown]
         print(_plain("\n".join(lines)), end="\n\n")
-    command.say(*warnings, prefix="warning: ")
+    command.say(*map(notes.text, warnings), prefix="warning: ")
     counts = _counts(report)
     severe = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
     print(f"{severe or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")

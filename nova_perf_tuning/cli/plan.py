@@ -10,7 +10,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host import model, notes, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.plan import guests, planner
@@ -126,7 +126,7 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
     return {
         "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],
         "sets": plan.sets,
-        "warnings": plan.warnings,
+        **notes.as_json(plan.warnings),
     }
 
 
@@ -147,7 +147,7 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
     print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
-    command.say(*shown, prefix="warning: ")
+    command.say(*map(notes.text, shown), prefix="warning: ")
     if len(plan.warnings) > len(shown):
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 

@@ -30,13 +30,14 @@ class Status(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
-        agent, fault = None, ""
+        agent, fault, code = None, "", ""
         try:
             agent = agent_state(args)
         except agent_module.UnreadableError as error:
-            fault = str(error)
+            fault, code = str(error), errors.code(error)
         if args.format == "json":
-            shown = {"running": None, "unreadable": fault} if fault else agent and vars(agent)
+            unreadable = {"running": None, "unreadable": fault, "unreadable_code": code}
+            shown = unreadable if fault else agent and vars(agent)
             command.print_json({**journal, "agent": shown})
         else:
             _print_journal(journal)
@@ -59,7 +60,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
     except journal_module.ForbiddenError as error:
         unknown = dict.fromkeys(("settings", "counts", "stale", "competing_daemons"))
         path = os.path.join(os.path.abspath(restore.directory(args)), journal_module.JOURNAL)
-        return {**unknown, "journal": path, "journal_fault": str(error)}
+        return {**unknown, "journal": path, "journal_fault": str(error), "journal_fault_code": errors.code(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]
     observations = verify_module.verify([entry.setting() for entry in current], registry.kinds(args.sysroot))
@@ -76,6 +77,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         "competing_daemons": daemons,
         "journal": path,
         "journal_fault": None,
+        "journal_fault_code": None,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.printing import counted
 
@@ -58,7 +58,7 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
         ],
         **{name: getattr(facts, name) for name in single},
         "sysctls": dict(facts.sysctls),
-        "warnings": list(facts.warnings),
+        **notes.as_json(facts.warnings),
     }
 
 
@@ -78,7 +78,7 @@ def show(facts: model.HostFacts) -> None:
             command.print_table(head, rows, most=_SHOWN)
     if facts.warnings:
         print()
-    command.say(*facts.warnings, prefix="warning: ")
+    command.say(*map(notes.text, facts.warnings), prefix="warning: ")
 
 
 def _summary(facts: model.HostFacts) -> str:

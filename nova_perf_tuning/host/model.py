@@ -14,6 +14,7 @@ from typing import ClassVar, Final, Self
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain
+from nova_perf_tuning.host.notes import Note
 
 
 @dataclasses.dataclass(slots=True)
@@ -140,7 +141,7 @@ class HostFacts:
     :ivar online, isolated, nohz_full: cpulists as the kernel prints them.
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
-    :ivar warnings: what could not be read and what it means, one line each.
+    :ivar warnings: what could not be read and what it means.
     """
 
     cpus: tuple[Cpu, ...]
@@ -157,7 +158,7 @@ class HostFacts:
     virtualization: str | None
     boot_id: str | None
     sysctls: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
 
 class TargetError(errors.PerfTuningError):

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.plan import nics
 from nova_perf_tuning.host.transaction import journal
 
@@ -101,7 +102,11 @@ def _nodes(facts, plan, real):
         far = {node: distances.get(nic.node, {}).get(node, 20) for node in nodes}
         if len(used) != 1 or far[next(iter(used))] != min(far.values()):
             yield f"{nic.name} of node {nic.node} is on {used}, distances {far}"
-        if not any(nic.name in warning and f"node {nic.node}" in warning for warning in plan.warnings):
+        about = {"nic": nic.name, "nodes": str(nic.node), "node": next(iter(used))}.items()
+        if not any(
+            note.code is NoteCode.NODE_WITHOUT_HOUSEKEEPING and about <= note.params.items()
+            for note in plan.warnings
+        ):
             yield f"{nic.name}: no warning"
     for guest in facts.guests:
         yield from _guest_nodes(guest, plan, real)
@@ -215,7 +220,10 @@ def _sets(plan, real):
         both = cpulist.parse(plan.sets[name]) & real.avoid
         if plan.sets.get(f"overlap_{name}", "") != cpulist.format(both):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"
-        if both and not any("overlap" in warning for warning in plan.warnings):
+        about = {"work": name, "cpus": cpulist.format(both)}.items()
+        if both and not any(
+            note.code is NoteCode.OVERLAP and about <= note.params.items() for note in plan.warnings
+        ):
             yield f"overlap of {name} is not named"
     if cpulist.parse(plan.sets["dedicated"]) != real.avoid:
         yield f"dedicated is shown as {plan.sets['dedicated']}"

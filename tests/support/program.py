@@ -8,6 +8,19 @@ import subprocess
 from unittest import mock
 
 from nova_perf_tuning.cli import main
+from nova_perf_tuning.host.notes import NoteCode
+
+_PARAM = {"type": ["string", "integer", "array"], "items": {"type": "string"}}
+_NOTE = {
+    "code": {"enum": [code.name.lower() for code in NoteCode]},
+    "params": {"type": "object", "additionalProperties": _PARAM},
+    "text": {"type": "string"},
+}
+#: JSON schema of a document's notes.
+NOTES = {
+    "type": "array",
+    "items": {"properties": _NOTE, "required": list(_NOTE), "additionalProperties": False},
+}
 
 
 def nova_perf(*arguments, env=None, input=""):

@@ -10,7 +10,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, known, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 _MISC = "sys/class/misc"
 _SLOW_TCG = "Without KVM every instruction of a guest is translated: a tenth of the speed or less."
@@ -33,7 +33,7 @@ class KvmMissing(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        need(host.names(_MISC), "/sys/class/misc is not in this record")
+        need(host.names(_MISC), "/sys/class/misc is not in this record", NoDataError)
         if not host.has_device("kvm"):
             yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm")
 
@@ -60,12 +60,12 @@ class XenPv(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         if host.options.kernel_log is None:
             kind = host.facts.virtualization
-            known(kind, "what this host runs on is unknown: give --kernel-log")
+            known(kind, "what this host runs on is unknown: give --kernel-log", NoDataError)
             if kind == "xen-pv":
                 yield self.finding([("/sys/hypervisor/guest_type", "PV")])
             return
         path, text = host.options.kernel_log
-        need(self._BOOT.search(text), f"{path} does not reach back to the boot: give dmesg from then")
+        need(self._BOOT.search(text), f"{path} does not reach back to the boot: give dmesg from then", NoDataError)
         lines = [line.strip() for line in text.splitlines()]
         proof = [(path, line) for line in lines if self._PV.search(line)]
         if proof and not any(self._NOT_PV.search(line) for line in lines):

@@ -12,7 +12,7 @@ from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, known, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -108,7 +108,7 @@ class NicRule(Rule):
         """Yield what is wrong with a NIC."""
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.ethtool, "features of NICs unknown (not in this record)")
+        need(host.ethtool, "features of NICs unknown (not in this record)", NoDataError)
         for name, link in host.ethtool.items():
             yield from self.about(host, host.nics[name], link)
 
@@ -173,7 +173,7 @@ class RingDrops(Rule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs")
+        need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs", NoDataError)
         for nic in host.links:
             packets = host.statistic(nic, "rx_packets")
             lost = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
@@ -360,7 +360,8 @@ def _path(host: Host) -> tuple[int, str]:
         fastest = max(host.links, key=lambda nic: nic.speed_mbps or 0)
         mbps, how = fastest.speed_mbps, f"speed of {fastest.name}"
     lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
-    rtt_ms, mbps = known(host.options.rtt_ms, lacking), known(mbps, lacking)
+    rtt_ms = known(host.options.rtt_ms, lacking, NoDataError)
+    mbps = known(mbps, lacking, NoDataError)
     bdp = bdp_bytes(mbps, rtt_ms)
     return bdp, f"BDP = {mbps} Mbit/s ({how}) x {rtt_ms:g} ms (given) / 8 = {bdp} bytes"
 
@@ -412,7 +413,7 @@ class FeaturesOff(Rule):
     }
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.facts.sysctls.keys() & self._COST, "these kernel parameters are not in this record")
+        need(host.facts.sysctls.keys() & self._COST, "these kernel parameters are not in this record", NoDataError)
         for key, cost in self._COST.items():
             if host.facts.sysctls.get(key) == "0":
                 yield self.sysctl(host, key, "1", f"{key} is off: {cost}")
@@ -429,7 +430,7 @@ class SoftnetDrops(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        packets, drops, squeezes = known(_softnet(host), "no /proc/net/softnet_stat")
+        packets, drops, squeezes = known(_softnet(host), "no /proc/net/softnet_stat", NoDataError)
         if drops <= packets * _DROP_SHARE:
             return
         evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]

@@ -12,6 +12,7 @@ from typing import Final
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.kinds import attributes, config_file
 from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.notes import Note, NoteCode
 
 NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
@@ -27,18 +28,18 @@ _ETHTOOL: Final = {"offload": "-K", "ring": "-G", "channels": "-L"}
 _SYSFS: Final = {kind.kind: kind() for kind in (attributes.Memory, attributes.Governor)}
 
 
-def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[str]]:
+def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[Note]]:
     """Return the files that bring ``settings`` back after a reboot and the settings, and why some do not come."""
     lines: dict[str, dict[str, str]] = {}  # file -> a line up to its value -> the line
     reasons: dict[str, list[str]] = {}
-    warnings: dict[str, None] = {}
+    warnings: dict[Note, None] = {}
     marked = []
     for setting in settings:
         path, line = _line(host, setting)
         if path is None:
-            warnings[f"{setting.kind} settings end with the next boot: run nova-perf apply again after it"] = None
-        elif not host.has(path.rpartition("/")[0]):
-            warnings[f"/{path.rpartition('/')[0]} is not there: {setting.target} does not outlive a reboot"] = None
+            warnings[Note.of(NoteCode.NOT_PERSISTENT, kind=setting.kind)] = None
+        elif not host.has(directory := path.rpartition("/")[0]):
+            warnings[Note.of(NoteCode.NO_DIRECTORY, directory=f"/{directory}", target=setting.target)] = None
         else:
             lines.setdefault(path, _known(host, path))[_key(path, line)] = line
             reasons.setdefault(path, []).append(setting.rule)

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import nics as plan_nics
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
@@ -294,7 +294,7 @@ class Irqbalance(Rule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.programs or host.has("proc/1/comm"), "running programs are not in this record")
+        need(host.programs or host.has("proc/1/comm"), "running programs are not in this record", NoDataError)
         if "irqbalance" not in host.programs:
             return
         file = next((path for path in _IRQBALANCE if host.content(path) is not None), _IRQBALANCE[0])

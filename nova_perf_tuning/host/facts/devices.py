@@ -13,6 +13,7 @@ from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.notes import NoteCode
 
 #: Domain (16 or 32 bits), bus, device, function.
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -84,14 +85,14 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     base = root.directory(_DIRECTORY)
     there = numbers(root.directories(base), 0, _MAX_IRQ)
     if not there:
-        root.notes.add(f"no interrupts in {_DIRECTORY}: they are unknown")
+        root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
     values = root.each(base, [f"{irq}/{file}" for irq in there for file in _AFFINITIES])
     irqs: dict[int, model.Irq] = {}
     for irq, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
         directory = Directory(f"{base}/{irq}")
         owner = owners.get(irq)
         if affinity is None:
-            root.notes.add("affinity unreadable", directory)
+            root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
         irqs[irq] = model.Irq(
             irq,
             _action(root, directory),
@@ -128,7 +129,7 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
         if directory is not None:
             nics.append(_read_nic(root, name, directory, devices))
     if not nics:
-        root.notes.add(f"no network devices in {_CLASS}")
+        root.notes.add(NoteCode.NO_NICS, directory=_CLASS)
     kinds = {nic.name: nic.kind for nic, _ in nics}
     for nic, master in nics:
         kind = kinds.get(master or "")
@@ -158,7 +159,7 @@ def _names(root: Root, directory: Directory | None) -> list[str]:
         if _NAME.fullmatch(name):
             names.append(name)
         elif name != "bonding_masters":
-            root.notes.add("not a usable name of a network device, left out", ascii(name[:40]))
+            root.notes.add(NoteCode.NIC_NAME, ascii(name[:40]))
     return names
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.notes import NoteCode
 
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
@@ -65,7 +66,7 @@ def read(root: Root, device: str) -> Link | None:
     except (ValueError, RecursionError):
         record = None
     if json_schema.find(record, _SCHEMA) is not None:
-        root.notes.add("no record of a NIC's features", f"{DIRECTORY}/{device}.json")
+        root.notes.add(NoteCode.NIC_FEATURES_UNKNOWN, f"{DIRECTORY}/{device}.json")
         return None
     return Link(record["features"], frozenset(record["fixed"]), record["rings"], record["channels"])
 

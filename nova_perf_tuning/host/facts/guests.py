@@ -16,6 +16,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, numbers
+from nova_perf_tuning.host.notes import NoteCode
 
 _RUNNING: Final = "run/libvirt/qemu"
 _DEFINED: Final = "etc/libvirt/qemu"
@@ -42,12 +43,12 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     domains |= _read_domains(root, defined, domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
-        root.notes.add("process is another guest's too (restart libvirtd, which forgets the one that ended)", name)
+        root.notes.add(NoteCode.PROCESS_SHARED, name)
         del pids[name]
     threads = _read_processes(root, dict(sorted(pids.items())))
     for name in threads:
         if name not in domains:
-            root.notes.add("domain XML cannot be used, pins and request unknown", name)
+            root.notes.add(NoteCode.DOMAIN_UNKNOWN, name)
     lacking = {pids[name] for name, own in threads.items() if _lacks_workers(domains.get(name), own)}
     workers = _kernel_workers(root, lacking) if lacking else {}
     guests = (
@@ -67,7 +68,7 @@ def _read_domains(root: Root, directory: Directory | None, known: Container[str]
             try:
                 domains[file[:-4]] = parsing.parse_domain(data)
             except parsing.DomainError as error:
-                root.notes.add(str(error), f"{directory}/{file}")
+                root.notes.add(NoteCode.DOMAIN_UNUSABLE, f"{directory}/{file}", reason=str(error))
     return domains
 
 
@@ -88,9 +89,9 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
         tasks = Directory(f"{base}/{pid}/task") if name in alive else None
         threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
         if not threads:
-            root.notes.add("process does not run, guest left out", name)
+            root.notes.add(NoteCode.PROCESS_GONE, name)
         elif not any(thread.kind == "vcpu" for thread in threads):
-            root.notes.add("process is no QEMU, guest left out", name)
+            root.notes.add(NoteCode.PROCESS_NOT_QEMU, name)
         else:
             processes[name] = threads
     return processes
@@ -114,7 +115,7 @@ def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
     known: list[_Task] = []
     for tid, data in _files(root, tasks, "status"):
         if data is None or not data.startswith(_NAME):
-            root.notes.add("status of a thread unreadable, left out", tasks or "")
+            root.notes.add(NoteCode.THREAD_UNKNOWN, tasks or "")
         else:
             known.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
     return known
@@ -147,7 +148,7 @@ def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> 
     begin = front.find(b"(")
     fields = rest.split(b" ", 20)
     if begin < 0 or len(fields) < 20 or not fields[19].isdigit() or len(fields[19]) > 18:
-        root.notes.add("stat of a thread is garbage", place or "")
+        root.notes.add(NoteCode.THREAD_ABSURD, place or "")
         return None
     return front[begin + 1 :], int(fields[19])
 
@@ -164,7 +165,7 @@ def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
     start = status.rfind(_ALLOWED) + len(_ALLOWED)
     end = status.find(b"\n", start)
     if start < len(_ALLOWED) or end < 0:
-        root.notes.add("affinity of a thread unreadable", place or "")
+        root.notes.add(NoteCode.THREAD_AFFINITY_UNKNOWN, place or "")
         return None
     return root.cpu_list(status[start:end], place or "")
 

@@ -113,7 +113,7 @@ def read_root(root: Root) -> model.HostFacts:
         virtualization=_find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
-        warnings=root.notes.lines(),
+        warnings=root.notes.all(),
     )
 
 

@@ -3,7 +3,7 @@
 
 A recorded host is untrusted. Its links are resolved inside its root and never out of it; FIFOs and devices
 cannot block a read; every read has a size limit; what is missing, unreadable or garbage is ``None`` and a
-line in :attr:`Root.notes`.
+note in :attr:`Root.notes`.
 
 The number of files is what reading a host costs (about 3 us each), hence plain ``os.open``, ``os.read`` and
 ``os.close``, and no look before the leap.
@@ -15,7 +15,8 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NewType
 
-from nova_perf_tuning import cpulist, errors, rules
+from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.host.notes import Note, NoteCode, Value
 
 #: A directory below the root, without leading slash: what the methods of a :class:`Root` return, or one of these
 #: and a name that :meth:`Root.directories` gave for it. In a recorded host every part of it is a real directory.
@@ -38,19 +39,19 @@ class FactsError(errors.PerfTuningError):
 
 
 class Notes:
-    """Collects what could not be read; one line for each kind of fault, whatever the number of places."""
+    """Collects what could not be read; one note for each kind of fault, whatever the number of places."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[str]] = {}
+        self._places: dict[Note, list[str]] = {}
 
-    def add(self, what: str, where: str = "") -> None:
-        """Note that ``what`` is wrong at ``where``."""
-        self._places.setdefault(what, []).append(where)
+    def add(self, code: NoteCode, where: str = "", **params: Value) -> None:
+        """Note what is wrong at ``where``."""
+        self._places.setdefault(Note(code, params), []).append(where)
 
-    def lines(self) -> tuple[str, ...]:
-        """Return one line for each fault, in the order of their first places."""
-        named = {what: rules.named(filter(None, places)) for what, places in self._places.items()}
-        return tuple(f"{what}: {places}" if places else what for what, places in named.items())
+    def all(self) -> tuple[Note, ...]:
+        """Return one note for each fault, in the order of their first places, which it has as ``places``."""
+        named = {note: tuple(filter(None, places)) for note, places in self._places.items()}
+        return tuple(note.about(places=places) if places else note for note, places in named.items())
 
 
 class Root:
@@ -159,12 +160,12 @@ class Root:
     def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
         if not whole:
             return data[:limit]
-        self.notes.add("too long, not read", "/".join(place))
+        self.notes.add(NoteCode.TOO_LONG, "/".join(place))
         return None
 
     def _refused(self, error: Exception, *place: str) -> None:
         if isinstance(error, PermissionError):
-            self.notes.add("no permission to read (run as root)", "/".join(place))
+            self.notes.add(NoteCode.NO_PERMISSION, "/".join(place))
 
     def _resolve(self, path: str, links: int = 0) -> str | None:
         """Return ``path`` with its links followed inside the root; None where it leads nowhere."""
@@ -181,7 +182,7 @@ class Root:
                 if kind == stat.S_IFLNK:
                     target = self._target(step) if links < _MAX_LINKS else ""
                     if links == _MAX_LINKS:
-                        self.notes.add("links in a circle", step)
+                        self.notes.add(NoteCode.LINK_CIRCLE, step)
                     above = "" if target.startswith("/") else f"{here}/"
                     self._real[step] = self._resolve(above + target, links + 1) if target else None
                 else:
@@ -247,22 +248,24 @@ class Root:
         text = data.decode("utf-8", "replace").strip(_BLANKS)
         if text.isprintable() or text.replace("\t", " ").isprintable():
             return text
-        self.notes.add("not text", "/".join(place))
+        self.notes.add(NoteCode.NOT_TEXT, "/".join(place))
         return None
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
         if data is not None and data not in self._lists:
-            self._lists[data] = self._valid(data, cpulist.is_list, "not a CPU list", place)
+            self._lists[data] = self._valid(data, cpulist.is_list, NoteCode.NOT_CPU_LIST, place)
         return None if data is None else self._lists[data]
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU mask as the kernel printed it; None when unreadable or no mask."""
         if data is not None and data not in self._masks:
-            self._masks[data] = self._valid(data, cpulist.is_mask, "not a CPU mask", place)
+            self._masks[data] = self._valid(data, cpulist.is_mask, NoteCode.NOT_CPU_MASK, place)
         return None if data is None else self._masks[data]
 
-    def _valid(self, data: bytes, valid: Callable[[str], bool], fault: str, place: tuple[str, ...]) -> str | None:
+    def _valid(
+        self, data: bytes, valid: Callable[[str], bool], fault: NoteCode, place: tuple[str, ...]
+    ) -> str | None:
         text = self.line(data, *place)
         if text is not None and not valid(text):
             self.notes.add(fault, "/".join(place))

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.notes import NoteCode
 
 CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
@@ -37,7 +38,7 @@ def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tu
     base = root.directory(CPUS)
     directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
     if not directories:
-        root.notes.add(f"no CPU found in {CPUS}")
+        root.notes.add(NoteCode.NO_CPUS, directory=CPUS)
     online = _online(root, base, directories)
     nodes, node_of = _read_nodes(root, directories, online)
     cpus = _read_cpus(root, base, directories, online, node_of, bool(_AMD_15H.search(cpuinfo)))
@@ -58,7 +59,7 @@ def _online(root: Root, base: Directory | None, directories: Mapping[int, Direct
     if online:
         return frozenset(online)
     if online is None and root.text(base, "online") is not None:
-        root.notes.add(f"{CPUS}/online: it is no list of CPUs; each CPU's own file is taken instead")
+        root.notes.add(NoteCode.NO_ONLINE_LIST, file=f"{CPUS}/online")
     return frozenset(cpu for cpu, directory in directories.items() if root.text(directory, "online") != "0")
 
 
@@ -147,13 +148,13 @@ def _read_cores(
         if modules:
             threads = {cpu}
         elif threads is None:
-            root.notes.add("no data on hardware threads, taken as cores of their own", f"CPU {cpu}")
+            root.notes.add(NoteCode.CORE_UNKNOWN, f"CPU {cpu}")
             threads = {cpu}
         elif cpu not in threads or len(threads) > _MAX_THREADS:
-            root.notes.add("core's CPU list makes no sense, taken as a core of its own", f"CPU {cpu}")
+            root.notes.add(NoteCode.CORE_ABSURD, f"CPU {cpu}")
             threads = {cpu}
         elif not threads.isdisjoint(claimed):
-            root.notes.add("core's CPU list overlaps another core's", f"CPU {cpu}")
+            root.notes.add(NoteCode.CORES_OVERLAP, f"CPU {cpu}")
             threads -= claimed
         package = _natural(root, package_id)
         if package is None:
@@ -161,7 +162,7 @@ def _read_cores(
             if cpu in members:
                 package = unnamed.setdefault(frozenset(members), len(unnamed))
             else:
-                root.notes.add("package unknown", f"CPU {cpu}")
+                root.notes.add(NoteCode.PACKAGE_UNKNOWN, f"CPU {cpu}")
         cores[cpu] = _Core(threads, _natural(root, core_id), package)
         claimed |= threads
     return cores
@@ -174,21 +175,21 @@ def _read_nodes(
     base = root.directory(_NODES)
     places = _numbered(root, base, "node", _MAX_NODE)
     if not places:
-        root.notes.add(f"the kernel gives no NUMA data ({_NODES}): the node of CPUs and devices is unknown")
+        root.notes.add(NoteCode.NO_NUMA_DATA, directory=_NODES)
         return (), {}
     members: dict[int, set[int]] = {}
     for node, directory in places.items():
         cpus = _members(root, directory, _NODE_SETS, directories) or set()
         if cpus and cpus in members.values():
             # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the firmware's tables.
-            root.notes.add("same CPUs as an earlier node (broken NUMA tables), ignored", f"node {node}")
+            root.notes.add(NoteCode.NODE_REPEATED, f"node {node}")
         else:
             members[node] = cpus
     node_of: dict[int, int] = {}
     for node in sorted(members, key=lambda node: (len(members[node]), node)):  # the smallest of those that overlap
         for cpu in members[node]:
             if node_of.setdefault(cpu, node) != node:
-                root.notes.add("shares CPUs with another node (broken NUMA tables)", f"node {node}")
+                root.notes.add(NoteCode.NODES_OVERLAP, f"node {node}")
                 break
         node_of = dict.fromkeys(members[node], node) | node_of
     online_nodes = cpulist.find(root.text(base, "online")) or frozenset()
@@ -209,7 +210,7 @@ def _read_nodes(
 def _memory(root: Root, directory: Directory, node: int) -> int | None:
     total = _MEMORY.search(root.read(directory, "meminfo") or b"")
     if total is None:
-        root.notes.add("memory unknown (meminfo)", f"node {node}")
+        root.notes.add(NoteCode.NODE_MEMORY_UNKNOWN, f"node {node}")
         return None
     return int(total[1])
 
@@ -220,9 +221,9 @@ def _distances(root: Root, directory: Directory, ids: list[int], nodes: Collecti
         return {}
     distances = [decimal(word) or 0 for word in text.split()]
     if len(distances) != len(ids):
-        root.notes.add("distances do not fit the number of nodes, ignored", directory)
+        root.notes.add(NoteCode.DISTANCE_COUNT, directory)
     elif not all(0 < distance <= _MAX_DISTANCE for distance in distances):
-        root.notes.add("distances are not numbers of 1 to 255, ignored", directory)
+        root.notes.add(NoteCode.DISTANCE_RANGE, directory)
     else:
         return {node: distance for node, distance in zip(ids, distances, strict=True) if node in nodes}
     return {}

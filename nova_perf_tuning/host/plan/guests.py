@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, owned_cpus, passed_through
 from nova_perf_tuning.specs import request as request_module
@@ -77,10 +78,10 @@ def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]
     )
 
 
-def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[GuestPlacement], list[str]]:
+def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[GuestPlacement], list[Note]]:
     """Return the running guests that ask for something of the host, and warnings."""
     placements = []
-    warnings = []
+    warnings: list[Note] = []
     every = frozenset(node for node in layout.node_of.values() if node is not None)
     irqs = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
     for guest in in_start_order(facts):
@@ -88,7 +89,8 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
         if domain is None:
             continue
         if domain.request_error:
-            warnings.append(f"guest {guest.name}: its request is not used: {domain.request_error}")
+            fault = {"guest": guest.name, "reason": domain.request_error}
+            warnings.append(Note.of(NoteCode.REQUEST_UNUSABLE, **fault))
         if domain.request is None:
             continue
         nodes = _nodes(domain, layout, every)
@@ -96,7 +98,7 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
         if domain.request.irq_placement in ("numa", "vcpu"):
             to_vcpus = domain.request.irq_placement == "vcpu"
             devices, faults = _devices(domain, nodes, irqs, layout, to_vcpus)
-            warnings += [f"guest {domain.title or guest.name}{fault}" for fault in faults]
+            warnings += [fault.about(guest=domain.title or guest.name) for fault in faults]
         placements.append(GuestPlacement(guest, domain, domain.request, nodes, devices))
     return placements, warnings
 
@@ -127,20 +129,17 @@ def _devices(
     by_device: Mapping[str, Sequence[model.Irq]],
     layout: CpuLayout,
     to_vcpus: bool,
-) -> tuple[list[DevicePlacement], list[str]]:
+) -> tuple[list[DevicePlacement], list[Note]]:
     """Return the devices of a guest with the CPUs that their interrupts may use, and what is wrong with them."""
     devices = []
-    faults = []
+    faults: list[Note] = []
     own = owned_cpus(domain) & layout.online
     if to_vcpus and not own:
-        faults.append(
-            " asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
-            "give it hw:cpu_policy=dedicated"
-        )
+        faults.append(Note(NoteCode.NO_OWN_CPU))
     for address in sorted({address.lower() for address in domain.hostdevs}):
         irqs = by_device.get(address)
         if not irqs:
-            faults.append(f": no interrupt of its device {address} was found (not started yet?)")
+            faults.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
             continue
         node = irqs[0].node
         current = [nics.single(irq.affinity) for irq in irqs]
@@ -151,7 +150,7 @@ def _devices(
             devices.append(DevicePlacement(address, irqs, group, own=True))
         elif pool := layout.interrupts(_node_for(node, nodes, layout)):
             if pool.warning:
-                faults.append(f", device {address}: {pool.warning}")
+                faults.append(pool.warning.about(device=address))
             weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
             devices.append(DevicePlacement(address, irqs, spread.Group(pool, weight, current), own=False))
     return devices, faults
@@ -173,14 +172,14 @@ def _node_for(device: int | None, nodes: frozenset[int] | None, layout: CpuLayou
 
 def thread_placements(
     guests: Sequence[GuestPlacement], layout: CpuLayout, avoid: frozenset[int]
-) -> tuple[list[ThreadPlacement], list[str]]:
+) -> tuple[list[ThreadPlacement], list[Note]]:
     """Return where the threads of each guest go that asked for it, and warnings.
 
     :param avoid: CPUs with NIC interrupts, taken last among equals.
     """
     placements = []
-    warnings: list[str] = []
-    faults: list[str] = []
+    warnings: list[Note] = []
+    faults: list[Note] = []
     pool_for = functools.cache(layout.threads)  # hundreds of guests share few pools
     for guest in guests:
         request, domain, threads = guest.request, guest.domain, guest.process.threads
@@ -192,33 +191,24 @@ def thread_placements(
         pool = pool_for(guest.nodes, allowed, avoid)
         if pool is None:
             if allowed and layout.housekeeping:
-                warnings.append(
-                    f"guest {guest.title}: libvirt keeps its emulator and vhost threads on CPUs {allowed}, none "
-                    "of which may carry them: they are left alone; give it hw:emulator_threads_policy=share and a "
-                    "cpu_shared_set with CPUs of its node"
-                )
+                warnings.append(Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed))
             continue
         if pool.warning:
-            pinned = f" (emulatorpin {allowed})" if allowed else ""
-            warnings.append(f"guest {guest.title}: {pool.warning}{pinned}")
+            pinned = {"emulator_pin": allowed} if allowed else {}
+            warnings.append(pool.warning.about(guest=guest.title, **pinned))
         # The n-th worker that was made serves queue pair n.
         workers = [thread for thread in threads if thread.kind == "vhost" and thread.affinity is not None]
         workers.sort(key=lambda thread: (thread.start, thread.tid))
         if moves_vhost and not workers and any(interface.has_vhost_worker for interface in domain.interfaces):
-            faults.append(
-                f"guest {guest.title} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
-            )
+            faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
         others = [
             (thread, _limit(thread, domain, pool))
             for thread in threads
             if moves_others and thread.kind in _THREADS and thread.affinity is not None
         ]
-        faults += [
-            f"guest {guest.title}: libvirt keeps I/O thread {thread.index} on CPUs "
-            f"{domain.iothread_pins[thread.index or 0]}, outside of {pool.text}: it is left alone"
-            for thread, text in others
-            if not text
-        ]
+        for index in (thread.index or 0 for thread, text in others if not text):
+            confined = {"cpus": domain.iothread_pins[index], "pool": pool.text}
+            faults.append(Note.of(NoteCode.IOTHREAD_CONFINED, guest=guest.title, iothread=index, **confined))
         group = spread.Group(pool, 1, [nics.single(thread.affinity) for thread in workers])
         placements.append(
             ThreadPlacement(

@@ -9,6 +9,7 @@ from typing import Self
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.notes import Note, NoteCode
 
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
@@ -56,7 +57,7 @@ class CpuPool:
     members: frozenset[int]
     where: str
     what: str
-    warning: str | None = None
+    warning: Note | None = None
 
     @property
     def text(self) -> str:
@@ -87,7 +88,7 @@ class CpuLayout:
     node_of: Mapping[int, int | None]
     class_of: Mapping[int, int]
     distances: Mapping[int, Mapping[int, int]]
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Note] = ()
 
     @classmethod
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
@@ -105,32 +106,27 @@ class CpuLayout:
         for name, cpus in given.items():
             offline = cpus - online
             if offline and not (name == "dedicated" and sets.power_managed):
-                warnings.append(f"{_NAMES[name]} names CPUs that are offline: {cpulist.format(offline)}")
+                text = cpulist.format(offline)
+                warnings.append(Note.of(NoteCode.OFFLINE_IN_SET, option=_NAMES[name], cpus=text))
         keep = given["housekeeping"]
         if keep & isolated:
             text = cpulist.format(keep & isolated)
-            warnings.append(
-                f"{_NAMES['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
-            )
+            option = _NAMES["housekeeping"]
+            warnings.append(Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option=option, cpus=text))
         housekeeping = (keep & online if keep else online - isolated) - dedicated
         usable = (given["shared"] & online) - dedicated
         if usable & isolated:
             # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
             text = cpulist.format(usable & isolated)
-            effect = "they are left out" if usable - isolated else "its threads will pile up on one of them"
-            warnings.append(f"{_NAMES['shared']} names CPUs that the kernel isolates: {text}; {effect}")
+            code = NoteCode.ISOLATED_SHARED if usable - isolated else NoteCode.ONLY_ISOLATED_SHARED
+            warnings.append(Note.of(code, option=_NAMES["shared"], cpus=text))
         shared = usable - isolated or usable or housekeeping
         if not housekeeping and shared:
             housekeeping = shared
-            warnings.append(
-                f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}"
-            )
+            warnings.append(Note.of(NoteCode.NO_HOUSEKEEPING, cpus=cpulist.format(shared)))
         if not housekeeping:
-            why = "every online CPU is dedicated" if online <= dedicated else "the rest is dedicated or isolated"
-            warnings.append(
-                f"no CPU is left for the host ({why}): interrupts and guests' threads stay where they are; "
-                "take at least one CPU of each node out of the dedicated set"
-            )
+            all_dedicated = online <= dedicated
+            warnings.append(Note(NoteCode.EVERY_CPU_DEDICATED if all_dedicated else NoteCode.EVERY_CPU_TAKEN))
         return cls(
             online=online,
             dedicated=dedicated,
@@ -188,8 +184,9 @@ class CpuLayout:
         known = any(
             nearest in self.distances.get(own, ()) or own in self.distances.get(nearest, ()) for own in nodes
         )
-        how = f"the nearest (distance {far[nearest]})" if known else "distances are unknown"
-        warning = f"{_where(nodes)} has no housekeeping CPU: node {nearest} is used instead, {how}"
+        warning = Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nodes=cpulist.format(nodes), node=nearest)
+        if known:
+            warning = warning.about(distance=far[nearest])
         name, cpus = there[nearest]
         return self.pool(cpus, name, f"node {nearest}", avoid, warning)
 
@@ -203,7 +200,7 @@ class CpuLayout:
         what: str,
         where: str,
         avoid: frozenset[int] = frozenset(),
-        warning: str | None = None,
+        warning: Note | None = None,
     ) -> CpuPool:
         """Return ``cpus`` as a pool, in order of preference."""
         ordered = sorted(cpus, key=lambda cpu: (self.class_of.get(cpu, 0), cpu in avoid, cpu))
@@ -276,24 +273,23 @@ def _check_disjoint(given: Mapping[str, frozenset[int]]) -> None:
 
 def _owned(
     facts: model.HostFacts, given: Mapping[str, frozenset[int]], present: frozenset[int]
-) -> tuple[frozenset[int], list[str]]:
+) -> tuple[frozenset[int], list[Note]]:
     """Return the CPUs that guests own, and warnings of guests that contradict the sets or each other."""
     owner: dict[int, str] = {}
-    warnings: list[str] = []
+    warnings: list[Note] = []
     for domain in facts.domains:
         cpus = owned_cpus(domain) & present
         for cpu in sorted(cpus & owner.keys()):
-            warnings.append(f"CPU {cpu} is dedicated to two guests: {owner[cpu]} and {domain.name}")
+            two = {"guest": domain.name, "other": owner[cpu]}
+            warnings.append(Note.of(NoteCode.CPU_OF_TWO_GUESTS, cpu=cpu, **two))
         owner.update(dict.fromkeys(cpus, domain.name))
-        for option in ("shared", "housekeeping"):
-            if both := cpus & given[option]:
-                text = cpulist.format(both)
-                warnings.append(
-                    f"guest {domain.name} owns CPUs {text} of {_NAMES[option]}: they count as dedicated"
-                )
+        for name in ("shared", "housekeeping"):
+            if both := cpus & given[name]:
+                claim = {"guest": domain.name, "cpus": cpulist.format(both)}
+                warnings.append(Note.of(NoteCode.GUEST_IN_SET, **claim, option=_NAMES[name]))
         if given["dedicated"] and cpus - given["dedicated"]:
-            text = cpulist.format(cpus - given["dedicated"])
-            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {_NAMES['dedicated']}")
+            claim = {"guest": domain.name, "cpus": cpulist.format(cpus - given["dedicated"])}
+            warnings.append(Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **claim, option=_NAMES["dedicated"]))
     return frozenset(owner), warnings
 
 

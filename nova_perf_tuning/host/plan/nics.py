@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 from nova_perf_tuning.printing import counted
@@ -135,7 +135,7 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.S
     head = f"{nic.name} ({speed}{node}) has {counted(len(placement.queues), 'queue')} for "
     head += f"{counted(len(pool.cpus), f'{pool.what} CPU')} of {pool.where}: queue "
     if pool.warning:
-        head = f"{nic.name}: {pool.warning}; queue "
+        head = f"{notes.text(pool.warning.about(nic=nic.name))}; queue "
     tails = {
         cpu: f" on CPU {cpu}" + (f", which serves {number} of them" if number > 1 else ", alone there")
         for cpu, number in collections.Counter(cpus).items()

@@ -11,25 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import nics as nics_module
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
-from nova_perf_tuning.rules import named
 
-#: Classes of work that must stay off dedicated CPUs, and what they are called.
-WORK: Mapping[str, str] = {
-    "emulator": "emulator threads",
-    "iothread": "I/O threads",
-    "vhost": "vhost workers",
-    "irq": "interrupts",
-}
+#: Classes of work that must stay off dedicated CPUs.
+WORK = ("emulator", "iothread", "vhost", "irq")
 #: cpulist -> names of what runs there.
 _Users = Mapping[str, Sequence[str]]
-#: What moves work that the plan leaves alone.
-_THREADS_MOVED_BY = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
-_NICS_MOVED_BY = "an online CPU that is neither dedicated nor isolated takes them"
-_DEVICES_MOVED_BY = "perf:irq_placement=numa moves them"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,12 +34,12 @@ class Plan:
         ``perf:irq_placement=vcpu``).
         ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated;
         else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
-    :ivar warnings: one line each: what could not be done as asked and why.
+    :ivar warnings: what could not be read, or not be done as asked, and why.
     """
 
     settings: list[model.Setting]
     sets: Mapping[str, str]
-    warnings: list[str]
+    warnings: list[Note]
 
     def changes(self) -> list[model.Setting]:
         """Settings whose value does not hold now."""
@@ -86,34 +77,33 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     ]
     moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
     users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})
-    work: dict[str, list[tuple[_Users, str]]] = {
-        kind: [(by_cpus, _THREADS_MOVED_BY)] for kind, by_cpus in users.items()
+    work = {kind: {"guests": by_cpus} for kind, by_cpus in users.items()}
+    work["irq"] = {
+        "nics": _by_cpus(nics_module.left_alone(facts, moved_irqs)),
+        "devices": _by_cpus(guests_module.left_alone(facts, moved_irqs)),
     }
-    work["irq"] = [
-        (_by_cpus(nics_module.left_alone(facts, moved_irqs)), _NICS_MOVED_BY),
-        (_by_cpus(guests_module.left_alone(facts, moved_irqs)), _DEVICES_MOVED_BY),
-    ]
     irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
     pools = [(placement.nic.name, placement.data.pool) for placement in nics]
-    nic_warnings = [f"{name}: {pool.warning}" for name, pool in pools if pool.warning]
+    nic_warnings = [pool.warning.about(nic=name) for name, pool in pools if pool.warning]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
     return Plan(settings, shown, warnings)
 
 
 def _show(
     layout: CpuLayout,
-    work: Mapping[str, Sequence[tuple[_Users, str]]],
+    work: Mapping[str, Mapping[str, _Users]],
     irq: frozenset[int],
     irq_vcpu: frozenset[int],
-) -> tuple[dict[str, str], list[str]]:
+) -> tuple[dict[str, str], list[Note]]:
     """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns.
 
-    :param work: class -> who uses which CPUs once the plan holds, and what would move them.
+    :param work: class -> what they are (guests, nics, devices) -> who uses which CPUs once the plan holds.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
     """
     cpus = {
-        name: cpulist.union(text for users, _ in of_class for text in users) for name, of_class in work.items()
+        name: cpulist.union(text for users in of_class.values() for text in users)
+        for name, of_class in work.items()
     }
     cpus["irq"] |= irq
     sets = ("housekeeping", "shared", "dedicated", "isolated")
@@ -121,15 +111,16 @@ def _show(
     shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
     if irq_vcpu:
         shown["irq_vcpu"] = cpulist.format(irq_vcpu)
-    warnings: list[str] = []
+    warnings: list[Note] = []
     total: frozenset[int] = frozenset()
-    for name, title in WORK.items():
+    for name in WORK:
         both = cpus[name] & layout.dedicated
         if both:
             total |= both
             text = shown[f"overlap_{name}"] = cpulist.format(both)
-            whose = "; ".join(filter(None, (_who(users, both, moved_by) for users, moved_by in work[name])))
-            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if whose else ''}{whose}")
+            concerned = {what: _who(users, both) for what, users in work[name].items()}
+            whose = {what: names for what, names in concerned.items() if names}
+            warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **whose))
     shown["overlap"] = cpulist.format(total)
     return shown, warnings
 
@@ -155,7 +146,6 @@ def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _
     return users
 
 
-def _who(users: _Users, cpus: frozenset[int], moved_by: str) -> str:
-    """Name the first guests, NICs or devices concerned, and count the others."""
-    names = list(dict.fromkeys(name for text in users if cpulist.parse(text) & cpus for name in users[text]))
-    return f"of {named(names)}, which the plan leaves alone ({moved_by})" if names else ""
+def _who(users: _Users, cpus: frozenset[int]) -> tuple[str, ...]:
+    """Name the guests, NICs or devices concerned."""
+    return tuple(dict.fromkeys(name for text in users if cpulist.parse(text) & cpus for name in users[text]))

@@ -62,7 +62,7 @@ class AgentTest(agent_case.AgentCase):
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
         process = self.start(f"{agent_case.QUICK}nova_config = {nova}\n")
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
-        self.until(lambda: "overlap" in self.status()["error"], "the fault is in the status")
+        self.until(lambda: self.status()["error_code"] == "plan_error", "the fault is in the status")
         nova.write_text("[compute]\ncpu_dedicated_set = 5-7\n")
         self.until(lambda: not self.status()["error"], "the fault is mended")
         self.end(process)

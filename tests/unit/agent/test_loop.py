@@ -13,6 +13,8 @@ from unittest import mock
 
 from nova_perf_tuning.agent import findings, metrics, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
+from nova_perf_tuning.host import notes
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import journal
 from tests.support import simulated, sysroots, testcase
 from tests.unit.agent import test_convergence
@@ -262,11 +264,12 @@ class ToldTest(LoopTest):
 
     def test_a_person_is_told_what_the_plan_cannot_give(self):
         plan = self.host.plan
-        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=("guest g1: no CPU of node 1",))
+        note = Note.of(NoteCode.GUEST_IN_SET, guest="g1", cpus="1", option="housekeeping")
+        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=(note,))
         state = self.serve().state()
-        self.assertEqual(["guest g1: no CPU of node 1"], state.warnings)
+        self.assertEqual({"warnings": state.warnings, "notes": state.notes}, notes.as_json([note]))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
-        self.assertIn("agent: warning: guest g1: no CPU of node 1", lines)
+        self.assertIn("agent: warning: guest g1 owns CPUs 1 of housekeeping: they count as dedicated", lines)
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()

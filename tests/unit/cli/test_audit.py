@@ -88,6 +88,7 @@ class AuditTest(testcase.TestCase):
             file.truncate(8 << 20)
         report = self.json("--sysroot", root, code=1)
         self.assertEqual(["too long, not read: etc/nova/nova.conf"], report["warnings"])
+        self.assertEqual(["too_long"], [note["code"] for note in report["notes"]])
         self.assertIn("\nwarning: too long, not read: etc/nova/nova.conf\n", run("audit", "--sysroot", root)[1])
 
     def test_nova_config_and_domains_that_are_named(self) -> None:

@@ -11,7 +11,7 @@ from tests.support import directories, gen_host, program
 
 SCHEMA = {
     "type": "object",
-    "required": ["settings", "sets", "warnings"],
+    "required": ["settings", "sets", "warnings", "notes"],
     "additionalProperties": False,
     "properties": {
         "settings": {
@@ -33,6 +33,7 @@ SCHEMA = {
         },
         "sets": {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
+        "notes": program.NOTES,
     },
 }
 

@@ -101,6 +101,7 @@ class AgentTest(StateCase):
                 self.assertEqual(4, len(document["settings"]))
                 self.assertIsNone(document["agent"]["running"])
                 self.assertIn(path, document["agent"]["unreadable"])
+                self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)

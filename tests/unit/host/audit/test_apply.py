@@ -9,6 +9,7 @@ import shlex
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, config_file, registry
+from nova_perf_tuning.host.notes import Note, NoteCode
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 from tests.support.program import run
@@ -40,7 +41,8 @@ class EveryRuleTest(ApplyCase):
         self.assertLessEqual(
             {"audit-tcp-autotuning-off", "audit-thp-never", "audit-cpu-governor", "audit-nic-irq-on-cpu0"}, rules
         )
-        self.assertIn("irq_affinity settings end with the next boot", " ".join(result["warnings"]))  # type: ignore[arg-type]
+        notes = [(note["code"], note["params"]) for note in result["notes"]]  # type: ignore[attr-defined]
+        self.assertIn(("not_persistent", {"kind": "irq_affinity"}), notes)
         self.assertIn("net.ipv4.tcp_moderate_rcvbuf = 1", self.text(persist.SYSCTL))
         self.assertIn("w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise", self.text(persist.TMPFILES))
         self.assertEqual("always [madvise] never\n", self.text("sys/kernel/mm/transparent_hugepage/enabled"))
@@ -137,7 +139,8 @@ class PersistTest(ApplyCase):
         tree = hosts.changed(audit_cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
         settings, warnings = self.files_for(tree, "tcp-autotuning-off")
         self.assertEqual([False], [setting.persistent for setting in settings])
-        self.assertIn("/etc/sysctl.d is not there", warnings[0])
+        note = Note.of(NoteCode.NO_DIRECTORY, directory="/etc/sysctl.d", target="net.ipv4.tcp_moderate_rcvbuf")
+        self.assertEqual([note], warnings)
 
 
 class ConfigFileTest(testcase.TestCase):

@@ -158,7 +158,8 @@ class SafeTest(test_apply.ApplyCase):
         self.grow(hosts.changed(hosts.good(), {**audit_cases.CASES[rule].changes, **floating}))
         result = self.command("apply", "--all-safe")
         self.assertEqual("1\n", self.text("proc/sys/kernel/numa_balancing"))
-        self.assertIn(f"{rule}: not applied, since it is not safe here", " ".join(result["warnings"]))  # type: ignore[arg-type]
+        notes = [(note["code"], note["params"]["rule"]) for note in result["notes"]]  # type: ignore[attr-defined]
+        self.assertIn(("rule_unsafe", rule), notes)
         self.command("apply", "--rule", rule)
         self.assertEqual("0\n", self.text("proc/sys/kernel/numa_balancing"))
         self.command("restore")

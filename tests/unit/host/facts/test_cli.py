@@ -5,7 +5,7 @@ import json
 
 import jsonschema
 
-from tests.support import gen_host, sysroots, testcase, trees
+from tests.support import gen_host, program, sysroots, testcase, trees
 from tests.support.program import run
 
 _ID = {"type": "integer", "minimum": 0}
@@ -22,7 +22,7 @@ def _list(**properties: object) -> dict[str, object]:
 
 SCHEMA = {
     "type": "object",
-    "required": ["cpus", "nodes", "nics", "irqs", "guests", "virtualization", "online", "warnings"],
+    "required": ["cpus", "nodes", "nics", "irqs", "guests", "virtualization", "online", "warnings", "notes"],
     "properties": {
         "cpus": _list(
             id=_ID,
@@ -75,6 +75,7 @@ SCHEMA = {
         "kernel": _TEXT,
         "sysctls": {"type": "object", "additionalProperties": {"type": "string"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
+        "notes": program.NOTES,
     },
     "additionalProperties": False,
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import devices, guests, reader
 from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.notes import Note, NoteCode
 from tests.support import testcase, trees
 from tests.support.trees import DIRECTORY, Tree, link
 
@@ -154,7 +155,7 @@ class TestIrqs(testcase.TestCase):
         self.assertEqual([5, 6, 7], list(by_number))
         self.assertEqual((None, ""), (by_number[5].affinity, by_number[5].effective))
         self.assertEqual((None, None), (by_number[6].affinity, by_number[6].effective))
-        self.assertIn("not a CPU list: proc/irq/5", self.root.notes.lines())
+        self.assertIn(Note.of(NoteCode.NOT_CPU_LIST, places=("proc/irq/5",)), self.root.notes.all())
 
 
 _XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-1111-111111111111</uuid>
@@ -213,7 +214,7 @@ class TestGuests(testcase.TestCase):
         self.assertEqual(({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads}))
         self.assertEqual(("a", 7, {0: "4"}), (domain.name, domain.domain_id, domain.vcpu_pins))
         self.assertIs(domain, guest.domain)
-        self.assertEqual((), self.root.notes.lines())
+        self.assertEqual((), self.root.notes.all())
 
     def test_vhost_workers_that_are_kernel_threads(self) -> None:
         tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4")) | _guest(
@@ -245,7 +246,8 @@ class TestGuests(testcase.TestCase):
         path = "run/libvirt/qemu/b.xml"
         running, _ = self.read(tree | {path: (tree[path] or "").replace("pid='200'", "pid='100'")})
         self.assertEqual([], running)
-        self.assertIn("another guest's too", self.root.notes.lines()[0])
+        note = self.root.notes.all()[0]
+        self.assertEqual((NoteCode.PROCESS_SHARED, {"a", "b"}), (note.code, set(note.params["places"])))
 
 
 class TestTopologyTraps(testcase.TestCase):
@@ -263,9 +265,8 @@ class TestTopologyTraps(testcase.TestCase):
         }
         host = self.read(tree)
         self.assertEqual(["0", "1-2", "1-2", "3"], [cpu.siblings for cpu in host.cpus])
-        notes = self.root.notes.lines()
-        self.assertIn("core's CPU list makes no sense, taken as a core of its own: CPU 0", notes)
-        self.assertIn("core's CPU list overlaps another core's: CPU 3", notes)
+        for code, cpu in ((NoteCode.CORE_ABSURD, 0), (NoteCode.CORES_OVERLAP, 3)):
+            self.assertIn(Note.of(code, places=(f"CPU {cpu}",)), self.root.notes.all())
 
     def test_no_numa_data(self) -> None:
         host = self.read(trees.cpus(2))
@@ -324,4 +325,4 @@ class TestReadHost(testcase.TestCase):
         facts = reader.read_host()
         self.assertTrue(facts.kernel and facts.cpus and facts.boot_id)
         self.assertIn("lo", {nic.name for nic in facts.nics})
-        self.assertEqual([], [line for line in facts.warnings if line.startswith("not ")])
+        self.assertEqual([], [note for note in facts.warnings if note.code.name.startswith("NOT_")])

@@ -124,7 +124,9 @@ class CommittedHostsTest(testcase.TestCase):
         self.assertGreaterEqual(len(paths), 1)
         for path in paths:
             recorded = facts(str(path))
-            self.assertEqual([], [line for line in recorded["warnings"] if line.startswith("not ")], path.name)
+            self.assertEqual(
+                [], [note for note in recorded["notes"] if note["code"].startswith("not_")], path.name
+            )
             self.assertTrue(recorded["cpus"] and recorded["nodes"] and recorded["irqs"], path.name)
             for name, data in members(str(path)).items():
                 self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")

@@ -9,6 +9,7 @@ import tempfile
 
 from nova_perf_tuning.host.facts import archive, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Notes, Root
+from nova_perf_tuning.host.notes import Note, NoteCode
 from tests.support import testcase, trees
 
 
@@ -53,7 +54,7 @@ class TestDirectory(testcase.TestCase):
         self.assertEqual("", self.cpus("null"))
         self.assertEqual("ff,00000001", self.root.cpu_mask(self.root.read(self.sys, "mask")))
         self.assertIsNone(self.cpus("bad"))
-        self.assertEqual(("not a CPU list: sys/bad",), self.root.notes.lines())
+        self.assertEqual((Note.of(NoteCode.NOT_CPU_LIST, places=("sys/bad",)),), self.root.notes.all())
 
     def test_links_stay_inside(self) -> None:
         for name in ("absolute", "relative", "chain"):
@@ -88,7 +89,7 @@ class TestDirectory(testcase.TestCase):
                 self.assertFalse(self.root.each(self.sys, [name])[0], name)
                 self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
         self.assertEqual(100, len(self.root.head(self.sys, "huge", 100)))
-        self.assertIn("too long, not read: sys/huge, sys/huge", self.root.notes.lines())
+        self.assertIn(Note.of(NoteCode.TOO_LONG, places=("sys/huge", "sys/huge")), self.root.notes.all())
 
     def test_nothing_below_nothing(self) -> None:
         for nothing in (None, Directory("not/there")):
@@ -195,9 +196,10 @@ class TestOpenRoot(testcase.TestCase):
 
 
 class TestTexts(testcase.TestCase):
-    def test_notes_are_counted_and_bounded(self) -> None:
+    def test_one_note_for_many_places(self) -> None:
         notes = Notes()
-        for number in range(1000):
-            notes.add("unreadable", f"irq {number}")
-        notes.add("nothing there")
-        self.assertEqual(("unreadable: irq 0, irq 1, irq 2 and 997 more", "nothing there"), notes.lines())
+        for place in ("irq 0", "irq 1"):
+            notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, place)
+        notes.add(NoteCode.NO_NICS, directory="sys")
+        every = Note.of(NoteCode.IRQ_AFFINITY_UNKNOWN, places=("irq 0", "irq 1"))
+        self.assertEqual((every, Note.of(NoteCode.NO_NICS, directory="sys")), notes.all())

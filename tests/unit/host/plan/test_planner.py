@@ -4,6 +4,7 @@
 import dataclasses
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests, nics, planner
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets, PlanError
 from tests.support import gen_host, hosts, testcase
@@ -44,7 +45,7 @@ class NicTest(testcase.TestCase):
         plan = self.plan(node=4, distances=far, nodes=[0, 1, 4])
         self.assertEqual({"4", "5", "6", "7"}, set(values(plan, "irq_affinity").values()))
         self.assertEqual(
-            ["eth0: node 4 has no housekeeping CPU: node 1 is used instead, the nearest (distance 15)"],
+            [Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nic="eth0", nodes="4", node=1, distance=15)],
             plan.warnings,
         )
         self.assertEqual("nic-irq-nearest", plan.settings[0].rule)
@@ -190,9 +191,9 @@ class GuestTest(testcase.TestCase):
         guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
         plan = self.plan(guest)
         self.assertEqual([], plan.settings)
-        self.assertIn("hw:emulator_threads_policy=share", plan.warnings[0])
+        self.assertEqual(Note.of(NoteCode.EMULATOR_CONFINED, guest="g", cpus="5-6"), plan.warnings[0])
         self.assertEqual("5-6", plan.sets["overlap_vhost"])
-        self.assertIn("overlap: vhost workers may run on dedicated CPUs 5-6: of g", " ".join(plan.warnings))
+        self.assertIn(Note.of(NoteCode.OVERLAP, work="vhost", cpus="5-6", guests=("g",)), plan.warnings)
 
     def test_io_threads_have_a_cgroup_of_their_own(self):
         guest = hosts.guest("g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12")
@@ -235,9 +236,7 @@ class GuestTest(testcase.TestCase):
         )
         facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4), (2, 4)]), (), irqs, [guest], distances)
         plan = planner.plan(facts, CpuSets(housekeeping=housekeeping))
-        return values(plan, "irq_affinity"), [
-            warning for warning in plan.warnings if "housekeeping CPU" in warning
-        ]
+        return values(plan, "irq_affinity"), {note.code for note in plan.warnings}
 
     def test_numa_interrupts_of_a_device_beside_none_of_its_guests_nodes(self):
         far = {0: {0: 10, 1: 15, 2: 31}, 1: {0: 15, 1: 10, 2: 21}, 2: {0: 31, 1: 21, 2: 10}}
@@ -246,7 +245,9 @@ class GuestTest(testcase.TestCase):
         self.assertEqual({"irq:60": "2", "irq:61": "3"}, self.numa_values(None, "0-1", far)[0])
 
     def test_numa_interrupts_stay_on_the_guests_nodes_while_one_has_a_cpu_for_them(self):
-        self.assertEqual(({"irq:60": "2", "irq:61": "3"}, []), self.numa_values(1, "0-1", housekeeping="2-3,8-11"))
+        placed, codes = self.numa_values(1, "0-1", housekeeping="2-3,8-11")
+        self.assertEqual({"irq:60": "2", "irq:61": "3"}, placed)
+        self.assertNotIn(NoteCode.NODE_WITHOUT_HOUSEKEEPING, codes)
 
     def test_interrupts_that_nobody_asked_to_place_are_in_the_proof(self):
         """They stay where they are, on whoever's CPU that is; those of CPUs that nobody owns are no overlap."""
@@ -263,10 +264,8 @@ class GuestTest(testcase.TestCase):
         self.assertEqual({"irq:70": "7"}, values(plan, "irq_affinity"))
         self.assertEqual(("5-6", "5-6"), (plan.sets["overlap_irq"], plan.sets["overlap"]))
         self.assertEqual({5, 6, 7}, cpulist.parse(plan.sets["irq"]))
-        [warning] = [warning for warning in plan.warnings if warning.startswith("overlap: interrupts")]
-        self.assertIn(f"CPUs 5-6: of device {address} of guest silent, which the plan leaves alone", warning)
-        self.assertIn("perf:irq_placement=numa", warning)
-        self.assertNotIn(other, warning)
+        devices = (f"device {address} of guest silent",)
+        self.assertEqual([Note.of(NoteCode.OVERLAP, work="irq", cpus="5-6", devices=devices)], plan.warnings)
         for irq in irqs:
             irq.affinity = irq.effective = "1"
         self.assertEqual("", self.plan(silent, irqs=irqs).sets["overlap"])
@@ -286,10 +285,10 @@ class GuestTest(testcase.TestCase):
 
     def test_a_request_that_cannot_be_read_is_named(self):
         guest = hosts.guest("g", 1000, ["5"], workers=1)
-        wrong = dataclasses.replace(guest.domain, request_error="perf:vhost_placement 'x' is not one of …")
+        wrong = dataclasses.replace(guest.domain, request_error="what is wrong")
         plan = self.plan(dataclasses.replace(guest, domain=wrong))
         self.assertEqual([], plan.settings)
-        self.assertIn("guest g: its request is not used: perf:vhost_placement 'x'", plan.warnings[0])
+        self.assertIn(Note.of(NoteCode.REQUEST_UNUSABLE, guest="g", reason="what is wrong"), plan.warnings)
 
 
 class SetsTest(testcase.TestCase):
@@ -313,7 +312,7 @@ class SetsTest(testcase.TestCase):
     def test_every_cpu_dedicated_is_a_warning_and_nothing_moves(self):
         plan = self.plan(dedicated="0-15")
         self.assertEqual([], plan.settings)
-        self.assertIn("no CPU is left for the host (every online CPU is dedicated)", plan.warnings[0])
+        self.assertIn(Note(NoteCode.EVERY_CPU_DEDICATED), plan.warnings)
 
     def test_interrupts_that_stay_count_where_they_are(self):
         """No CPU for them means that they go on disturbing guests, not that they are gone."""
@@ -324,7 +323,7 @@ class SetsTest(testcase.TestCase):
         plan = planner.plan(facts, CpuSets(dedicated="0-15"))
         self.assertEqual([], plan.settings)
         self.assertEqual(("3,6", "3,6"), (plan.sets["irq"], plan.sets["overlap"]))
-        self.assertIn("interrupts may run on dedicated CPUs 3,6: of eth7, which", " ".join(plan.warnings))
+        self.assertIn(Note.of(NoteCode.OVERLAP, work="irq", cpus="3,6", nics=("eth7",)), plan.warnings)
 
     def test_cpus_to_avoid_come_last_whatever_was_asked_before(self):
         layout = CpuLayout.of(hosts.facts(TWO_NODES), CpuSets())
@@ -334,7 +333,8 @@ class SetsTest(testcase.TestCase):
 
     def test_offline_cpus_in_a_set_are_named_unless_power_managed(self):
         facts = hosts.facts(hosts.cpus_of([(0, 4)], offline={3}))
-        self.assertIn("offline: 3", planner.plan(facts, CpuSets(dedicated="2-3")).warnings[0])
+        offline = Note.of(NoteCode.OFFLINE_IN_SET, option="[compute] cpu_dedicated_set", cpus="3")
+        self.assertEqual([offline], planner.plan(facts, CpuSets(dedicated="2-3")).warnings)
         self.assertEqual([], planner.plan(facts, CpuSets(dedicated="2-3", power_managed=True)).warnings)
 
     def test_isolated_shared_cpus_are_left_out(self):
@@ -342,4 +342,5 @@ class SetsTest(testcase.TestCase):
         facts = hosts.facts(TWO_NODES, (), (), [guest], isolated="4")
         plan = planner.plan(facts, CpuSets(shared="4,6"))
         self.assertEqual("6", by_target(plan)["tid:1001"].value)
-        self.assertIn("isolates: 4; they are left out", plan.warnings[0])
+        isolated = Note.of(NoteCode.ISOLATED_SHARED, option="[compute] cpu_shared_set", cpus="4")
+        self.assertEqual([isolated], plan.warnings)

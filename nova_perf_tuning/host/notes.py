@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person should know of a host, as codes with parameters; :func:`text` makes the English, last."""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
+
+from nova_perf_tuning import rules
+
+#: A name, a number, or several names, of which a text shows the first.
+Value = str | int | tuple[str, ...]
+
+_NO_CPU_LEFT: Final = (
+    "no CPU is left for the host ({}): interrupts and guests' threads stay where they are; "
+    "take at least one CPU of each node out of the dedicated set"
+)
+
+
+@enum.unique
+class NoteCode(enum.Enum):
+    """What is said; the value is for people and names the parameters, besides which a note may have ``places``."""
+
+    # -- facts
+    TOO_LONG = "too long, not read"
+    NO_PERMISSION = "no permission to read (run as root)"
+    LINK_CIRCLE = "links in a circle"
+    NOT_TEXT = "not text"
+    NOT_CPU_LIST = "not a CPU list"
+    NOT_CPU_MASK = "not a CPU mask"
+    NO_CPUS = "no CPU found in {directory}"
+    NO_ONLINE_LIST = "{file}: it is no list of CPUs; each CPU's own file is taken instead"
+    CORE_UNKNOWN = "no data on hardware threads, taken as cores of their own"
+    CORE_ABSURD = "core's CPU list makes no sense, taken as a core of its own"
+    CORES_OVERLAP = "core's CPU list overlaps another core's"
+    PACKAGE_UNKNOWN = "package unknown"
+    NO_NUMA_DATA = "the kernel gives no NUMA data ({directory}): the node of CPUs and devices is unknown"
+    NODE_REPEATED = "same CPUs as an earlier node (broken NUMA tables), ignored"
+    NODES_OVERLAP = "shares CPUs with another node (broken NUMA tables)"
+    NODE_MEMORY_UNKNOWN = "memory unknown (meminfo)"
+    DISTANCE_COUNT = "distances do not fit the number of nodes, ignored"
+    DISTANCE_RANGE = "distances are not numbers of 1 to 255, ignored"
+    NO_INTERRUPTS = "no interrupts in {directory}: they are unknown"
+    IRQ_AFFINITY_UNKNOWN = "affinity unreadable"
+    NO_NICS = "no network devices in {directory}"
+    NIC_NAME = "not a usable name of a network device, left out"
+    NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
+    PROCESS_SHARED = "process is another guest's too (restart libvirtd, which forgets the one that ended)"
+    PROCESS_GONE = "process does not run, guest left out"
+    PROCESS_NOT_QEMU = "process is no QEMU, guest left out"
+    DOMAIN_UNKNOWN = "domain XML cannot be used, pins and request unknown"
+    DOMAIN_UNUSABLE = "{reason}"
+    THREAD_UNKNOWN = "status of a thread unreadable, left out"
+    THREAD_ABSURD = "stat of a thread is garbage"
+    THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
+
+    # -- plan: CPU sets
+    OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"
+    ISOLATED_HOUSEKEEPING = "{option} names CPUs that the kernel isolates (isolcpus, nohz_full): {cpus}"
+    ISOLATED_SHARED = "{option} names CPUs that the kernel isolates: {cpus}; they are left out"
+    ONLY_ISOLATED_SHARED = (
+        "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one of them"
+    )
+    NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared CPUs {cpus}"
+    EVERY_CPU_DEDICATED = _NO_CPU_LEFT.format("every online CPU is dedicated")
+    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated or isolated")
+    CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"
+    GUEST_IN_SET = "guest {guest} owns CPUs {cpus} of {option}: they count as dedicated"
+    GUEST_OUTSIDE_DEDICATED = "guest {guest} owns CPUs {cpus}, which are not in {option}"
+
+    # -- plan: placements
+    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
+    NODE_WITHOUT_HOUSEKEEPING = "{who}{where} has no housekeeping CPU: node {node} is used instead, {how}"
+    REQUEST_UNUSABLE = "guest {guest}: its request is not used: {reason}"
+    NO_OWN_CPU = (
+        "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
+        "give it hw:cpu_policy=dedicated"
+    )
+    NO_DEVICE_INTERRUPT = "guest {guest}: no interrupt of its device {device} was found (not started yet?)"
+    EMULATOR_CONFINED = (
+        "guest {guest}: libvirt keeps its emulator and vhost threads on CPUs {cpus}, none of which may carry "
+        "them: they are left alone; give it hw:emulator_threads_policy=share and a cpu_shared_set with CPUs of "
+        "its node"
+    )
+    IOTHREAD_CONFINED = (
+        "guest {guest}: libvirt keeps I/O thread {iothread} on CPUs {cpus}, outside of {pool}: it is left alone"
+    )
+    NO_VHOST_WORKER = "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
+    #: {who} is guests, nics, devices that the plan leaves alone, if any.
+    OVERLAP = "overlap: {work} may run on dedicated CPUs {cpus}{who}"
+
+    # -- what apply does not do, or not for ever
+    RULE_UNKNOWN = "{rule}: cannot judge this host: {reason}"
+    RULE_BROKEN = "rule {rule} is broken, please report: {error}"
+    RULE_MANUAL = "{rule}: not applied, only to be followed: {remedy}"
+    RULE_UNSAFE = "{rule}: not applied, since it is not safe here (--rule {rule}): {why}"
+    NOT_PERSISTENT = "{kind} settings end with the next boot: run nova-perf apply again after it"
+    NO_DIRECTORY = "{directory} is not there: {target} does not outlive a reboot"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that is said; CPUs and nodes in ``params`` are cpulists."""
+
+    code: NoteCode
+    params: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, code: NoteCode, **params: Value) -> Self:
+        """Return a note with parameters."""
+        return cls(code, params)
+
+    def about(self, **params: Value) -> Self:
+        """Return it with further parameters before its own."""
+        return dataclasses.replace(self, params={**params, **self.params})
+
+
+def text(note: Note) -> str:
+    """Return a note as one line."""
+    params = {
+        name: rules.named(value) if isinstance(value, tuple) else str(value) for name, value in note.params.items()
+    }
+    phrases = _PHRASES[note.code](params) if note.code in _PHRASES else {}
+    line = note.code.value.format_map(params | phrases)
+    return f"{line}: {params['places']}" if "places" in params else line
+
+
+def as_json(noted: Iterable[Note]) -> dict[str, Any]:
+    """Return the keys of a JSON document for notes: ``warnings``, their texts, and ``notes`` with the codes."""
+    details = [{"code": note.code.name.lower(), "params": dict(note.params), "text": text(note)} for note in noted]
+    return {"warnings": [detail["text"] for detail in details], "notes": details}
+
+
+def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
+    names = {"nic": "{nic}", "guest": "guest {guest}", "device": "device {device}"}
+    who = ", ".join(form.format_map(params) for name, form in names.items() if name in params)
+    how = f"the nearest (distance {params['distance']})" if "distance" in params else "distances are unknown"
+    pinned = f" (emulatorpin {params['emulator_pin']})" if "emulator_pin" in params else ""
+    where = f"node{'' if params['nodes'].isdigit() else 's'} {params['nodes']}"
+    return {"who": f"{who}: " if who else "", "where": where, "how": how + pinned}
+
+
+def _overlap(params: Mapping[str, str]) -> dict[str, str]:
+    alone = [
+        f"of {params[who]}, which the plan leaves alone ({mover})"
+        for who, mover in _MOVERS.items()
+        if who in params
+    ]
+    return {"work": _WORK[params["work"]], "who": f": {'; '.join(alone)}" if alone else ""}
+
+
+_WORK: Final = {
+    "emulator": "emulator threads",
+    "iothread": "I/O threads",
+    "vhost": "vhost workers",
+    "irq": "interrupts",
+}
+#: Who is left alone by a plan, and what moves them.
+_MOVERS: Final = {
+    "guests": "perf:emulator_placement=numa and perf:vhost_placement=numa move them",
+    "nics": "an online CPU that is neither dedicated nor isolated takes them",
+    "devices": "perf:irq_placement=numa moves them",
+}
+#: What a text needs besides the parameters.
+_PHRASES: Final = {
+    NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping,
+    NoteCode.OVERLAP: _overlap,
+}
