@@ -5,7 +5,7 @@ import argparse
 import contextlib
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
+from nova_perf_tuning.cli import cloud_command, options
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 
 
@@ -25,14 +25,14 @@ class Cleanup(cloud_command.CloudLister):
         parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
         options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         with contextlib.closing(run_store.RunStore(parsed_args.database, make=False)) as store:
             if parsed_args.list:
                 self.nothing = "there are no runs"
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args.run)
 
-    def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_flavor.Lines]]:
+    def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_command.Lines]]:
         """Remove what can be; what cannot is told, and is the exit code."""
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
@@ -53,7 +53,7 @@ class Cleanup(cloud_command.CloudLister):
                     continue
                 store.disown(run_id)
                 try:
-                    removed.append((run_id, cloud_flavor.Lines(launcher.cleanup(run_id))))
+                    removed.append((run_id, cloud_command.Lines(launcher.cleanup(run_id))))
                 except BaseException:
                     store.end(run_id, leftovers=True)
                     raise
@@ -64,7 +64,7 @@ class Cleanup(cloud_command.CloudLister):
         return removed
 
 
-def _listed(store: run_store.RunStore) -> cloud_flavor.Rows:
+def _listed(store: run_store.RunStore) -> cloud_command.Rows:
     return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), [
         (
             line.run_id,

@@ -6,6 +6,7 @@ import functools
 import logging
 from collections.abc import Iterable, Sequence
 
+from cliff import columns
 from openstack import connection
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command as osc_command
@@ -14,6 +15,21 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api
+
+#: Columns and rows of a :class:`CloudLister`.
+Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
+#: Names and values of a :class:`CloudShowOne`.
+Shown = tuple[Sequence[str], Sequence[object]]
+
+
+class Lines(columns.FormattableColumn[Sequence[str]]):
+    """Several texts: one below the other for people, a list for programs."""
+
+    def human_readable(self) -> str:
+        return "\n".join(self._value)
+
+    def machine_readable(self) -> list[str]:
+        return list(self._value)
 
 
 class CloudCommand(osc_command.Command):

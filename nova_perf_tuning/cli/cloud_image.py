@@ -21,7 +21,7 @@ class ImageCheck(cloud_command.CloudLister):
         parser.add_argument("--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id")
         cloud_flavor.add_check_options(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         known = profiles.load(parsed_args.profile_dir)
         name, properties = flavors.find_image(self.connection, parsed_args.image)
         together = None

@@ -5,7 +5,7 @@ import argparse
 from collections.abc import Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, evaluate, options
+from nova_perf_tuning.cli import cloud_command, evaluate, options
 from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
@@ -46,7 +46,7 @@ class Publish(cloud_command.CloudLister):
         )
         parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         results, judged = self._results(parsed_args)
         known = hosts.list_hosts(self.connection)
         rows = []
@@ -72,7 +72,7 @@ class Publish(cloud_command.CloudLister):
         service = "left alone"
         if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
             service = hosts.set_service(self.connection, host, result if verdict == "FAIL" else None)
-        return (host.name, verdict, judged, *(cloud_flavor.Lines(sorted(names)) for names in changed), service)
+        return (host.name, verdict, judged, *(cloud_command.Lines(sorted(names)) for names in changed), service)
 
     def _results(
         self, args: argparse.Namespace

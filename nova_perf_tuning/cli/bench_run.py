@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nova-perf bench run``."""
+
+import argparse
+import os
+import socket
+
+from nova_perf_tuning.cli import bench, command, options
+from nova_perf_tuning.validation import environment as environments
+from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import host_environment, trial
+
+
+class BenchRun(command.PerfCommand):
+    """Run one benchmark once on this host, over loopback and in a temporary directory, and show its figures.
+
+    One run is no comparison; 'nova-perf validate' makes one, with guests.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
+        options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind)
+
+    def run_command(self, args: argparse.Namespace) -> None:
+        kind, _, given = args.kind.partition(":")
+        chosen = base.split(given)
+        benchmark = plugins.load(kind)
+        plugins.check_installed(benchmark, chosen)
+        if benchmark.paired and "port" in benchmark.defaults:
+            with socket.socket() as listener:  # for a port that is free
+                listener.bind(("127.0.0.1", 0))
+                chosen.setdefault("port", str(listener.getsockname()[1]))
+        merged = benchmark.merged(chosen)
+        job = plugins.Job(benchmark.kind, benchmark, merged)
+        steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
+        environment = host_environment.read()
+        environment.benchmarks = {benchmark.kind: environments.Benchmark(parameters=merged)}
+        with local.LocalLauncher() as launcher:
+            launcher.require(*plugins.needs([job]))
+            launcher.prepare()
+            outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
+            environment = environment.updated(launcher.environment())
+        if outcome.error:
+            raise base.OutputError(outcome.error)
+        if os.path.isabs(merged.get("directory", "")):
+            environment.scratch_filesystem = launch.filesystem(merged["directory"])
+        bench.show(args, benchmark, merged, outcome.readings, environment)

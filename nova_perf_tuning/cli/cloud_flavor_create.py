@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack perf flavor create``."""
+
+import argparse
+from typing import Final
+
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
+from nova_perf_tuning.validation.cloud import flavors
+
+#: Bound of the numbers on the command line; Nova's own is smaller still for some.
+_NUMBER: Final = options.whole(1, 999_999_999)
+
+
+class FlavorCreate(cloud_command.CloudShowOne):
+    """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
+
+    Specs that contradict each other are refused before Nova is asked, and Nova checks every spec. Whatever it
+    refuses, no half-made flavor stays.
+
+    Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="name of the new flavor")
+        parser.add_argument("--vcpus", metavar="N", type=_NUMBER, required=True, help="vCPUs")
+        parser.add_argument("--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB")
+        disk = "root disk in GiB (default: 0: the image's)"
+        options.add(parser, "--disk", "GIB", disk, options.whole(0, 999_999_999), 0)
+        options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
+        parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
+        options.add_flavor(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
+        given = options.flavor(parsed_args)
+        specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
+        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
+        made = flavors.create(
+            self.connection,
+            parsed_args.name,
+            specs,
+            vcpus=parsed_args.vcpus,
+            ram=parsed_args.ram,
+            disk=parsed_args.disk,
+            is_public=not parsed_args.private,
+            **({"id": parsed_args.id} if parsed_args.id else {}),
+        )
+        return cloud_flavor.shown(made)

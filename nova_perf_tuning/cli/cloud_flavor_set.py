@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack perf flavor set``."""
+
+import argparse
+
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
+from nova_perf_tuning.validation.cloud import flavors
+
+
+class FlavorSet(cloud_command.CloudShowOne):
+    """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
+
+    With another profile, what the old profile brought is taken out, and values that were set otherwise stay. With
+    no option at all, what the flavor's profile says today and what is missing beside it is written.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
+        options.add_flavor(parser)
+        options.add_repeated(parser, "--remove", "KEY", "take a spec out")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
+        flavor = flavors.find(self.connection, parsed_args.flavor)
+        specs, warnings = flavor_rules.changed(
+            flavor.extra_specs,
+            options.flavor(parsed_args),
+            frozenset(parsed_args.remove),
+            flavor.vcpus,
+            profiles.load(parsed_args.profile_dir),
+        )
+        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
+        done, removed = flavors.change(self.connection, flavor, specs)
+        names, values = cloud_flavor.shown(flavors.find(self.connection, flavor.id))
+        return (*names, "set", "removed"), (*values, cloud_command.Lines(done), cloud_command.Lines(removed))

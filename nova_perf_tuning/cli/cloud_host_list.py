@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack perf host list``."""
+
+import argparse
+
+from nova_perf_tuning.cli import cloud_command, cloud_host
+from nova_perf_tuning.nova import traits
+from nova_perf_tuning.validation.cloud import hosts
+
+
+class HostList(cloud_command.CloudLister):
+    """List compute hosts: state, CUSTOM_PERF_* traits in Placement, why a host is disabled, latest verdict.
+
+    The verdict is what traits and service tell: PASS, FAIL, or nothing. Needs admin rights.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
+        return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
+            tuple(cloud_host.columns(host).values())
+            for host in hosts.list_hosts(self.connection)
+            if traits.VALIDATED in host.traits or not parsed_args.validated
+        ]
