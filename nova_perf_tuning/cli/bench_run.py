@@ -21,11 +21,10 @@ class BenchRun(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
-        options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind)
+        options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind, options.benchmark)
 
     def run_command(self, args: argparse.Namespace) -> None:
-        kind, _, given = args.kind.partition(":")
-        chosen = base.split(given)
+        kind, chosen = args.kind
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if benchmark.paired and "port" in benchmark.defaults:

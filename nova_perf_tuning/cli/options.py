@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -57,14 +58,22 @@ def duration(least_s: int) -> Callable[[str], float]:
 
 
 def cpus(text: str) -> frozenset[int]:
-    """Return the CPUs of a list such as ``0-3,16``, at least one."""
+    """Return the CPUs of a list in Nova's form, such as ``0-3,^1,16``, at least one."""
     try:
-        numbers = cpulist.parse(text)
+        numbers = cpulist.parse_spec(text)
     except cpulist.CpuListError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not numbers:
-        raise argparse.ArgumentTypeError("empty; give at least one CPU, such as 0-3")
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' names no CPU; write it as in 4-12,^8")
     return numbers
+
+
+def benchmark(text: str) -> tuple[str, dict[str, str]]:
+    """Return kind and parameters of a benchmark such as ``fio:seconds=5``."""
+    try:
+        return base.split(text)
+    except base.ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def read(path: str, limit: int, option: str = "", hint: str = "") -> bytes:

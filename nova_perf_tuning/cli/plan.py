@@ -75,7 +75,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     add_host(parser, "/etc/nova/nova.conf and nova-compute.conf, where they are")
     parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
-    options.add(parser, "--housekeeping", "LIST", cpus)
+    options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
     parser.add_argument(
         "--rps",
         action="store_true",
@@ -88,8 +88,7 @@ def plan_from(args: argparse.Namespace) -> planner.Plan:
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
-    text = args.housekeeping
-    housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
+    housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
     files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else _nova_files(root))
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)

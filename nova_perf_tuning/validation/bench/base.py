@@ -146,17 +146,21 @@ class Values(dict[str, int | str]):
         return str(self[name])
 
 
-def split(text: str) -> dict[str, str]:
-    """Return ``KEY=VALUE,...`` as a dictionary; ParameterError: a part without ``=``, or a key given twice."""
+def split(text: str) -> tuple[str, dict[str, str]]:
+    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``.
+
+    :raises ParameterError: a part without ``=``, or a key given twice.
+    """
+    kind, _, given = text.partition(":")
     pairs: dict[str, str] = {}
-    for pair in text.split(",") if text else ():
+    for pair in given.split(",") if given else ():
         key, equals, value = map(str.strip, pair.partition("="))
         if not equals or not key:
             raise ParameterError(f"'{pair[:80]}' is not KEY=VALUE; write it as in seconds=5")
         if key in pairs:
             raise ParameterError(f"parameter '{key[:40]}' is given twice; keep one of them")
         pairs[key] = value
-    return pairs
+    return kind, pairs
 
 
 class Benchmark(abc.ABC):

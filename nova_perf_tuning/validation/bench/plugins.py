@@ -93,16 +93,15 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     :param seconds: length of a run for every benchmark that has such a parameter and is given none.
     :raises UnknownBenchmarkError, base.ParameterError: an unknown kind; a wrong parameter, or a job named twice.
     """
-    named = [text.partition(":")[::2] for text in texts]
-    kinds = [kind for kind, _ in named]
+    kinds = [text.partition(":")[0] for text in texts]
     by_label: dict[str, Job] = {}
-    for kind, given in named:
+    for text in texts:
+        kind, chosen = base.split(text)
         benchmark = load(kind)
-        chosen = base.split(given)
         if seconds is not None and "seconds" in benchmark.defaults:
             chosen = {"seconds": str(seconds), **chosen}
         merged = benchmark.merged(chosen)
-        label = kind if kinds.count(kind) == 1 or not given else f"{kind}:{given}"
+        label = text if chosen and kinds.count(kind) > 1 else kind
         # Range errors show now, not after the guests have booted.
         benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
         if label in by_label:

@@ -66,6 +66,7 @@ class BenchTest(testcase.TestCase):
         for arguments, words in (
             (("run", "linpack"), "there is no benchmark 'linpack'; there are connect, cpu, cyclictest, fio"),
             (("run", "fio:directory=/nonexistent"), "/nonexistent is not a directory"),
+            (("run", "fio:size"), "'size' is not KEY=VALUE"),
             (("parse", "iperf3", fio_text), "iperf3: the output has no 'start.test_start.protocol'"),
             (("parse", "cpu", "/nonexistent"), "/nonexistent: No such file or directory"),
             (("parse", "cpu", "/"), "/: Is a directory"),

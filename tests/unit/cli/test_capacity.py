@@ -15,16 +15,17 @@ class CapacityCommandTest(directories.DirectoryCase):
         blocks = [test_capacity.trial(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
         store.save(test_capacity.results(*blocks), self.path)
 
-    def test_answer(self):
-        done = program.nova_perf("capacity", self.path, "--shared", "0-9", "-f", "json")
+    def test_how_many_guests_fit_and_what_runs_out_first(self):
+        done = program.nova_perf("capacity", self.path, "--shared", "0-11,^1-2", "-f", "json")
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         [first, *_] = json.loads(done.stdout)["capacity"]["limits"]
         self.assertEqual(("all shared work", 16), (first["resource"], first["guests"]))
 
-    def test_mistakes(self):
+    def test_mistakes_name_the_option(self):
         for arguments, words in (
             (("--shared", "0-9", "--benchmark", "fio"), "benchmarks that did: iperf3"),
             (("--shared", "x"), "--shared: 'x'"),
+            (("--shared", "1,^1"), "--shared: '1,^1' names no CPU"),
             (("--shared", "0-9", "--busy", "80"), "--busy: '80'"),
         ):
             with self.subTest(arguments):

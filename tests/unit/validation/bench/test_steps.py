@@ -74,8 +74,8 @@ class StepsTest(testcase.TestCase):
         extra = 1 if (key, text) == ("direction", "reverse") else 0
         self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in steps))
 
-    def test_split(self):
-        self.assertEqual({"a": "1", "b": "x=y"}, base.split("a=1,b=x=y"))
-        for text in ("a", "=1", "a=1,a=1"):
+    def test_parameters_stand_behind_the_kind(self):
+        self.assertEqual(("fio", {"a": "1", "b": "x=y"}), base.split("fio:a=1,b=x=y"))
+        for text in ("fio:a", "fio:=1", "fio:a=1,a=1"):
             with self.subTest(text):
                 self.assertRaises(base.ParameterError, base.split, text)
