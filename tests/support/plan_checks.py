@@ -102,14 +102,15 @@ def _nodes(facts, plan, real):
         far = {node: distances.get(nic.node, {}).get(node, 20) for node in nodes}
         if len(used) != 1 or far[next(iter(used))] != min(far.values()):
             yield f"{nic.name} of node {nic.node} is on {used}, distances {far}"
-        about = {"nic": nic.name, "nodes": str(nic.node), "node": next(iter(used))}.items()
-        if not any(
-            note.code is NoteCode.NODE_WITHOUT_HOUSEKEEPING and about <= note.params.items()
-            for note in plan.warnings
-        ):
+        about = {"nic": nic.name, "nodes": str(nic.node), "node": next(iter(used))}
+        if not _warned(plan, NoteCode.NODE_WITHOUT_HOUSEKEEPING, **about):
             yield f"{nic.name}: no warning"
     for guest in facts.guests:
         yield from _guest_nodes(guest, plan, real)
+
+
+def _warned(plan, code, **params):
+    return any(note.code is code and params.items() <= note.params.items() for note in plan.warnings)
 
 
 def _guest_nodes(guest, plan, real):
@@ -220,10 +221,7 @@ def _sets(plan, real):
         both = cpulist.parse(plan.sets[name]) & real.avoid
         if plan.sets.get(f"overlap_{name}", "") != cpulist.format(both):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"
-        about = {"work": name, "cpus": cpulist.format(both)}.items()
-        if both and not any(
-            note.code is NoteCode.OVERLAP and about <= note.params.items() for note in plan.warnings
-        ):
+        if both and not _warned(plan, NoteCode.OVERLAP, work=name, cpus=cpulist.format(both)):
             yield f"overlap of {name} is not named"
     if cpulist.parse(plan.sets["dedicated"]) != real.avoid:
         yield f"dedicated is shown as {plan.sets['dedicated']}"

@@ -2,25 +2,18 @@
 """``nova-perf`` in the process of the test, as a user runs it: what it printed, and its exit code."""
 
 import io
+import json
 import logging
 import os
 import subprocess
+from importlib import resources
 from unittest import mock
 
 from nova_perf_tuning.cli import main
-from nova_perf_tuning.host.notes import NoteCode
 
-_PARAM = {"type": ["string", "integer", "array"], "items": {"type": "string"}}
-_NOTE = {
-    "code": {"enum": [code.name.lower() for code in NoteCode]},
-    "params": {"type": "object", "additionalProperties": _PARAM},
-    "text": {"type": "string"},
-}
-#: JSON schema of a document's notes.
-NOTES = {
-    "type": "array",
-    "items": {"properties": _NOTE, "required": list(_NOTE), "additionalProperties": False},
-}
+_REPORT = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
+#: JSON schema of the notes of a document.
+NOTES = json.loads(_REPORT)["properties"]["notes"]
 
 
 def nova_perf(*arguments, env=None, input=""):

@@ -118,6 +118,7 @@ class FailuresTest(PaceTest):
         self.agent.make_pass({"look"})
         self.go_on(130.0)
         self.assertEqual([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0], self.pauses())
+        self.assertEqual("enospc", self.agent.state().error_code)
         return self.tried[-1]
 
     def assert_excused(self):

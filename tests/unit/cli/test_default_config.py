@@ -2,14 +2,12 @@
 """Commands read the configuration file that the agent reads by itself."""
 
 import argparse
-import contextlib
-import io
 from unittest import mock
 
 from nova_perf_tuning.agent import state as agent_module
-from nova_perf_tuning.cli import main, restore, status
+from nova_perf_tuning.cli import restore, status
 from nova_perf_tuning.conf import opts
-from tests.support import agent_samples, directories, sysroots
+from tests.support import agent_samples, directories, program, sysroots
 
 
 class DefaultConfigTest(directories.DirectoryCase):
@@ -49,12 +47,10 @@ class DefaultConfigTest(directories.DirectoryCase):
         self.config.mkdir()
         error = self.assertRaises(opts.ConfigError, restore.directory, self.args())
         self.assertIn(str(self.config), str(error))
-        with contextlib.redirect_stderr(io.StringIO()):
-            self.assertEqual(3, main.main(["status"]))
+        program.refused(self, "status")
 
     def test_status_shows_them(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertEqual(0, main.main(["status"]))
-        self.assertIn(f"journal: {self.directory}/state/journal.sqlite", out.getvalue())
-        self.assertIn("agent: process 1 was killed", out.getvalue())
+        code, out, _err = program.run("status")
+        self.assertEqual(0, code)
+        self.assertIn(f"journal: {self.directory}/state/journal.sqlite", out)
+        self.assertIn("agent: process 1 was killed", out)

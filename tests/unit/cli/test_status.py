@@ -3,8 +3,11 @@
 
 import pathlib
 import sqlite3
+from unittest import mock
 
 from nova_perf_tuning.agent import state as agent_state
+from nova_perf_tuning.cli import restore
+from nova_perf_tuning.host.transaction import journal
 from tests.support import agent_samples, transaction_case
 
 _RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
@@ -51,6 +54,12 @@ class StatusTest(StateCase):
     def test_what_held_already_is_not_listed_as_applied(self):
         self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
         self.assertEqual([], self.run_json("status")["settings"])
+
+    def test_a_journal_that_may_not_be_read(self):
+        with mock.patch.object(restore, "open_journal", side_effect=journal.ForbiddenError("root's")):
+            shown = self.run_json("status", code=2)
+        fault = ("root's", "forbidden_error", None)
+        self.assertEqual(fault, tuple(shown[key] for key in ("journal_fault", "journal_fault_code", "settings")))
 
     def test_drift_names_the_suspect(self):
         self.run_json("apply", "--from", self.some_plan())

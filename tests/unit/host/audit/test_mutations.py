@@ -75,11 +75,11 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     report = runner.run(view, strict=True)
     persist.plan(view, [setting for finding in report.findings for setting in finding.settings])
     assert generate.nova_conf(view) and generate.grub_args(view)
-    assert json.dumps(audit_command.as_json(report), ensure_ascii=False).encode()
+    assert json.dumps(audit_command.as_json(report, root.notes.all()), ensure_ascii=False).encode()
     assert b"<testsuite" in audit_command.junit(report, "info")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        audit_command.show(report, True)
+        audit_command.show(report, True, root.notes.all())
     assert "\x1b" not in output.getvalue()
     return report
 

@@ -87,7 +87,9 @@ class TestTopology(testcase.TestCase):
             with self.subTest(sysroot):
                 code, output, errors = run("topology", "-f", "json", "--sysroot", sysroot)
                 self.assertEqual((0, ""), (code, errors))
-                jsonschema.validate(json.loads(output), SCHEMA)
+                host = json.loads(output)
+                jsonschema.validate(host, SCHEMA)
+                self.assertNotIn("not_", " ".join(note["code"] for note in host["notes"]))
 
     def test_tables_fit_people(self) -> None:
         root = f"{trees.grow(self, {})}/host"
@@ -100,7 +102,7 @@ class TestTopology(testcase.TestCase):
                 self.assertIn(part, output)
 
     def test_mistakes_are_one_line(self) -> None:
-        for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "\0"):
+        for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "/dev/null", "\0", ""):
             with self.subTest(sysroot):
                 code, output, errors = run("topology", "--sysroot", sysroot)
                 self.assertEqual((3, "", 1), (code, output, len(errors.splitlines())), errors)

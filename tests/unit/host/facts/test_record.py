@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recorded host gives the facts of the live one, holds nothing private, and is written whole or not at all."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import os
 import pathlib
@@ -11,12 +9,12 @@ import re
 import tarfile
 from typing import Any
 
-from nova_perf_tuning.cli import main, topology
+from nova_perf_tuning.cli import topology
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import record
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import FactsError
-from tests.support import corpus, sysroots, testcase, trees
+from tests.support import corpus, program, sysroots, testcase, trees
 
 RECORDED = pathlib.Path(__file__).parents[3] / "support" / "recorded"
 #: Guests come and go and memory balloons breathe while tests run.
@@ -95,10 +93,9 @@ class RecordTest(testcase.TestCase):
         self.assertEqual("precious", path.read_text())
 
     def test_command(self) -> None:
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            self.assertEqual(0, main.main(["record", self.path, "-f", "json"]))
-        self.assertEqual({"file": self.path, "bytes": os.path.getsize(self.path)}, json.loads(output.getvalue()))
+        code, out, _err = program.run("record", self.path, "-f", "json")
+        shown = {"file": self.path, "bytes": os.path.getsize(self.path)}
+        self.assertEqual((0, shown), (code, json.loads(out)))
 
     def test_domains_survive(self) -> None:
         """What the planner and the rules use of a domain is the same in a recorded host; nothing else is in it."""
@@ -124,9 +121,8 @@ class CommittedHostsTest(testcase.TestCase):
         self.assertGreaterEqual(len(paths), 1)
         for path in paths:
             recorded = facts(str(path))
-            self.assertEqual(
-                [], [note for note in recorded["notes"] if note["code"].startswith("not_")], path.name
-            )
+            codes = {note["code"] for note in recorded["notes"]}
+            self.assertFalse({code for code in codes if code.startswith("not_")}, path.name)
             self.assertTrue(recorded["cpus"] and recorded["nodes"] and recorded["irqs"], path.name)
             for name, data in members(str(path)).items():
                 self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")

@@ -6,10 +6,7 @@ and memory) and distances. Where hwloc's answer is something else than the host'
 what and why, and the test checks that the difference is just that.
 """
 
-import contextlib
 import dataclasses
-import io
-import json
 import os
 import pathlib
 import sys
@@ -18,8 +15,8 @@ from typing import Any
 import testtools
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import main
 from tests.support import hwloc, testcase
+from tests.unit.host.facts import test_record
 
 _REPOSITORY = pathlib.Path(__file__).parents[4]
 DIRECTORY = pathlib.Path(
@@ -68,21 +65,11 @@ DIFFERENCES = {
 }
 
 
-def topology(sysroot: str) -> dict[str, Any]:
-    """Return what ``nova-perf topology -f json`` prints."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        code = main.main(["topology", "-f", "json", "--sysroot", sysroot])
-    assert code == 0, f"exit code {code}"
-    host: dict[str, Any] = json.loads(output.getvalue())
-    return host
-
-
 class TestRecordedHosts(testcase.TestCase):
     """One test method for each recorded host is added below."""
 
     def check(self, name: str) -> None:
-        host = topology(str(DIRECTORY / f"{name}.tar.bz2"))
+        host = test_record.facts(str(DIRECTORY / f"{name}.tar.bz2"))
         expected = hwloc.read(
             next(path for path in DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
         )

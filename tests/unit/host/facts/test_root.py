@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 
 from nova_perf_tuning.host.facts import archive, reader
-from nova_perf_tuning.host.facts.root import Directory, FactsError, Notes, Root
+from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 from nova_perf_tuning.host.notes import Note, NoteCode
 from tests.support import testcase, trees
 
@@ -183,23 +183,3 @@ class TestArchive(testcase.TestCase):
             with self.subTest(name):
                 path = self.make([("sys/value", b"7\n"), (name, b"1")], "w:xz")
                 self.assertRaises(FactsError, reader.read_host, path)
-
-
-class TestOpenRoot(testcase.TestCase):
-    def test_one_line_for_what_is_no_host(self) -> None:
-        empty = trees.grow(self, {"etc/hostname": "x"})
-        for path in ("/does/not/exist", empty, f"{empty}/etc/hostname", "/dev/null", "a\0b", ""):
-            with self.subTest(path):
-                error = self.assertRaises(FactsError, reader.read_host, path)
-                self.assertNotIn("\n", str(error))
-                self.assertIn("sysroot", str(error))
-
-
-class TestTexts(testcase.TestCase):
-    def test_one_note_for_many_places(self) -> None:
-        notes = Notes()
-        for place in ("irq 0", "irq 1"):
-            notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, place)
-        notes.add(NoteCode.NO_NICS, directory="sys")
-        every = Note.of(NoteCode.IRQ_AFFINITY_UNKNOWN, places=("irq 0", "irq 1"))
-        self.assertEqual((every, Note.of(NoteCode.NO_NICS, directory="sys")), notes.all())

@@ -278,7 +278,6 @@ class SurveyTest(testcase.TestCase):
     def test_an_interrupt_whose_handler_is_gone_is_the_same(self):
         kind, target = self.kinds["irq_affinity"], "irq:24"
         (known,) = [setting for setting in self.settings["irq_affinity"] if setting.target == target]
-        known = dataclasses.replace(known, identity=kind.identity(target))
         irq = IrqTarget.parse(target, known.identity)
         directory = pathlib.Path(self.root, "proc/irq", str(irq.number))
         (directory / irq.action).rmdir()

@@ -4,7 +4,6 @@
 import dataclasses
 import os
 import pathlib
-import tempfile
 
 import hypothesis
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
-from tests.support import gen_host, hosts, plan_checks, testcase
+from tests.support import hosts, plan_checks, sysroots, testcase
 
 SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
@@ -122,9 +121,7 @@ class GeneratedHostsTest(testcase.TestCase):
     )
 
     def check(self, preset):
-        with tempfile.TemporaryDirectory(prefix="nova-perf-plan-") as directory:
-            root = os.path.join(directory, "host")
-            host = reader.read_host(gen_host.write(root, preset))
+        host = reader.read_host(sysroots.make_host(self, preset))
         for asks in self.ASKS:
             wanted = request.Request(**asks) if asks else None
             guests = tuple(
