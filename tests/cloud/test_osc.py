@@ -103,7 +103,7 @@ class FlavorTest(CommandTest):
 
 
 class ImageTest(CommandTest):
-    def test_check(self) -> None:
+    def test_image_check_finds_emulated_devices(self) -> None:
         image = self.cloud.image.create_image(
             name=self.prefix, disk_format="raw", container_format="bare", hw_disk_bus="ide", hw_vif_model="e1000"
         )

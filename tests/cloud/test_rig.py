@@ -20,7 +20,7 @@ TUNED = {
 
 
 class ServicesTest(base.CloudTest):
-    def test_everything_runs(self) -> None:
+    def test_every_service_is_up(self) -> None:
         services = base.status()["services"]
         self.assertEqual([], [service for service in services if service["state"] != "up"])
         self.assertEqual(0, base.tool("status").returncode)

@@ -91,7 +91,7 @@ class ValidateCase(base.CloudTest):
 
 
 class ValidateTest(ValidateCase):
-    def test_both_hosts(self):
+    def test_all_hosts_of_the_cloud_are_judged(self):
         running = self.validate("--hosts", "all", "-f", "json")
         shown, output = running.communicate()
         self.assertEqual(0, running.returncode, output)

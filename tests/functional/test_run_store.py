@@ -97,7 +97,7 @@ class SqliteTest(testcase.TestCase):
         with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
             return [future.result() for future in [pool.submit(*call) for call in calls]]
 
-    def test_contract(self):
+    def test_stored_run_comes_back_whole(self):
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
         plan = simulation.fleet_plan(RUN, ["cpu"], time_limit_s=90.0)

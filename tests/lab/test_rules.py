@@ -97,7 +97,7 @@ class RulesTest(rig.LabCase):
                     for one, other in ((before, applied), (applied, before)))  # fmt: skip
         print(f"NOTE: lab, kernel {self.lab.release}: {rule}: {was} became {now}, and is back")
 
-    def test_rings(self):
+    def test_small_rings_are_found_and_enlarged(self):
         """A NIC with 256 of 4096 descriptors; that it has lost packets is staged, and stays counted."""
         counter = "/sys/class/net/igb0/statistics/rx_missed_errors"
         self.assertEqual([], self.found("ring-drops"))
@@ -113,7 +113,7 @@ class RulesTest(rig.LabCase):
             left=1,
         )
 
-    def test_lro(self):
+    def test_lro_below_a_bond_is_found_and_switched_off(self):
         """A NIC with LRO below a bond. In a bridge this kernel itself turns LRO off and keeps it off."""
         self.lab.run("modprobe vmxnet3 && udevadm settle")
         self.addCleanup(self.lab.run, "modprobe -r vmxnet3")
@@ -143,7 +143,7 @@ class RulesTest(rig.LabCase):
         settings = [("offload", f"{nic}/rx-lro", "on", "off")]
         self.round_trip("lro-on-forwarding", settings, show, f"ethtool -K {nic} lro {{}}", nic=nic)
 
-    def test_governor(self):
+    def test_governor_is_found_and_set(self):
         """Frequency domains by the kernel's acpi-cpufreq; the firmware that has two is staged."""
         self.lab.run("modprobe acpi_cpufreq")
         self.addCleanup(self.lab.run, "modprobe -r acpi_cpufreq")

@@ -108,7 +108,7 @@ class EachFunctionTest(EveryFaultTestCase):
         args, kwargs = self.arguments("_get_guest_config")
         return self.driver._get_guest_config(*args, **kwargs).to_xml()
 
-    def test_whole_domain(self):
+    def test_fault_anywhere_while_writing_a_domain_refuses_it(self):
         failed = set()
         for name in self.each(self.written):
             failed.add(name)
@@ -138,7 +138,7 @@ class EachFunctionTest(EveryFaultTestCase):
         self.driver._check_discard_for_attach_volume(conf, instance)
         return conf.to_xml()
 
-    def test_single_devices(self):
+    def test_fault_anywhere_while_plugging_refuses_the_device(self):
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         for plug in (self.interface, self.disk):
             with self.subTest(plug):
@@ -254,7 +254,7 @@ class OneHostPathsTest(PathTestCase):
             self._shelve_server(self.server)
         self.make_directory(self.server)
 
-    def test_fail(self):
+    def test_on_error_fail_refuses_and_the_instance_survives(self):
         for path, (body, state, _) in WRITING.items():
             with self.subTest(path):
                 self.prepare(path)
@@ -268,7 +268,7 @@ class OneHostPathsTest(PathTestCase):
                     self._unshelve_server(self.server)
                 self.assert_whole_again(self.server, path)
 
-    def test_ignore(self):
+    def test_on_error_ignore_starts_the_guest_untuned(self):
         self.ignore()
         for path, (body, _, state) in WRITING.items():
             with self.subTest(path):
@@ -307,7 +307,7 @@ class OneHostPathsTest(PathTestCase):
             self._delete_server(self.server)
         self.assertFalse(self.has_domain(self.server, "compute1"))
 
-    def test_plugging(self):
+    def test_hot_plug_survives_faults(self):
         port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
         interface = {"interfaceAttachment": {"port_id": port}}
         attachment = {"volumeAttachment": {"volumeId": volume}}
@@ -371,7 +371,7 @@ class TwoHostPathsTest(PathTestCase):
         self._migrate_server(self.server)
         yield "revert", {"revertResize": None}
 
-    def test_fail(self):
+    def test_on_error_fail_refuses_and_the_instance_survives(self):
         for path, body in self.requests():
             with self.points.failing():
                 self.ask(self.server, body)
@@ -381,7 +381,7 @@ class TwoHostPathsTest(PathTestCase):
                 self.assert_refused_to_user(server, path)
             self.assert_whole_again(self.server, path)
 
-    def test_ignore(self):
+    def test_on_error_ignore_starts_the_guest_untuned(self):
         self.ignore()
         for path, body in self.requests():
             state = "ACTIVE" if path == "revert" else "VERIFY_RESIZE"

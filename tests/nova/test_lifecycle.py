@@ -18,14 +18,14 @@ class OneHostTest(base.PerfTestCase):
         count, self.xml_of_nova[:] = len(self.xml_of_nova), []
         return count
 
-    def test_boot(self):
+    def test_new_guest_is_tuned(self):
         domain = self.domain(self.server)
         self.assert_tuned(domain)
         self.assertEqual({key: text for key, text in base.TUNED.items() if "perf:" in key}, self.request(domain))
         pins = {pin.get("vcpu"): pin.get("cpuset") for pin in domain.findall("cputune/vcpupin")}
         self.assertEqual({"0": "1", "1": "2", "2": "3"}, pins)
 
-    def test_rebuild(self):
+    def test_rebuilt_guest_is_written_once_and_tuned(self):
         self.written()
         self._rebuild_server(self.server, nova_fixtures.GlanceFixture.image2["id"])
         self.assertEqual(1, self.written())
@@ -84,7 +84,7 @@ class TwoHostsTest(base.PerfTestCase):
         self.assertEqual({"perf:iothreads": "1", "perf:vif_queues": "3"}, self.request(domain))
         self.assertEqual({None}, {driver.get("queues") for driver in domain.findall("devices/disk/driver")})
 
-    def test_evacuate(self):
+    def test_evacuated_guest_is_tuned_for_its_new_host(self):
         self.computes["host_a"].stop()
         self.api.put_service(self.computes["host_a"].service_ref.uuid, {"forced_down": True})
         self._evacuate_server(self.server, expected_host="host_b")
@@ -143,7 +143,7 @@ class UntouchedTest(base.PerfTestCase):
         super().setUp()
         self.start()
 
-    def test_whole_domains(self):
+    def test_xml_of_whole_domains_is_novas(self):
         shared = {"hw:numa_nodes": "1", "hw:emulator_threads_policy": "share"}
         for specs, vcpus in (({}, 2), (base.PLAIN, 3), (shared, 1)):
             server = self.boot(specs, vcpus=vcpus, networks=[{"port": self.new_port()}])

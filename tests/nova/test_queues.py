@@ -54,7 +54,7 @@ class QueuesTestCase(base.PerfTestCase):
 
 
 class AutoQueuesTest(QueuesTestCase):
-    def test_hosts(self):
+    def test_auto_queues_follow_the_cpu_sets_of_the_host(self):
         for shared, dedicated, vcpus, specs, queues in HOSTS:
             with self.subTest(shared):
                 self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
@@ -69,7 +69,7 @@ class EmulatedQueuesTest(QueuesTestCase):
 
     virt_type = "qemu"
 
-    def test_explicit(self):
+    def test_explicit_queues_are_what_the_guest_gets(self):
         multiqueue = {"hw:vif_multiqueue_enabled": "true"}
         for specs, vcpus, queues in (
             ({"perf:vif_queues": "2"}, 4, "2"),
@@ -152,5 +152,5 @@ class UntouchedFlavorsTest(base.PerfTestCase):
         novas, ours = self.both(base_specs | {"perf:iothreads": "2"}, present)
         self.assertNotEqual(novas, ours)
 
-    def test_pinned(self):
+    def test_xml_of_a_pinned_guest_is_novas_byte_for_byte(self):
         self.compare(base.PLAIN, 3)

@@ -37,11 +37,11 @@ class CpuListTest(testcase.TestCase):
                 self.assertEqual(cpus, cpulist.format(cpulist.parse_spec(text)), text)
         self.assertRaises(cpulist.CpuListError, cpulist.parse, "0-3,^2")
 
-    def test_masks(self):
+    def test_masks_are_read_in_groups_of_32_bits(self):
         self.assertEqual(frozenset({0, 1, 32, 63}), cpulist.parse_mask("80000001,00000003\n"))
         self.assertEqual(frozenset({32, 33}), cpulist.parse_mask("3,00000000"))
 
-    def test_wrong_texts(self):
+    def test_what_is_no_list_is_refused(self):
         for text in (
             *("a", "3-1", "-1", "1-", "1,,2", "0-99999999999", "+1", "1_0", "٣", "\u00b2", "0-\u00b2", "1,\u0663"),
             *("0-3:0/2", "0-3:3/2", "0-3:x", "0-3:1", "0-3:1/2/3", "8192", "0-8192", "9" * 400, "^^1"),

@@ -26,7 +26,7 @@ class PipSettingsTest(testcase.TestCase):
     def variables(self, *lines, **environment):
         return self.tool.variables(self.tool.settings("\n".join(lines)), environment)
 
-    def test_indexes(self):
+    def test_indexes_of_pip_become_those_of_uv(self):
         variables = self.variables(
             "global.index-url='https://user:secret@index/simple'",
             "global.extra-index-url='\\nhttps://one/simple\\nhttps://two/simple'",
@@ -57,7 +57,7 @@ class PipSettingsTest(testcase.TestCase):
         self.assertEqual(f"{directory},https://host/files", variables["UV_FIND_LINKS"])
         self.assertNotIn("NO_INDEX", self.variables("global.no-index='false'"))
 
-    def test_certificates(self):
+    def test_certificates_of_pip_become_those_of_uv(self):
         directory = self.useFixture(fixtures.TempDir()).path
         bundle = f"{directory}/bundle.crt"
         self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(f"global.cert='{bundle}'", CURL_CA_BUNDLE="/x"))

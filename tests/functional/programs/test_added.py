@@ -110,7 +110,7 @@ class AddedTest(testcase.TestCase):
         self.assertEqual(1, done.returncode)
         self.assertRegex(done.stderr, rf"\Aimage/build: --add {path}[^\n]*{words}[^\n]*\n\Z")
 
-    def test_refused(self) -> None:
+    def test_what_an_image_cannot_hold_is_refused(self) -> None:
         os.mkfifo(self.directory / "fifo")
         self.assert_refused("there is no such file", self.directory / "nothing")
         self.assert_refused("give an absolute path", "tool")

@@ -14,7 +14,7 @@ DATA = os.path.join(os.path.dirname(__file__), "../../unit/validation/bench/data
 
 
 class BenchTest(testcase.TestCase):
-    def test_list(self):
+    def test_list_names_benchmarks_units_and_parameters(self):
         done = program.nova_perf("bench", "list")
         self.assertEqual(0, done.returncode, done.stderr)
         for word in ("iperf3", "fio", "cpu", "Mbit/s", "streams", "block_size"):
@@ -53,7 +53,7 @@ class BenchTest(testcase.TestCase):
         self.assertEqual("tmpfs", document["environment"]["scratch_filesystem"])
         self.assertIn("the speed of memory, not of a disk", " ".join(document["warnings"]))
 
-    def test_parse(self):
+    def test_parse_reads_a_file_or_stdin(self):
         done = program.nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
         self.assertEqual(0, done.returncode)
         self.assertIn("23,411", done.stdout)

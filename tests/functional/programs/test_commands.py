@@ -43,14 +43,14 @@ class CommandsTest(testcase.TestCase):
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
         self.assertIn("install nova-perf-tuning[report]", done.stderr)
 
-    def test_no_reader(self):
+    def test_closed_pipe_ends_with_141(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):
             with self.subTest(arguments):
                 shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
                 done = subprocess.run(shell, capture_output=True, text=True, timeout=600, check=False)
                 self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 
-    def test_ascii(self):
+    def test_json_is_the_same_on_an_ascii_terminal(self):
         """Output that cannot take every character: the same JSON."""
         shown = []
         for encoding in ("utf-8", "ascii"):

@@ -16,7 +16,7 @@ class OptionsTest(testcase.TestCase):
         self.assertIn(words, done.stderr)
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
 
-    def test_of_both(self):
+    def test_wrong_options_are_refused_in_both_places(self):
         for place in ("--cloud", "--local"):
             self.refused("there is no profile 'nosuch'; profiles are balanced ", place, "--profile", "nosuch")
             self.refused("there is no profile '../storage'", place, "--profile", "../storage")

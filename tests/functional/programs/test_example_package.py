@@ -37,7 +37,7 @@ class ExamplePackageTest(testcase.TestCase):
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
-    def test_benchmark(self):
+    def test_its_benchmark_is_listed_and_runs(self):
         listed = {row["kind"]: row for row in self.nova_perf("bench", "list")["benchmarks"]}
         self.assertIn("SHA-256", listed["digest"]["summary"])
         done = self.nova_perf("bench", "run", "digest:seconds=1,bytes=1024")

@@ -128,7 +128,7 @@ class SessionTest(directories.DirectoryCase):
         places = [place for place, now in enumerate(output) if now.important]
         self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each boot")
 
-    def test_interrupted(self):
+    def test_interrupted_run_keeps_its_finished_trials(self):
         def tell(now):
             if "block 2/3" in now.text:
                 raise KeyboardInterrupt

@@ -98,7 +98,7 @@ class ParametersTest(testcase.TestCase):
 
 
 class FlavorsTest(testcase.TestCase):
-    def test_not_stale(self):
+    def test_generated_flavors_are_up_to_date(self):
         subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
 
     def test_every_profile_is_there(self):

@@ -68,7 +68,7 @@ class ValidateTest(directories.DirectoryCase):
         command = ("validate", "--output", self.output, *arguments)
         self.assertIn(words, program.refused(self, *command, env=self.environment))
 
-    def test_short_run(self):
+    def test_short_run_measures_every_arm(self):
         done = self.validate(*QUICK)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         results = self.results()

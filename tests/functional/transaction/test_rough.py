@@ -65,7 +65,7 @@ def vars_of(setting):
 
 
 class PermissionTest(RoughCase):
-    def test_nobody(self):
+    def test_an_ordinary_user_is_refused(self):
         live_plan = ("--from", self.plan, "--state-dir", os.path.join(self.directory, "state"))
         self.refused(self.run_command("apply", *live_plan, before=NOBODY, sysroot=False), "needs root")
         self.refused(self.run_command("restore", before=NOBODY, sysroot=False), "needs root")

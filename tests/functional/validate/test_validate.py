@@ -64,7 +64,7 @@ class ValidateTest(rig.GuestCase):
                     )
                 self.assertEqual([], os.listdir(self.output))
 
-    def test_interrupted(self) -> None:
+    def test_interrupted_run_leaves_results_and_report(self) -> None:
         command = self.command("--blocks", "50", "--benchmark", "cpu")
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             self.addCleanup(running.kill)

@@ -25,7 +25,7 @@ class PortTest(testcase.TestCase):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             return answer.read().decode()
 
-    def test_it_answers(self):
+    def test_metrics_are_served(self):
         self.serve()
         self.assertIn("nova_perf_up 0.0", self.fetch())
 

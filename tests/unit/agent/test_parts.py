@@ -120,7 +120,7 @@ class GuestFilesTest(testcase.TestCase):
         self.files = sources.GuestFiles(str(self.directory.parents[2]))
         self.addCleanup(self.files.close)
 
-    def test_guests(self):
+    def test_renamed_domain_file_is_a_guest_event(self):
         (self.directory / "new.xml.new").write_text("<domain/>")
         self.assertEqual(set(), self.files.drain())
         (self.directory / "new.xml.new").rename(self.directory / "new.xml")

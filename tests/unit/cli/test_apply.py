@@ -141,7 +141,7 @@ class PlanFileTest(transaction_case.TransactionCase):
 
 
 class OptionsTest(transaction_case.TransactionCase):
-    def test_wrong_places(self):
+    def test_unusable_directories_are_refused(self):
         plan = self.some_plan()
         self.refused("apply", "--from", plan, "--sysroot", "/no/such/root", sysroot=False)
         self.refused("apply", "--from", plan, "--sysroot", plan, sysroot=False)

@@ -48,7 +48,7 @@ class AuditTest(testcase.TestCase):
         for level, code in (("info", 1), ("warning", 1), ("error", 0)):
             self.json("--sysroot", root, "--fail-on", level, code=code)
 
-    def test_table(self) -> None:
+    def test_table_shows_evidence_remedy_and_source(self) -> None:
         code, out, err = run("audit", "--sysroot", self.grow("nic-irq-on-cpu0"))
         self.assertEqual((1, ""), (code, err))
         for text in (
@@ -65,12 +65,12 @@ class AuditTest(testcase.TestCase):
         self.assertIn("holds    nic-irq-on-cpu0", out)
         self.assertIn("unknown  cpu-governor: ", out)
 
-    def test_list(self) -> None:
+    def test_list_names_every_rule(self) -> None:
         code, out, _err = run("audit", "--list", "-f", "json")
         self.assertEqual((0, len(runner.load())), (code, len(json.loads(out)["rules"])))
         self.assertIn("thp-never", run("audit", "--list")[1])
 
-    def test_junit(self) -> None:
+    def test_junit_fails_warnings_and_shows_hints(self) -> None:
         path = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "audit.xml")
         root = self.grow("tcp-autotuning-off", "deep-idle-states")
         self.assertEqual(1, run("audit", "--sysroot", root, "--junit", path)[0])
@@ -105,7 +105,7 @@ class AuditTest(testcase.TestCase):
         findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
         self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
-    def test_physnet(self) -> None:
+    def test_physnet_names_the_network_in_the_remedy(self) -> None:
         tree = hosts.changed(
             hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
         )

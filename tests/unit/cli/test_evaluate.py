@@ -44,7 +44,7 @@ class EvaluateTest(directories.DirectoryCase):
         self.assertEqual((3, ""), (done.returncode, done.stderr))
         self.assertIn("no budget applies: the results have the arms untuned, again", done.stdout)
 
-    def test_json(self):
+    def test_json_has_verdict_cost_and_interval(self):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.3", form="json")
         document = json.loads(done.stdout)
         self.assertEqual("PASS", document["verdict"])

@@ -19,7 +19,7 @@ class VerifyTest(transaction_case.TransactionCase):
         self.put("proc/irq/24/effective_affinity_list", "2")
         self.assertEqual({"holds": 4}, self.run_json("verify")["counts"])
 
-    def test_drift(self):
+    def test_changed_value_is_drift_and_exit_1(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put(_RPS, "3c")
         result = self.run_json("verify", code=1)

@@ -39,7 +39,7 @@ class MistakesTest(directories.DirectoryCase):
         conf(["--config-file", path], project="test", default_config_dirs=[])
         return nova.mistakes(conf)
 
-    def test_none(self):
+    def test_sound_options_have_no_mistakes(self):
         self.assertEqual({}, self.mistakes())
         self.assertEqual({}, self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
         self.assertEqual({}, self.mistakes(profile_dir=""))

@@ -49,7 +49,7 @@ class CommandTest(directories.DirectoryCase):
 
 
 class ExplainTest(CommandTest):
-    def test_json(self):
+    def test_explain_json_has_origin_and_xml_of_each_spec(self):
         code, out, _ = program.run(
             "explain", "--vcpus", "4", "--spec", "perf:profile=network-throughput", "--spec", "perf:vif_queues=2",
             "--image-property", "hw_perf_iothreads=2", "-f", "json",
@@ -65,7 +65,7 @@ class ExplainTest(CommandTest):
         self.assertIn("affinity of each vhost worker", rows["perf:vhost_placement"]["host"])
         self.assertEqual({"hw:vif_multiqueue_enabled": "true"}, rows["hw:vif_multiqueue_enabled"]["native"])
 
-    def test_nothing_asked(self):
+    def test_explain_without_specs_says_that_nothing_changes(self):
         code, out, _ = program.run("explain", "--vcpus", "2")
         self.assertEqual((0, "Nothing is asked: the guest stays as Nova makes it.\n"), (code, out))
 
@@ -79,7 +79,7 @@ class ExplainTest(CommandTest):
         codes = [warning["code"] for warning in document["warnings"]]
         self.assertEqual(["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes)
 
-    def test_mistakes(self):
+    def test_wrong_options_are_one_line(self):
         for options, words in WRONG_OPTIONS:
             self.check_error(program.run("explain", *options), words)
 
@@ -94,14 +94,14 @@ class XmlTest(CommandTest):
         again = program.run("xml", self.xml_file(out))
         self.assertEqual((0, out, ""), again)
 
-    def test_json(self):
+    def test_xml_json_has_codes_of_notes(self):
         path = self.xml_file(corpus.text("config-drive.xml"))
         code, out, err = program.run("xml", path, "--spec", "perf:iothreads=1", "-f", "json")
         document = json.loads(out)
         self.assertEqual((0, "", ["no_disk"]), (code, err, [note["code"] for note in document["notes"]]))
         self.assertIn('iothread="1"', document["xml"])
 
-    def test_nothing_asked(self):
+    def test_xml_without_specs_is_unchanged(self):
         text = corpus.text("rescue.xml")
         code, out, err = program.run("xml", self.xml_file(text))
         self.assertEqual((0, text), (code, out))

@@ -36,7 +36,7 @@ tx-checksumming: on
 
 
 class TruthTest(testcase.TestCase):
-    def test_modes(self):
+    def test_virtualization_is_read_from_flags_and_signature(self):
         for text, mode in MODES.items():
             with self.subTest(text):
                 self.assertEqual(mode, probe.parse(text).virtualization, text)
@@ -58,7 +58,7 @@ class TruthTest(testcase.TestCase):
         wanted = {"vif_queues": 2, "disk_queues": 2, "vif_host_offload": {"csum": True, "tso4": False}}
         self.assertEqual([], self.codes(text, **wanted) + self.codes(ETHTOOL))
 
-    def test_mismatches(self):
+    def test_what_the_guest_lacks_has_a_code(self):
         for text, wanted, code in (
             (ETHTOOL, {"vif_queues": 2}, C.QUEUES),
             (ETHTOOL, {"vif_queues": 4}, C.QUEUES),
@@ -86,7 +86,7 @@ class TruthTest(testcase.TestCase):
         self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
         self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))
 
-    def test_accelerator(self):
+    def test_other_accelerator_than_planned_has_a_code(self):
         emulated, kvm = ("== flags\nhypervisor\n== signature\nTCGTCGTCGTCG\n", "== signature\nKVMKVMKVM\n")
         for text, accelerator, codes in (
             (emulated, "tcg", []),

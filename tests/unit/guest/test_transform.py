@@ -56,14 +56,14 @@ class PropertyTest(testcase.TestCase):
 
 
 class NetworkTest(testcase.TestCase):
-    def test_auto(self):
+    def test_auto_queues_follow_vcpus_and_housekeeping(self):
         for vcpus, housekeeping, expected in ((4, None, 4), (16, None, 8), (16, 3, 3), (1, 8, 1), (4, 0, 1)):
             with self.subTest(vcpus):
                 self.assertEqual(expected, network.vif_queues("auto", vcpus, housekeeping))
         self.assertEqual(4, network.vif_queues(8, 4, None))
         self.assertEqual(12, network.vif_queues(12, 16, 2))
 
-    def test_drivers(self):
+    def test_driver_of_the_interface_follows_the_accelerator(self):
         """A tap with KVM has vhost, under TCG what Nova chose; one queue is written by leaving the number out."""
         for name, specs, lines in (
             ("config-drive.xml", {"perf:vif_queues": "auto"}, ['<driver name="vhost" queues="2"/>']),
@@ -176,7 +176,7 @@ class StorageTest(testcase.TestCase):
 
 
 class WholeTest(testcase.TestCase):
-    def test_refused(self):
+    def test_other_documents_than_qemu_domains_are_refused(self):
         status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
         for text, words in ((status, "dumpxml"), ("<domain type='lxc'><name>a</name></domain>", "'lxc'")):
             with self.subTest(text):

@@ -32,7 +32,7 @@ _TEXTS = (
 
 
 class TextTest(testcase.TestCase):
-    def test_texts(self):
+    def test_each_code_has_its_text(self):
         for note, text in _TEXTS:
             with self.subTest(text):
                 self.assertEqual(text, notes.text(note))

@@ -37,15 +37,15 @@ class ObjectionTest(testcase.TestCase):
     def counts(self, now=NOW, host="cmp1", other="cmp1"):
         return result(host=host).objection(other, now, DAY) is None
 
-    def test_age(self):
+    def test_old_result_does_not_count(self):
         self.assertTrue(self.counts(NOW + DAY))
         self.assertFalse(self.counts(NOW + DAY + datetime.timedelta(seconds=1)))
 
-    def test_future(self):
+    def test_result_of_the_future_does_not_count(self):
         self.assertTrue(self.counts(NOW - host_result.MAX_SKEW))
         self.assertFalse(self.counts(NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)))
 
-    def test_host(self):
+    def test_host_is_compared_with_and_without_domain(self):
         same = [("cmp1", "CMP1"), ("cmp1", "cmp1.example.org"), ("cmp1.example.org.", "CMP1.example.org")]
         for name, other in same + [pair[::-1] for pair in same]:
             self.assertTrue(self.counts(host=name, other=other))
@@ -89,6 +89,6 @@ class ReadTest(directories.DirectoryCase):
         self.assertIsNone(host_result.read(f"{self.directory}/verdict.json"))
         self.assertIsNone(host_result.read(f"{self.directory}/below/nothing"))
 
-    def test_unusable(self):
+    def test_unusable_files_are_refused(self):
         for data in (b" " * (1 << 20), b"\xff\xfe", "", "{", "[" * 20000, "null"):
             self.refused(data)

@@ -19,10 +19,10 @@ class WantedTest(testcase.TestCase):
     def wanted(self, **kwargs):
         return traits.wanted(test_host_result.result(**kwargs))
 
-    def test_pass(self):
+    def test_pass_earns_the_validated_trait(self):
         self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted())
 
-    def test_budgets(self):
+    def test_each_passed_budget_earns_a_trait(self):
         self.assertEqual(
             {"CUSTOM_PERF_BUDGET_NET_10G"},
             self.wanted(verdict="FAIL", budgets={"net-10g": "PASS", "disk": "FAIL", "x": "INCONCLUSIVE"}),
@@ -66,7 +66,7 @@ class ReportTest(directories.DirectoryCase):
     def lines(self):
         return self.log.output.splitlines()
 
-    def test_score(self):
+    def test_valid_score_is_a_statistic_of_the_host(self):
         self.write(self.fresh(score=97.53))
         self.assertEqual({"perf_score": "97.53"}, self.traits.stats("cmp1"))
         self.write(self.fresh(score=0))

@@ -58,7 +58,7 @@ def findings(specs, properties, vcpus):
 
 
 class CrosscheckTest(testcase.TestCase):
-    def test_broken(self):
+    def test_each_contradiction_breaks_one_rule(self):
         for rule, examples in BROKEN.items():
             with self.subTest(rule):
                 for specs, properties, vcpus, words in examples:
@@ -66,7 +66,7 @@ class CrosscheckTest(testcase.TestCase):
                     self.assertEqual([rule], [finding.rule for finding in results])
                     self.assertIn(words, crosscheck.message(results[0]))
 
-    def test_fitting(self):
+    def test_specs_that_fit_have_no_findings(self):
         for specs, properties, vcpus in FITTING:
             with self.subTest(specs):
                 self.assertEqual([], findings(specs, properties, vcpus))

@@ -30,12 +30,12 @@ class ParsingTest(testcase.TestCase):
     def error(self, extra_specs, profiles=None):
         return str(self.assertRaises(parsing.SpecError, parsing.parse, extra_specs, {}, profiles))
 
-    def test_nothing_asked(self):
+    def test_specs_of_others_are_no_request(self):
         parsed = parsing.parse({"hw:cpu_policy": "dedicated", "quota:x": "1"}, {"hw_disk_bus": "scsi"})
         self.assertFalse(parsed)
         self.assertEqual(request.Request(), parsed)
 
-    def test_all_kinds(self):
+    def test_flavor_and_image_make_one_request(self):
         parsed = parsing.parse(
             {"perf:vif_queues": "auto", "perf:iothreads": "2", "perf:vif_host_offload.tso4": "off"},
             {"hw_perf_vif_host_offload_csum": "True", "hw_perf_disk_queues": "3"},

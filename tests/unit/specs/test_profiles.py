@@ -17,7 +17,7 @@ specs:
 
 
 class ShippedTest(testcase.TestCase):
-    def test_names(self):
+    def test_shipped_profiles_are_the_documented_ones(self):
         expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
         self.assertEqual(expected, set(profiles.shipped()))
 
@@ -40,7 +40,7 @@ class ParseTest(testcase.TestCase):
     def error(self, text):
         return str(self.assertRaises(profiles.ProfileError, profiles.parse, text, "mine.yaml"))
 
-    def test_good(self):
+    def test_good_profile_is_read_whole(self):
         profile = profiles.parse(GOOD, "mine.yaml")
         self.assertEqual(
             {"perf:iothreads": "3", "perf:vif_host_offload.ufo": "false", "hw:mem_page_size": "1GB"},
@@ -108,6 +108,6 @@ class DirectoryTest(directories.DirectoryCase):
             (self.directory / name).write_text(GOOD, encoding="utf-8")
         self.assertIn(f"'mine' is in {self.directory}/a.yaml as well", self.error())
 
-    def test_no_directory(self):
+    def test_missing_profile_directory_is_refused(self):
         self.directory /= "missing"
         self.assertIn(f"profile directory {self.directory}: No such file", self.error())

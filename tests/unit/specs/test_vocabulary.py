@@ -31,7 +31,7 @@ class VocabularyTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertNotIn(f"hw_perf_{name}", vocabulary.BY_IMAGE_PROPERTY)
 
-    def test_values(self):
+    def test_documented_values_are_accepted(self):
         accepted = {
             "vif_queues": {"auto": "auto", "1": 1, "256": 256},
             "vif_rx_queue_size": {"256": 256, "512": 512, "1024": 1024},

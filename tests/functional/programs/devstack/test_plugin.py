@@ -164,7 +164,7 @@ class StackTest(PluginTestCase):
         self.assertEqual([f"{self.nova_conf.parent}/nova-cpu.conf"], conf.agent.nova_config)
         self.assertEqual(str(self.state), conf.nova_perf_tuning.state_dir)
 
-    def test_again(self):
+    def test_stacking_again_changes_nothing(self):
         self.phases(*STACK)
         before = self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()
         for between in ((), ("unstack/",), ("unstack/", "clean/")):

@@ -49,7 +49,7 @@ class EveryRuleTest(ApplyCase):
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
 
-    def test_refusals(self) -> None:
+    def test_contradicting_options_are_refused(self) -> None:
         self.grow(hosts.good())
         for arguments, word in (
             (("--rule", "clocksource-slow"), "cannot be applied, only followed"),

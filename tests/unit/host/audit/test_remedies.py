@@ -119,7 +119,7 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
 class ExpertTest(testcase.TestCase):
     """Advice that would have cost more than it brings, or that does nothing, is not given."""
 
-    def test_remedies(self) -> None:
+    def test_remedy_names_what_to_do_on_this_host(self) -> None:
         for rule, changes, expected in REMEDIES:
             with self.subTest(rule):
                 (finding,) = judge(rule, changes).findings

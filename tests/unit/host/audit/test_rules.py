@@ -91,7 +91,7 @@ class ArithmeticTest(testcase.TestCase):
 class CautionTest(testcase.TestCase):
     """Where published advice is wrong, or cannot be judged, it is not given."""
 
-    def test_silent(self) -> None:
+    def test_needed_values_are_no_findings(self) -> None:
         on = {"proc/sys/net/bridge/bridge-nf-call-iptables": "1\n"}
         irqbalance = {"proc/300/comm": "irqbalance\n"}
         driver = {"etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = iptables_hybrid\n"}

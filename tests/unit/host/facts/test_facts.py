@@ -38,7 +38,7 @@ class TestNics(testcase.TestCase):
         root = Root(trees.grow(self, tree))
         return {nic.name: nic for nic in devices.read_nics(root, devices.read_devices(root))}
 
-    def test_hardware(self) -> None:
+    def test_physical_nic_is_read_whole(self) -> None:
         tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
         tree |= {f"{_NIC}/net/eth1/device": link("../../../0000:81:00.0"), f"{_NIC}/driver": link("../../ice")}
         tree |= {f"{_NIC}/net/eth1/queues/tx-0/xps_cpus": "0f", f"{_NIC}/net/eth1/queues/tx-1/xps_cpus": "f0"}
@@ -292,7 +292,7 @@ class TestTopologyTraps(testcase.TestCase):
 
 
 class TestVirtualization(testcase.TestCase):
-    def test_kinds(self) -> None:
+    def test_hypervisor_is_told_by_cpu_clock_and_dmi(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
         guest = f"{bare} hypervisor"
         clock = "sys/devices/system/clocksource/clocksource0/available_clocksource"

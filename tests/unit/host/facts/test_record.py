@@ -92,7 +92,7 @@ class RecordTest(testcase.TestCase):
         self.assertIn("exists already", str(error))
         self.assertEqual("precious", path.read_text())
 
-    def test_command(self) -> None:
+    def test_command_writes_a_file_and_tells_its_size(self) -> None:
         code, out, _err = program.run("record", self.path, "-f", "json")
         shown = {"file": self.path, "bytes": os.path.getsize(self.path)}
         self.assertEqual((0, shown), (code, json.loads(out)))

@@ -37,7 +37,7 @@ class RegistryTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(name, kinds[name].kind)
 
-    def test_order(self):
+    def test_channels_come_first_and_interrupts_last(self):
         kinds = registry.kinds("/")
         ordered = sorted(KINDS, key=lambda name: kinds[name].order)
         self.assertEqual(["config_file", "channels"], ordered[:2])
@@ -66,7 +66,7 @@ class ReadTest(testcase.TestCase):
         self.root = sysroots.make_host(self)
         self.kinds = registry.kinds(self.root)
 
-    def test_read(self):
+    def test_each_kind_reads_its_value(self):
         for name, (target, value) in FORMS.items():
             with self.subTest(name):
                 self.assertEqual(value, self.kinds[name].read(target), name)
@@ -222,7 +222,7 @@ class SurveyTest(testcase.TestCase):
     def _setting(self, kind, target, value):
         return Setting(kind, target, value, None, "", "", self.kinds[kind].identity(target))
 
-    def test_all_hold(self):
+    def test_survey_finds_that_all_hold(self):
         for name, settings in self.settings.items():
             self.assertEqual({base.HELD}, set(self.kinds[name].survey(settings)), name)
 
@@ -293,7 +293,7 @@ class SurveyTest(testcase.TestCase):
 
 
 class ErrorsTest(testcase.TestCase):
-    def test_classes(self):
+    def test_errors_are_transient_or_permanent(self):
         for number in (errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM):
             with self.subTest(number):
                 self.assertIs(base.FailureClass.TRANSIENT, base.classify(OSError(number, "")))

@@ -21,7 +21,7 @@ RPS = "/sys/class/net/eth0/queues/rx-1/rps_cpus"
 
 
 class NamesTest(testcase.TestCase):
-    def test_devices(self):
+    def test_only_names_of_devices_are_devices(self):
         for name in ("eth0", "enp1s0f0np0", "tap1234-ab.c", "vnet0", "br-int", "eth0@if2", "_x"):
             with self.subTest(name):
                 self.assertEqual(name, model.check_device(name))
@@ -29,7 +29,7 @@ class NamesTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertRaises(TargetError, model.check_device, name)
 
-    def test_sysctls(self):
+    def test_other_sysctls_are_refused(self):
         for name in (
             "kernel.core_pattern",
             "net.bridge.bridge-nf-call-iptables",

@@ -32,7 +32,7 @@ def values(plan):
 class DrawnHostsTest(testcase.TestCase):
     @SETTINGS
     @hypothesis.given(hosts_and_sets())
-    def test_rules_hold(self, drawn):
+    def test_generated_hosts_get_plans_without_problems(self, drawn):
         host, sets = drawn
         plan = planner.plan(host, sets)
         self.assertEqual([], plan_checks.problems(host, sets, plan))
@@ -136,10 +136,10 @@ class GeneratedHostsTest(testcase.TestCase):
             self.assertEqual("", plan.sets["overlap"])
         self.assertNotEqual([], plan.settings)
 
-    def test_tiny(self):
+    def test_properties_hold_on_tiny_hosts(self):
         self.check("tiny")
 
-    def test_small(self):
+    def test_properties_hold_on_small_hosts(self):
         self.check("small")
 
 

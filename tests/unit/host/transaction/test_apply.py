@@ -126,7 +126,7 @@ class ApplyTest(TransactionCase):
         self.assertEqual(("1", "1000", "1024"), self._shape("a"))
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
 
-    def test_pending(self):
+    def test_interrupt_that_has_not_moved_yet_is_pending(self):
         self.box.in_use = {"a": "1"}
         self.assertEqual({"a": Result.PENDING}, self.apply(boxes.setting("a", "2")))
         observations = verify.verify([boxes.setting("a", "2")], self.kinds)
@@ -282,7 +282,7 @@ class RestoreTest(TransactionCase):
 
 
 class VerifyTest(TransactionCase):
-    def test_states(self):
+    def test_verify_tells_drift_from_objects_that_are_gone(self):
         self.box.owners = {"b": "x"}
         wanted = [
             boxes.setting("a", "1"),

@@ -78,7 +78,7 @@ class AnyOutputTest(testcase.TestCase):
                 for metric, value in wanted.items():
                     self.assertAlmostEqual(1, shown[metric] / value, 9, (kind, metric))
 
-    def test_broken(self):
+    def test_broken_output_is_refused(self):
         for kind, old, new in BROKEN:
             with self.subTest(kind):
                 text = GOOD[kind].replace(old, new)
@@ -95,7 +95,7 @@ class AnyOutputTest(testcase.TestCase):
                 self.assertEqual(len(metrics), len(set(metrics)))
                 self.assertIn(kind.work_metric, [*metrics, None])
 
-    def test_truncations(self):
+    def test_truncated_output_is_refused(self):
         for kind, text in GOOD.items():
             for length in {0, 1, len(text) // 3, len(text) // 2}:
                 if issubclass(kind, netperf.Netperf | sysbench.Cpu) and length > 40:
@@ -258,7 +258,7 @@ def histogram(*threads):
 
 
 class CyclictestTest(testcase.TestCase):
-    def test_quantiles(self):
+    def test_quantiles_are_interpolated_in_the_histogram(self):
         threads = ({"1": 97, "5": 2, "9": 1}, 100, 1, 9), ({"1": 98, "5": 2}, 100, 3, 5)
         shown = figures(cyclictest.Cyclictest, histogram(*threads))
         # 195 within the bar of 1 µs, of which the 100th is the median; the 198th is 3 of 4 into that of 5 µs.
@@ -297,7 +297,7 @@ class PluginsTest(testcase.TestCase):
         self.assertEqual(["iperf3", "iperf3:direction=reverse", "cpu"], labels)
         self.assertEqual("7", plugins.jobs(["cpu:seconds=7"], 3)[0].parameters["seconds"])
 
-    def test_mistakes(self):
+    def test_wrong_benchmarks_and_parameters_are_refused(self):
         for text in ("cpu cpu", "cpu:threads=0", "cpu:threads", "cpu:x=1", "fio:directory=a:b", "linpack", ":"):
             with self.subTest(text):
                 self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, text.split())

@@ -9,7 +9,7 @@ from tests.support import testcase
 
 
 class StepsTest(testcase.TestCase):
-    def test_iperf3(self):
+    def test_iperf3_has_a_server_and_a_client(self):
         server, client = iperf3.Iperf3().steps(
             {"seconds": "3", "streams": "4", "direction": "reverse"}, "10.0.0.2"
         )
@@ -45,7 +45,7 @@ class StepsTest(testcase.TestCase):
                 self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
                 self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
 
-    def test_bounds(self):
+    def test_values_out_of_bounds_are_refused(self):
         for benchmark, given in (
             (sysbench.Cpu(), {"seconds": "0"}),
             (sysbench.Cpu(), {"second": "1"}),

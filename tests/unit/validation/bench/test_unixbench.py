@@ -49,7 +49,7 @@ class PublishedTest(testcase.TestCase):
             self.assertAlmostEqual(published["score"], unixbench.score(results), delta=0.06)
             self.assertAlmostEqual(score, unixbench.score(results), 3)
 
-    def test_figures(self):
+    def test_index_and_every_test_are_read(self):
         readings = {
             reading.metric: reading.value for reading in unixbench.UnixBench().parse(printed(self.reports[4]))
         }

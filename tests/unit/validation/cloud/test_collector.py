@@ -67,7 +67,7 @@ class BadTest(testcase.TestCase):
         change(content)
         self.assert_refused(documents.signalled(content), reason)
 
-    def test_nothing(self):
+    def test_missing_document_is_refused(self):
         for data in (None, 7, ["results"]):
             with self.subTest(data):
                 self.assert_refused(data, "no document")
@@ -75,7 +75,7 @@ class BadTest(testcase.TestCase):
             with self.subTest(data):
                 self.assert_refused(data, "did not signal the document")
 
-    def test_rubbish(self):
+    def test_what_is_no_document_is_refused(self):
         self.assert_refused("<html>", "JSON")
         self.assert_refused(json.dumps({"results": "no base64!"}), "base64")
         self.assert_refused(json.dumps({"results": base64.b64encode(b"no gzip").decode()}), "gzip")
@@ -87,15 +87,15 @@ class BadTest(testcase.TestCase):
         self.assert_refused(documents.signalled("[]"), "is not of type 'object'")
         self.assert_refused(documents.signalled('{"schema": NaN}'), "no number")
 
-    def test_twice(self):
+    def test_two_documents_are_refused(self):
         good = documents.packed(documents.document(WANTED))
         self.assert_refused(json.dumps({"results": good, "1": good}), "did not signal the document")
 
-    def test_truncated(self):
+    def test_truncated_document_is_refused(self):
         good = documents.packed(documents.document(WANTED))
         self.assert_refused(json.dumps({"results": good[: len(good) // 2 // 4 * 4]}), "cut off")
 
-    def test_too_long(self):
+    def test_too_long_document_is_refused(self):
         self.assert_refused("x" * (collector.MAX_ENCODED + 1), "longer than")
         bomb = gzip.compress(b" " * (collector.MAX_DECODED * 4))
         self.assertLess(len(bomb), collector.MAX_ENCODED // 4)

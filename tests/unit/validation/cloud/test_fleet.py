@@ -62,7 +62,7 @@ def of(*hosts, factor=None, arms=("untuned", "tuned")):
 class LostTrialsTest(testcase.TestCase):
     """Whose fault trials are that failed, are missing or do not count."""
 
-    def test_cases(self):
+    def test_lost_trials_are_laid_to_the_host_at_fault(self):
         dead = (V.INVALID, C.HOST_LOST_TRIALS)
         for name, data, expected in (
             ("one dead host spoils no peer's verdict", run(of("h2")), {"h2": dead}),

@@ -36,7 +36,7 @@ class HostTest(openstack_program.ProgramTestCase):
         self.cloud.add_host("cmp1", {VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_OTHER"})
         self.cloud.add_host("cmp3", {VALIDATED, MANAGED}, state="down")
 
-    def test_list(self):
+    def test_list_shows_traits_verdicts_and_states(self):
         rows = self.perf("host", "list")
         self.assertEqual(["cmp1", "cmp2.example.org", "cmp3"], [row["Host"] for row in rows])
         self.assertEqual(["CUSTOM_PERF_BUDGET_A", VALIDATED], rows[0]["Traits"])
@@ -46,7 +46,7 @@ class HostTest(openstack_program.ProgramTestCase):
         self.assertEqual("nova-perf: validation FAIL", rows[1]["Disabled Reason"])
         self.assertEqual(["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")])
 
-    def test_show(self):
+    def test_show_finds_a_host_with_or_without_domain(self):
         shown = self.perf("host", "show", "cmp1.example.org")
         self.assertEqual(["cmp1", "PASS"], [shown[key] for key in ("host", "verdict")])
         self.assertEqual("cmp2.example.org", self.perf("host", "show", "cmp2")["host"])

@@ -75,7 +75,7 @@ class AskTest(testcase.TestCase):
         self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
         return str(error)
 
-    def test_answers(self):
+    def test_answers_of_an_agent_are_read(self):
         body = f'# HELP x y\nother{{a="b"}} NaN\n{LINES}'.encode()
         swapped = LINES.replace('guest="instance-1",class="vcpu"', 'class="vcpu",guest="instance-1"').encode()
         chunked = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
@@ -125,7 +125,7 @@ class AskTest(testcase.TestCase):
 
 
 class UrlTest(testcase.TestCase):
-    def test_patterns(self):
+    def test_url_must_name_the_host(self):
         for text in ("http://{host}:9751/metrics", "https://{host}/m", "http://proxy/{host}/metrics?x=1"):
             host_cpu.check_url(text)
         for text in ("http://h:9751/", "http://{}/", "ftp://{host}/", "{host}"):
@@ -195,7 +195,7 @@ class SamplerTest(testcase.TestCase):
 
 
 class SeriesTest(testcase.TestCase):
-    def test_used(self):
+    def test_cpu_of_a_window_needs_gapless_rising_readings(self):
         steady = [(10, 1, 0), (11, 2, 0.5), (12, 4, 0.5), (13, 4, 1)]
         fallen = [(10, 1, 9), (11, 3, 9), (12, 5, 8), (13, 7, 8), (14, 9, 8)]
         for readings, begin, end, expected in (

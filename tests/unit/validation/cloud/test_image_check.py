@@ -66,7 +66,7 @@ class RulesTest(testcase.TestCase):
         self.assertEqual({"emulated-disk"}, self.found({"hw_disk_bus": "ide"}, flavor=flavor))
         self.assertEqual({"flavor-and-image"}, self.found({"hw_perf_iothreads": "3"}, flavor=flavor))
 
-    def test_wrong_properties(self):
+    def test_wrong_properties_are_found(self):
         self.assertEqual({"unknown-spec"}, self.found({"hw_perf_iothreds": "3"}))
         self.assertEqual({"value-not-allowed"}, self.found({"hw_perf_iothreads": "lots"}))
         self.assertEqual({"unknown-spec"}, self.found({"hw_perf_profile": "gone"}))
@@ -77,7 +77,7 @@ class FlavorRulesTest(testcase.TestCase):
         facts = flavor_rules.FlavorFacts(vcpus, {key.replace("_", ":", 1): val for key, val in specs.items()})
         return {finding.rule for finding in rules.run(flavor_rules.RULES, facts, strict=True).findings}
 
-    def test_each(self):
+    def test_each_costly_flavor_has_its_finding(self):
         pinned = {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "share"}
         for expected, facts in (
             (set(), {}),

@@ -33,7 +33,7 @@ def fleet(count, peers, seed, slow, noise=0.01, factor=0.7):
 
 
 class RuleTest(testcase.TestCase):
-    def test_cases(self):
+    def test_slow_hosts_are_distinguished_from_their_peers(self):
         ring = {("a", "b"): 100, ("b", "c"): 101, ("c", "a"): 99}
         for name, figures, expected in (
             (
@@ -65,7 +65,7 @@ class RuleTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, states(figures))
 
-    def test_trials(self):
+    def test_arms_and_benchmarks_are_compared_apart(self):
         """Arms and benchmarks apart, primary figures only, medians of blocks."""
         pairs = {("a", "b"): 100, ("b", "c"): 100, ("c", "a"): 100, ("d", "a"): 60, ("b", "d"): 60}
         measured = []

@@ -44,7 +44,7 @@ class JudgeTest(testcase.TestCase):
         samples.tell(data, ablation=left_out)
         return data
 
-    def test_calls(self):
+    def test_each_knob_pays_is_removable_or_harms(self):
         found = ablation.judge(self.run_of(queues=800.0, iothreads=1000.0, steering=1150.0))
         self.assertEqual([C.PAYS, C.REMOVABLE, C.HARMS], [knob.call for knob in found], found)
         self.assertEqual(["perf:iothreads"], ablation.removable(found))
@@ -70,7 +70,7 @@ class JudgeTest(testcase.TestCase):
         [knob] = ablation.judge(data, [budget])
         self.assertEqual((C.UNDECIDED, verdict.Verdict.INVALID), (knob.call, knob.met_without))
 
-    def test_too_few(self):
+    def test_one_boot_decides_nothing(self):
         data = self.run_of(queues=500.0)
         data.trials = [trial for trial in data.trials if trial.boot == 0]
         self.assertEqual([C.UNDECIDED], [knob.call for knob in ablation.judge(data)])

@@ -83,7 +83,7 @@ class LoadTest(directories.DirectoryCase):
     def load(self, text):
         return budget_file.load(self.write_file("budget.yaml", text))
 
-    def test_keys(self):
+    def test_keys_of_a_budget_have_defaults(self):
         [budget] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")
         self.assertEqual(B("fio", "tuned", 0.2, None, "host", None, 0.95), budget)
         [budget] = self.load(

@@ -37,7 +37,7 @@ class GuardTest(testcase.TestCase):
             trial.conditions = {**usual, **(changed or {})}
         return some
 
-    def test_conditions(self):
+    def test_trials_under_other_conditions_are_excluded(self):
         for usual, changed, limits, code in CASES:
             with self.subTest(usual=usual, changed=changed, limits=limits):
                 found = self.found(self.trials({"x": 0.0, **usual}, changed), limits)
@@ -92,13 +92,13 @@ class CircumstancesTest(directories.DirectoryCase):
     def look(self):
         return host_environment.look("tap0", self.root)
 
-    def test_nothing_happened(self):
+    def test_conditions_of_a_quiet_host_are_zero(self):
         found = host_environment.conditions(self.look(), self.look())
         self.assertTrue(abs(found.pop("clock_step_s")) < 1)
         still = {"max_mhz": 3000.0, "sender_dropped": 0.0, "sender_packets": 0.0, "throttle_events": 0.0}
         self.assertEqual(still, found)
 
-    def test_everything_happened(self):
+    def test_conditions_tell_what_happened_on_the_host(self):
         before = self.look()
         self.write_file("proc/stat", "cpu0 100 0 100 850 0 0 0 50 0 0\n")
         self.write_file("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "8")

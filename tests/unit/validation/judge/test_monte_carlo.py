@@ -9,7 +9,7 @@ from tests.support import testcase
 
 
 class MonteCarloTest(testcase.TestCase):
-    def test_promises(self):
+    def test_error_rates_are_as_promised(self):
         recorded, _ = monte_carlo.load()
         for label, noise in recorded.items():
             for quiet, used in ((False, noise), (True, noise.scaled(monte_carlo.QUIET_SD))):

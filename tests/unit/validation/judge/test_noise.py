@@ -38,7 +38,7 @@ class NoiseTest(directories.DirectoryCase):
         data.trials = [*beside, *rare, *data.trials]
         self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
 
-    def test_too_few(self):
+    def test_floor_needs_enough_boots_and_blocks(self):
         error = self.assertRaises(reasons.ReasonError, noise.floors, aa_run(boots=1, blocks=8))
         self.assertEqual((C.NO_FLOOR_OF_SO_FEW, 1), (error.reason.code, error.reason.params["boots"]))
         data = aa_run()

@@ -18,7 +18,7 @@ class SelectTest(testcase.TestCase):
     def select(self, **changes):
         return trial_filter.select(self.data, self.data.trials, "tuned", "untuned", **changes)
 
-    def test_all_count(self):
+    def test_sound_trials_are_all_kept(self):
         found = self.select()
         self.assertEqual((40, {}, 20, 0, None, ()),
                          (len(found.trials), found.excluded, found.pairs, found.pairs_excluded, found.invalid,

@@ -215,7 +215,7 @@ class ManyTest(testcase.TestCase):
                     samples.tell(data, **output)
                     self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, output))
 
-    def test_overall(self):
+    def test_worst_verdict_decides_the_exit_code(self):
         for verdicts, expected, code in (
             ([V.PASS, V.PASS], V.PASS, 0),
             ([V.PASS, V.INCONCLUSIVE], V.INCONCLUSIVE, 2),

@@ -40,7 +40,7 @@ class AgentChannelTest(testcase.TestCase):
         sent = json.loads(self.command.call_args.args[1])
         self.assertEqual(["job1", "a b", "$(x)"], sent["arguments"]["arg"])
 
-    def test_exit(self) -> None:
+    def test_exit_code_and_output_of_a_process_are_read(self) -> None:
         self.answer({"exited": False})
         self.assertIsNone(self.channel.exited(7))
         self.answer({"exited": True, "exitcode": 3, "out-data": base64.b64encode(b"x\xff").decode()})

@@ -20,13 +20,13 @@ class ImageTest(testcase.TestCase):
         (self.directory / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
         (self.directory / "release").write_text("6.1.0-1-cloud-amd64\n")
 
-    def test_read(self) -> None:
+    def test_built_image_is_read_with_its_packages(self) -> None:
         built = image.load(str(self.directory))
         self.assertEqual({"fio": "3.33-3", "iperf3": "3.12-1"}, built.packages)
         self.assertEqual("6.1.0-1-cloud-amd64", built.release)
         self.assertEqual(str(self.directory / "root.img"), built.root)
 
-    def test_unfinished(self) -> None:
+    def test_unfinished_image_is_refused(self) -> None:
         (self.directory / "complete").unlink()
         with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
             image.load(str(self.directory))

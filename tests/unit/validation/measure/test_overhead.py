@@ -31,7 +31,7 @@ CASES = (
 
 
 class CostTest(testcase.TestCase):
-    def test_costs(self):
+    def test_cost_of_a_trial_or_why_it_has_none(self):
         for changes, service, full, code in CASES:
             with self.subTest(changes):
                 found = overhead.cost(samples.trial(**changes))

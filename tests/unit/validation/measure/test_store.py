@@ -54,7 +54,7 @@ class FileTest(StoreCase):
                 self.assertRaises(atomic_write.OutputError, store.write_atomically, path, "text")
         self.assertEqual(["results.json"], os.listdir(self.directory))
 
-    def test_hostile(self):
+    def test_hostile_documents_are_refused(self):
         def with_environment(text):
             return f'{{"schema": 2, "environment": {{{text}}}, "trials": []}}'
 

@@ -112,7 +112,7 @@ class DiagnosisTest(testcase.TestCase):
                 trials = code in (C.STEAL, C.THROTTLING)
                 self.assertEqual([C.SEE_TRIALS if trials else C.CORRECT_BUDGET], codes(found))
 
-    def test_other_verdicts(self):
+    def test_headline_of_other_verdicts_says_why(self):
         met, both = output(results({"cpu": 0.0})), output(results({"cpu": 0.0, "fio": 0.01}))
         self.assertEqual(("PASS", C.WITHIN), (met.headline.params["verdict"], met.headline.params["why"][0].code))
         self.assertEqual((C.ALL_MET, {"count": 2}), (both.headline.code, both.headline.params))

@@ -23,7 +23,7 @@ def output(*hosts):
 
 
 class FleetDiagnosisTest(testcase.TestCase):
-    def test_cases(self):
+    def test_each_outcome_has_one_action(self):
         self.assertIsNone(output((None,), (None,)))
         for hosts, deciding, action in (
             ((GOOD, (None,)), "PASS: 1 of 2 hosts are as good as asked for.", C.PUBLISH),

@@ -23,7 +23,7 @@ class JunitTest(testcase.TestCase):
         self.data = samples.results({"host": 1000.0, "tuned": 600.0}, boots=4, **created)
         self.data.trials.append(samples.trial(arm="tuned", boot=4, value=None, error=HOSTILE, order=99))
 
-    def test_junit(self):
+    def test_each_verdict_has_its_junit_outcome(self):
         suite = ElementTree.fromstring(junit.junit(self.data, judged(self.data)))
         counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
         self.assertEqual({"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}, counts)

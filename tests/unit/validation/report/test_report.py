@@ -85,7 +85,7 @@ class ReportTest(testcase.TestCase):
         output = report.as_json(data, summary.summarise(data), [])
         self.assertEqual(["tuned: client: its clock source is hpet"], output["findings"])
 
-    def test_ablation(self):
+    def test_ablation_shows_which_spec_paid(self):
         left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
         data = samples.results(
             {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, boots=6, ablation=left_out
@@ -193,7 +193,7 @@ class ReportTest(testcase.TestCase):
 
 
 class ChartTest(testcase.TestCase):
-    def test_axes(self):
+    def test_axis_is_logarithmic_for_wide_ranges(self):
         narrow, wide = charts.axis([90, 100, 110]), charts.axis([5, 1000])
         self.assertEqual((False, True), (narrow.logarithmic, wide.logarithmic))
         self.assertEqual([90, 95, 100, 105, 110], narrow.ticks)

@@ -66,13 +66,13 @@ class TextTest(testcase.TestCase):
         self.assertIn("; 1 of 9 pairs excluded: no pair", text.of(noted))
         self.assertEqual("no_result", data.of(noted)["notes"][0]["params"]["why"][0]["code"])
 
-    def test_distinct(self):
+    def test_each_kind_of_reason_is_shown_once(self):
         some = [reason(C.THROTTLING, count=1.0), reason(C.NO_RESULT), reason(C.THROTTLING, count=2.0)]
         self.assertEqual(tuple(some[:2]), reasons.distinct(some))
 
 
 class FigureTest(testcase.TestCase):
-    def test_numbers(self):
+    def test_numbers_have_three_significant_digits(self):
         values = (None, 0, 11097.4, 99.96, 65.23, 9.999, 1.0, 0.179, 0.0232, 3e-7, 2.5e12)
         numbers = "- 0 11,097 100 65.2 10.0 1.00 0.179 0.0232 3.00e-07 2.50e+12".split()
         self.assertEqual(numbers, list(map(text.number, values)))
