@@ -129,6 +129,7 @@ def _as_json(
         **verify.as_json(entry.setting(), observation),
         "original": entry.original,
         "applied": entry.state != "held",
+        "interrupted": entry.state == "intended",
         "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
         "reason": entry.reason,
         "detail": detail,
