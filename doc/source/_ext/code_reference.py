@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
+from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.specs import profiles, vocabulary
@@ -201,6 +202,15 @@ class Rules(Generated):
         return table(["Rule", "Why", "Remedy", "Known from"], rows, "22 34 24 20")
 
 
+class Notes(Generated):
+    """The codes of notes on a host, with their texts."""
+
+    def lines(self) -> list[str]:
+        self.env.note_dependency(str(notes.__file__))
+        rows = [[f"``{code.name.lower()}``", code.value] for code in notes.NoteCode]
+        return table(["Code", "Text"], rows, "30 70")
+
+
 class AuditRules(Generated):
     """Every installed rule of the audit, by theme."""
 
@@ -324,6 +334,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("perf-settings", Settings)
     app.add_directive("perf-benchmarks", Benchmarks)
     app.add_directive("perf-rules", Rules)
+    app.add_directive("perf-notes", Notes)
     app.add_directive("perf-audit", AuditRules)
     app.add_directive("program-help", ProgramHelp)
     app.add_directive("json-schema", Schema)
