@@ -18,8 +18,7 @@ import sys
 import tempfile
 import time
 
-from tests.functional.agent import some_irqbalance
-from tests.support import gen_host, sysroots
+from tests.support import gen_host, irqbalance_program, sysroots
 
 #: Seconds from a look to a full reading here, how often both are measured, and seconds between looks by default.
 INTERVAL, ROUNDS, DEFAULT = 5.0, 2, 10.0
@@ -88,7 +87,7 @@ def main() -> None:
             os.unlink(path)
             os.symlink("smp_affinity_list", path)
         irqbalance = subprocess.Popen(
-            ["unshare", "--mount", "--net", "sh", "-ec", _IRQBALANCE, "sh", root, some_irqbalance.find(directory)],
+            [*"unshare --mount --net sh -ec".split(), _IRQBALANCE, "sh", root, irqbalance_program.find(directory)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domain XML as Nova 34 writes it, one file for each kind of guest; and libvirt's own schema for it."""
+"""Domain XML as Nova 34 writes it, one file for each kind of guest; libvirt's own schema; a guest's answers."""
 
 import functools
 import pathlib
@@ -8,6 +8,22 @@ from lxml import etree
 
 DIRECTORY = pathlib.Path(__file__).parent / "domains"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
+#: What a guest of two queues says of its NIC, of which it uses one.
+GUEST_NIC = """== nic eth0
+rx-0
+tx-0
+rx-1
+tx-1
+Channel parameters for eth0:
+Pre-set maximums:
+Combined:\t2
+Current hardware settings:
+Combined:\t1
+== offload eth0
+rx-checksumming: on [fixed]
+tx-checksumming: on
+\ttx-tcp-segmentation: off
+"""
 
 
 def names():

@@ -32,6 +32,14 @@ def trial(**changes):
     return dataclasses.replace(_PATTERN, **changes)
 
 
+def priced(block=0, boot=0, work=10.0, arm="tuned", order=0, **cpu):
+    """Return a trial of ten seconds; CPU seconds by class."""
+    host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
+    host["total"] = sum(value for name, value in host.items() if name != "softirq")
+    fields = {"arm": arm, "boot": boot, "block": block, "order": order, "work": work, "host_cpu_s": host}
+    return trial(**fields, guest_cpu_s=8.0, window_s=10.0, wait_s=0.0)
+
+
 def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
     """Return simulated results: ``arms`` is arm -> true value; log-normal noise per trial and per boot."""
     rng = random.Random(seed)
@@ -114,3 +122,34 @@ def pairs(count):
     return [
         {"number": number, "client": f"c{number}", "server": f"c{number + 1}", **rest} for number in range(count)
     ]
+
+
+def fleet(value=lambda pair, arm, block: 1, peers=2, **changes):
+    """Return the results of a run over six hosts, h0 to h5.
+
+    :param value: factor of the usual figure; None: the trial failed, "": there is none.
+    """
+    rng = random.Random(7)
+    ring = [(f"h{number}", f"h{(number + step) % 6}") for step in range(1, peers // 2 + 1) for number in range(6)]
+    trials = []
+    for number, pair in enumerate(ring):
+        for block in range(6):
+            for arm in ("untuned", "tuned"):
+                factor = value(pair, arm, block)
+                if factor == "":
+                    continue
+                figure = None if factor is None else factor * 1000 * math.exp(rng.gauss(0, 0.005))
+                place = {"arm": arm, "boot": number, "block": block, "order": len(trials)}
+                figures = {"value": figure, "error": "no" if figure is None else None}
+                trials.append(trial(**{**place, **figures, **changes}))
+    hosts = [
+        {"host": f"h{number}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for number in range(6)
+    ]
+    done = [
+        {**pairs(1)[0], "number": number, "client": client, "server": server}
+        for number, (client, server) in enumerate(ring)
+    ]
+    kind = changes.get("benchmark", "iperf3")
+    environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
+    run = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
+    return of(trials, **environment, fleet=run)

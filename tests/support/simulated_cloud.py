@@ -14,9 +14,12 @@ import os
 import pathlib
 import random
 import threading
+import time
+
+import fixtures
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import fleet_run, model
+from nova_perf_tuning.validation.cloud import fleet_run, model, stacks
 from nova_perf_tuning.validation.measure import model as results
 
 
@@ -280,3 +283,17 @@ class SimulatedLauncher:
             pathlib.Path(self.cloud.directory, stack).unlink(missing_ok=True)
         else:
             self._stacks.discard(stack)
+
+
+class RemovalClock(fixtures.Fixture):
+    """The clock by which stacks are removed: only their pauses take time, not the machine."""
+
+    def _setUp(self):
+        self.now = time.monotonic()
+        self.useFixture(fixtures.MockPatchObject(stacks, "time", self))
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds

@@ -7,11 +7,10 @@ import socket
 import sys
 import urllib.request
 
-from tests.functional.agent import agent_case
-from tests.support import patience, sysroots, testcase
+from tests.support import agent_process, patience, sysroots, testcase
 
 
-class AgentTest(agent_case.AgentCase):
+class AgentTest(agent_process.AgentCase):
     def test_it_places_and_keeps(self):
         process = self.start()
         placed = self.irq()
@@ -32,7 +31,7 @@ class AgentTest(agent_case.AgentCase):
         self.assertIsNone(self.status())
 
     def test_stop_with_restore(self):
-        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_process.QUICK}on_stop = restore\n")
         self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())
         code, err = self.end(process)
         self.assertEqual(0, code, err)
@@ -45,7 +44,7 @@ class AgentTest(agent_case.AgentCase):
         self.assertFalse(self.status()["running"], "its parent has not taken note yet")
         patience.finish(process)
         self.file("proc/irq/24/smp_affinity_list").write_text("1\n")
-        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_process.QUICK}on_stop = restore\n")
         self.assertEqual("4", self.irq())
         code, err = self.end(process)
         self.assertEqual(0, code, err)
@@ -60,7 +59,7 @@ class AgentTest(agent_case.AgentCase):
     def test_sets_that_contradict_each_other_are_told_and_mended(self):
         nova = self.directory / "nova.conf"
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
-        process = self.start(f"{agent_case.QUICK}nova_config = {nova}\n")
+        process = self.start(f"{agent_process.QUICK}nova_config = {nova}\n")
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
         self.until(lambda: self.status()["error_code"] == "plan_error", "the fault is in the status")
         nova.write_text("[compute]\ncpu_dedicated_set = 5-7\n")
@@ -71,7 +70,7 @@ class AgentTest(agent_case.AgentCase):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        process = self.start(f"{agent_case.QUICK}metrics_port = {port}\n")
+        process = self.start(f"{agent_process.QUICK}metrics_port = {port}\n")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
             text = reply.read().decode()
         for line in (
@@ -88,7 +87,7 @@ class AgentTest(agent_case.AgentCase):
         self.end(process)
 
 
-class UnitTest(agent_case.AgentCase):
+class UnitTest(agent_process.AgentCase):
     def test_systemd_has_nothing_to_say_of_it(self):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
         text = (pathlib.Path(__file__).parents[3] / "etc/systemd/nova-perf-agent.service").read_text()

@@ -13,8 +13,7 @@ import time
 
 from nova_perf_tuning.agent import state
 from nova_perf_tuning.host.transaction import journal
-from tests.functional.agent import agent_case
-from tests.support import patience, sysroots
+from tests.support import agent_process, patience, sysroots
 
 _RULE = "numa-balancing-with-pinned-guests"
 _BALANCING = "proc/sys/kernel/numa_balancing"
@@ -36,7 +35,7 @@ while True:
 """
 
 
-class BesideCase(agent_case.AgentCase):
+class BesideCase(agent_process.AgentCase):
     def command(self, *words, code=0):
         """Run ``nova-perf`` and return its output and what it says on stderr."""
         done = patience.run([sys.executable, "-m", "nova_perf_tuning.cli.main", *words, "--sysroot", self.root])
@@ -83,7 +82,7 @@ class BesideCase(agent_case.AgentCase):
 
 class BesideTest(BesideCase):
     def test_a_rule_applied_beside_it_stays_and_is_undone_by_its_restore(self):
-        process = self.start(f"{agent_case.QUICK}rewrite_limit = 1000\n")
+        process = self.start(f"{agent_process.QUICK}rewrite_limit = 1000\n")
         self.command("apply", "--rule", _RULE)
         self.assertEqual("0", self.file(_BALANCING).read_text().strip())
         self.rounds(3)
@@ -124,7 +123,7 @@ class BesideTest(BesideCase):
 
     def test_what_a_person_applied_first_is_left_until_it_is_restored(self):
         self.command("apply", "--from", self.plan(("irq_affinity", "irq:24", "2", "mine")))
-        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_process.QUICK}on_stop = restore\n")
         self.assertEqual("2", self.irq())
         (finding,) = self.status()["findings"]
         self.assertEqual(("applied_by_person", "irq:24"), (finding["code"], finding["target"]))
@@ -137,7 +136,7 @@ class BesideTest(BesideCase):
         self.assertEqual(self.before, sysroots.content(self.root))
 
     def test_a_stop_with_restore_leaves_what_a_person_applied(self):
-        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_process.QUICK}on_stop = restore\n")
         self.command("apply", "--rule", _RULE)
         self.assertEqual(0, self.end(process)[0])
         self.assertEqual("0", self.file(_BALANCING).read_text().strip())
@@ -174,7 +173,7 @@ class BothWriteTest(BesideCase):
         end = time.monotonic() + _LOOP_S
         kills = written = 0
         while time.monotonic() < end or kills < 4:
-            agent = self.start(f"{agent_case.QUICK}rewrite_limit = 1000\n")
+            agent = self.start(f"{agent_process.QUICK}rewrite_limit = 1000\n")
             commands = subprocess.Popen(
                 [sys.executable, "-c", _COMMANDS, self.root, "numa-balancing-with-pinned-guests", turns],
                 stdout=subprocess.DEVNULL,

@@ -15,8 +15,7 @@ from unittest import mock
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.transaction import verify
-from tests.functional.agent import beside_irqbalance, some_irqbalance
-from tests.support import patience, testcase
+from tests.support import beside_irqbalance, irqbalance_program, patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 _NAMESPACE = """
@@ -24,7 +23,7 @@ mount --bind "$1/irq" /proc/irq
 mount --bind "$1/interrupts" /proc/interrupts
 mount -t tmpfs none /run
 mkdir /run/irqbalance
-exec "$0" -m tests.functional.agent.beside_irqbalance "$2"
+exec "$0" -m tests.support.beside_irqbalance "$2"
 """
 
 
@@ -43,7 +42,7 @@ class IrqbalanceTest(testcase.TestCase):
         # Of processes too: it is not to meet another irqbalance of this machine.
         kinds = ("--mount", "--net", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
         done = patience.run(
-            ["unshare", *kinds, "sh", "-ec", _NAMESPACE, sys.executable, work, some_irqbalance.find(str(work))],
+            ["unshare", *kinds, "sh", "-ec", _NAMESPACE, sys.executable, work, irqbalance_program.find(str(work))],
             cwd=TOP,
             env={**os.environ, "PYTHONPATH": str(TOP)},
         )

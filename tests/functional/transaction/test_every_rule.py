@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nova_perf_tuning.host.audit import runner
-from tests.functional.transaction import every_rule
-from tests.support import patience, testcase
+from tests.support import live_rules, patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -47,7 +46,7 @@ class EveryRuleTest(testcase.TestCase):
 
     def steps(self, rules: Iterable[str], *options: str) -> dict[str, dict[str, Any]]:
         done = patience.run(
-            [*NAMESPACE, *options, sys.executable, "-m", every_rule.__name__, self.directory, *rules], cwd=TOP
+            [*NAMESPACE, *options, sys.executable, "-m", live_rules.__name__, self.directory, *rules], cwd=TOP
         )
         self.assertEqual(0, done.returncode, done.stderr)
         steps_of: dict[str, dict[str, Any]] = json.loads(done.stdout)
@@ -64,7 +63,7 @@ class EveryRuleTest(testcase.TestCase):
         self.assertGreater(steps["found"], 0, f"{rule} does not fire")
         self.assertEqual(([], []), (steps["differ"], steps["warnings"]), rule)
         self.assertEqual((True, 0, 0), (steps["changed"], steps["verify"], steps["restore"]), rule)
-        lasts = every_rule.EVERY[rule].lasts
+        lasts = live_rules.EVERY[rule].lasts
         self.assertEqual(lasts, bool(steps["files"]), rule)
         if steps["read-only"]:
             self.assertEqual([1, ["failed", "written"]], steps["apply"], rule)
@@ -78,18 +77,18 @@ class EveryRuleTest(testcase.TestCase):
 
     def test_each_is_tried_or_named(self) -> None:
         appliable = {rule.id for rule in runner.load() if rule.appliable}
-        self.assertEqual(appliable, set(every_rule.EVERY) | set(IN_THE_LAB))
-        self.assertEqual(set(), set(every_rule.EVERY) & set(IN_THE_LAB))
+        self.assertEqual(appliable, set(live_rules.EVERY) | set(IN_THE_LAB))
+        self.assertEqual(set(), set(live_rules.EVERY) & set(IN_THE_LAB))
 
     def test_those_of_a_network_namespace(self) -> None:
-        for rule, steps in self.steps(every_rule.OF_A_NAMESPACE, "--net").items():
+        for rule, steps in self.steps(live_rules.OF_A_NAMESPACE, "--net").items():
             self.check(rule, steps)
 
     def test_those_of_the_machine(self) -> None:
-        files = [path for live in every_rule.OF_THE_MACHINE.values() for path in live.bad]
+        files = [path for live in live_rules.OF_THE_MACHINE.values() for path in live.bad]
         files += map(str, pathlib.Path("/proc/irq").glob("*/smp_affinity"))
         before = self.keep(files)
-        for rule, steps in self.steps(every_rule.OF_THE_MACHINE).items():
+        for rule, steps in self.steps(live_rules.OF_THE_MACHINE).items():
             self.check(rule, steps)
         self.assertEqual(before, {path: path.read_bytes() for path in before})
 

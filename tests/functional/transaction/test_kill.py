@@ -11,12 +11,11 @@ import sys
 import tempfile
 
 from nova_perf_tuning.host.audit import persist, runner
-from tests.functional.transaction import live
-from tests.support import audit_cases, audit_hosts, patience, testcase
+from tests.support import audit_cases, audit_hosts, live_objects, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
-DRIVER = "tests.functional.transaction.driver"
+DRIVER = "tests.support.kill_driver"
 
 
 class KillTest(testcase.TestCase):
@@ -79,7 +78,7 @@ class KillTest(testcase.TestCase):
         print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
 
     def test_real_kernel_objects(self):
-        number = live.idle_interrupt()
+        number = live_objects.idle_interrupt()
         path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
         before = path.read_text()
         self.addCleanup(path.write_text, before)

@@ -11,8 +11,7 @@ import sys
 import tempfile
 
 from nova_perf_tuning.host.transaction import planfile
-from tests.functional.transaction import live
-from tests.support import patience, sysroots, testcase
+from tests.support import live_objects, patience, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
@@ -135,7 +134,7 @@ class KernelTest(RoughCase):
     """What this machine's kernel says to writes that it refuses."""
 
     def test_an_interrupt_that_refuses(self):
-        number = live.idle_interrupt()
+        number = live_objects.idle_interrupt()
         path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
         before = path.read_text()
         self.addCleanup(path.write_text, before)

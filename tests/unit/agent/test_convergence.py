@@ -5,19 +5,14 @@ It always comes to the plan, nothing else is written, no write is tried without 
 """
 
 import collections
-import contextlib
 import errno
-import os
-import shutil
-import tempfile
 
 import hypothesis
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.agent import reconcile, rewrite_limit
-from nova_perf_tuning.host.transaction import apply, journal, restore
-from tests.support import simulated, sysroots, testcase
+from nova_perf_tuning.host.transaction import apply, restore
+from tests.support import agent_bench, simulated, testcase
 
 _NICS = st.sampled_from(("eth0", "eth1"))
 _GUESTS = st.sampled_from(("guest1", "guest2", "guest3"))
@@ -33,8 +28,8 @@ _ASKS = st.sampled_from(
 _PICK = st.integers(0, 30)
 _VALUES = st.sampled_from(("0", "1", "0-7", "5", "2-3"))
 _REFUSALS = st.sampled_from((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ENOSPC))
-#: Writes that the agent makes in a row, and tries of one write within a pass.
-LIMIT, TRIES = 5, 3
+#: Writes that the agent makes in a row.
+LIMIT = 5
 
 
 def _event(name, *arguments):
@@ -80,82 +75,6 @@ INTRUDED = [
 ]
 
 
-class OneJournal:
-    """A journal that stays open between the passes: hundreds of histories take long enough."""
-
-    def __init__(self, journal):
-        self._journal = journal
-
-    def writing(self):
-        return contextlib.nullcontext(self._journal)
-
-    ending = writing
-
-
-class Bench:
-    """A simulated host with an agent and its journal."""
-
-    def __init__(self):
-        self.directory = tempfile.mkdtemp(prefix="nova-perf-agent-", dir=sysroots.workplace())
-        self.host = simulated.Simulated()
-        self.now = 0.0
-        #: How often something happened, and how often time passed in which a pause may have ended.
-        self.changes = 1
-        self.waits = 0
-        self._open()
-
-    def _open(self):
-        self.journal = journal.Journal(os.path.join(self.directory, "state"), self.directory, writer=True)
-        book = OneJournal(self.journal)
-        self.agent = reconcile.Reconciler(self.host, book, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
-
-    def close(self):
-        self.journal.close()
-        shutil.rmtree(self.directory)
-
-    def happen(self, event):
-        name, *arguments = event
-        if name == "passes":
-            for _ in range(arguments[0]):
-                self.agent.reconcile()
-        elif name == "event":
-            self.changes += 1
-            self.agent.retry_refused()
-            self.agent.reconcile(excused=True)
-        elif name == "time":
-            self.wait(30.0)
-        elif name == "agent killed":
-            self.changes += 1  # it does not remember what was refused
-            self.journal.close()
-            self._open()
-        else:
-            self.changes += 1
-            getattr(self.host, name)(*arguments)
-
-    def wait(self, seconds):
-        self.waits += 1
-        self.now += seconds
-
-    def settle(self):
-        """Give the agent the time that its longest pause takes."""
-        self.agent.retry_refused()
-        for _ in range(4):
-            self.wait(2000.0)
-            self.agent.reconcile()
-
-    def wrong(self):
-        """Return what the plan wants and the host does not hold, but for what the kernel refuses for good."""
-        kinds = self.host.kinds()
-        refused = {f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting}
-        return [
-            f"{setting.kind} {setting.target} is {setting.current}, planned {setting.value}"
-            for setting in self.host.plan(self.host.facts()).settings
-            if setting.target not in refused
-            and not setting.identity.endswith("|")
-            and not kinds[setting.kind].holds(setting.target, setting.value, setting.current)
-        ]
-
-
 class ConvergenceTest(testcase.TestCase):
     @hypothesis.settings(
         max_examples=300, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
@@ -163,8 +82,8 @@ class ConvergenceTest(testcase.TestCase):
     @hypothesis.given(events=HISTORIES)
     @hypothesis.example(events=INTRUDED)
     def test_every_history_ends_as_planned(self, events):
-        self.patch(apply, "PAUSES", (0.0,) * (TRIES - 1))
-        bench = Bench()
+        self.patch(apply, "PAUSES", (0.0,) * (agent_bench.TRIES - 1))
+        bench = agent_bench.Bench()
         try:
             for event in events:
                 bench.happen(event)
@@ -204,7 +123,7 @@ class ConvergenceTest(testcase.TestCase):
         """
         counts = collections.Counter(write[:3] for write in bench.host.writes)
         self.assertEqual({}, {key: number for key, number in counts.items() if number > bench.changes + 1})
-        most = TRIES * (bench.changes + bench.waits + LIMIT + 1)
+        most = agent_bench.TRIES * (bench.changes + bench.waits + LIMIT + 1)
         self.assertEqual({}, {key: number for key, number in bench.host.attempts.items() if number > most})
 
     def _check_withdrawn(self, bench):
@@ -246,7 +165,7 @@ class CompetingWriterTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.bench = Bench()
+        self.bench = agent_bench.Bench()
         self.addCleanup(self.bench.close)
         self.bench.agent.reconcile()
         self.number = min(self.bench.host.numbers("eth0"))
@@ -267,7 +186,7 @@ class CompetingWriterTest(testcase.TestCase):
         """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
         for interval, event in ((60, False), (110, False), (20, True)):
             with self.subTest(interval):
-                self.bench = Bench()
+                self.bench = agent_bench.Bench()
                 self.addCleanup(self.bench.close)
                 self.bench.agent.reconcile()
                 begin, output, hours = len(self.bench.host.writes), False, 2
@@ -355,7 +274,7 @@ class RestoreTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.bench = Bench()
+        self.bench = agent_bench.Bench()
         self.addCleanup(self.bench.close)
 
     def _content(self):

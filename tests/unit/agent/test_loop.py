@@ -2,139 +2,19 @@
 """The loop on a simulated host: what it sees without an event, that each timer has its turn, what it tells."""
 
 import dataclasses
-import errno
-import os
-import pathlib
-import tempfile
-import threading
 import time
 import types
 from unittest import mock
 
-from nova_perf_tuning.agent import findings, metrics, reconcile, rewrite_limit, service, sources
+from nova_perf_tuning.agent import metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import journal
-from tests.support import simulated, sysroots, testcase
-from tests.unit.agent import test_convergence
-
-#: Seconds in which what is to happen at once does, also on a machine that is busy.
-SOON_S = 600.0
+from tests.support import agent_bench
 
 
-class Journal(test_convergence.OneJournal):
-    def changed(self):
-        return False
-
-
-class Host(simulated.Simulated):
-    """One whose facts take as long as a test wants, and whose interrupts can be stubborn."""
-
-    def __init__(self):
-        self.meanwhile = lambda: None
-        self.takes_writes = True
-        super().__init__()
-
-    def facts(self):
-        self.meanwhile()
-        return super().facts()
-
-    def kinds(self):
-        kinds = super().kinds()
-        if not self.takes_writes:
-            kinds["irq_affinity"].write = self._refuse
-        return kinds
-
-    @staticmethod
-    def _refuse(_target, _value):
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-
-class Told(sources.Source):
-    """Events of one kind, told through a pipe; with ``forever`` each is told again and again."""
-
-    def __init__(self, kind, forever=False):
-        self.kind, self.forever = kind, forever
-        self.out, self.into = os.pipe()
-        os.set_blocking(self.out, False)
-
-    def tell(self):
-        os.write(self.into, b"x")
-
-    def fileno(self):
-        return self.out
-
-    def drain(self):
-        if not self.forever:
-            os.read(self.out, 4096)
-        return {self.kind}
-
-    def close(self):
-        os.close(self.out)
-        os.close(self.into)
-
-
-class LoopTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        bench = test_convergence.Bench()
-        self.addCleanup(bench.close)
-        self.host = bench.host = Host()
-        self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), rewrite_limit.RewriteLimit())
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
-        self.root = pathlib.Path(self.enterContext(directory))
-        self.daemons = findings.CompetingDaemons(str(self.root))
-        for number in range(24, 64):
-            (self.root / f"proc/irq/{number}").mkdir(parents=True)
-
-    def serve(self, **options):
-        """Return an agent that has made its first pass."""
-        timing = types.SimpleNamespace(
-            interval=options.pop("interval", 3600.0),
-            verify_interval=options.pop("verify_interval", 3600.0),
-            passthrough_interval=options.pop("passthrough_interval", 3600.0),
-        )
-        agent = service.Service(
-            self.reconciler, sources.Poller(str(self.root)), timing, str(self.root), self.daemons, **options
-        )
-        self.addCleanup(agent.close)
-        agent.add(sources.GuestFiles(str(self.root)))
-        agent.make_pass({"start"})
-        return agent
-
-    def until(self, agent, condition, seconds=SOON_S):
-        """Let the loop run until something is so; a waker ends a wait that would outlast the test."""
-        stop = threading.Event()
-
-        def wake():
-            while not stop.wait(seconds + 1.0):
-                agent.waker.wake("test")
-
-        thread = threading.Thread(target=wake)
-        thread.start()
-        deadline = time.monotonic() + seconds
-        try:
-            while not condition():
-                if time.monotonic() > deadline:
-                    return False
-                agent.turn()
-            return True
-        finally:
-            stop.set()
-            thread.join()
-
-    def nic_vectors(self):
-        return [number for number, vector in sorted(self.host.vectors.items()) if "eth0" in (vector.name or "")]
-
-    def vector(self):
-        """The number of a passed-through device's vector."""
-        return next(
-            number for number, vector in sorted(self.host.vectors.items()) if "vfio" in (vector.name or "")
-        )
-
-
-class PassedThroughTest(LoopTest):
+class PassedThroughTest(agent_bench.LoopCase):
     def setUp(self):
         super().setUp()
         self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
@@ -166,10 +46,10 @@ class PassedThroughTest(LoopTest):
         self.assertLessEqual(sum(agent.stats.passes.values()) - passes, 6)
 
 
-class TimersTest(LoopTest):
+class TimersTest(agent_bench.LoopCase):
     def test_events_without_end_leave_the_timers_their_turn(self):
         agent = self.serve(verify_interval=0.1)
-        output = Told(sources.GUEST, forever=True)
+        output = agent_bench.Told(sources.GUEST, forever=True)
         agent.add(output)
         output.tell()
         self.assertTrue(self.until(agent, lambda: agent.stats.verifies >= 3), "no reading")
@@ -221,7 +101,7 @@ class TimersTest(LoopTest):
         self.assertEqual([], self.reconciler.not_in_force())
 
 
-class StartTest(LoopTest):
+class StartTest(agent_bench.LoopCase):
     def test_what_happened_before_its_start_is_excused(self):
         """As the help of [agent] rewrite_limit says: a fifth of a write each, of the five in a row."""
         agent = self.serve()
@@ -232,7 +112,7 @@ class StartTest(LoopTest):
         self.assertEqual([], agent.state().findings)
 
 
-class ToldTest(LoopTest):
+class ToldTest(agent_bench.LoopCase):
     def serve(self, **options):
         """Return an agent that gives in at once."""
         self.reconciler.limit = rewrite_limit.RewriteLimit(1)

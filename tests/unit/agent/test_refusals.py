@@ -8,8 +8,7 @@ import os
 from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply
-from tests.support import testcase
-from tests.unit.agent import test_convergence
+from tests.support import agent_bench, testcase
 
 
 class RefusalTest(testcase.TestCase):
@@ -17,8 +16,8 @@ class RefusalTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.patch(apply, "PAUSES", (0.0,) * (test_convergence.TRIES - 1))
-        self.bench = test_convergence.Bench()
+        self.patch(apply, "PAUSES", (0.0,) * (agent_bench.TRIES - 1))
+        self.bench = agent_bench.Bench()
         self.addCleanup(self.bench.close)
         self.host, self.agent = self.bench.host, self.bench.agent
         self.number = min(self.host.numbers("eth0"))
@@ -62,7 +61,7 @@ class RefusalTest(testcase.TestCase):
                 self.host.vectors[self.number].give("0-7")
                 for _ in range(360):
                     self._pass(10.0)
-                self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
+                self.assertLess(self._attempts() - before, agent_bench.TRIES * 20)
                 self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._faults())
                 self.assertEqual({}, self.agent.conflicts())
                 self.host.refuses.clear()

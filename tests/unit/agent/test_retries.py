@@ -9,7 +9,7 @@ import selectors
 from unittest import mock
 
 from nova_perf_tuning.agent import reconcile, rewrite_limit, service, sources
-from tests.unit.agent import test_loop
+from tests.support import agent_bench
 
 
 class Clock:
@@ -61,7 +61,7 @@ class Waits(selectors.DefaultSelector):
         return ready
 
 
-class PaceTest(test_loop.LoopTest):
+class PaceTest(agent_bench.LoopCase):
     def setUp(self):
         super().setUp()
         self.clock = Clock()
@@ -76,7 +76,7 @@ class PaceTest(test_loop.LoopTest):
         self.placed = self.host.vectors[self.number].affinity
 
     def output(self, kind, **options):
-        source = test_loop.Told(kind, **options)
+        source = agent_bench.Told(kind, **options)
         self.agent.add(source)
         return source
 

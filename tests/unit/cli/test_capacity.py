@@ -4,16 +4,15 @@
 import json
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import directories, program
-from tests.unit.validation.judge import test_capacity
+from tests.support import directories, program, samples
 
 
 class CapacityCommandTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.path = f"{self.directory}/results.json"
-        blocks = [test_capacity.trial(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
-        store.save(test_capacity.results(*blocks), self.path)
+        blocks = [samples.priced(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        store.save(samples.of(blocks), self.path)
 
     def test_how_many_guests_fit_and_what_runs_out_first(self):
         done = program.nova_perf("capacity", self.path, "--shared", "0-11,^1-2", "-f", "json")

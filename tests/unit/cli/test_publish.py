@@ -13,7 +13,6 @@ from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
-from tests.unit.validation.cloud import test_fleet
 
 
 class PublishTest(directories.DirectoryCase):
@@ -100,7 +99,7 @@ class PublishTest(directories.DirectoryCase):
 
         :param loss: of tuned guests; :param slow: of all of cmp1.
         """
-        data = test_fleet.run()
+        data = samples.fleet()
         fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"h1"', '"cmp1"'))
         for trial in data.trials:
             trial.value *= (1 - loss * (trial.arm == "tuned")) * (1 - slow * (trial.boot in (0, 1)))

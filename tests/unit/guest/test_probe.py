@@ -18,22 +18,6 @@ MODES = {
     "": "unknown",
 }
 
-ETHTOOL = """== nic eth0
-rx-0
-tx-0
-rx-1
-tx-1
-Channel parameters for eth0:
-Pre-set maximums:
-Combined:\t2
-Current hardware settings:
-Combined:\t1
-== offload eth0
-rx-checksumming: on [fixed]
-tx-checksumming: on
-\ttx-tcp-segmentation: off
-"""
-
 
 class TruthTest(testcase.TestCase):
     def test_virtualization_is_read_from_flags_and_signature(self):
@@ -42,7 +26,7 @@ class TruthTest(testcase.TestCase):
                 self.assertEqual(mode, probe.parse(text).virtualization, text)
 
     def test_queues_offloads_disks(self):
-        result = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
+        result = probe.parse(f"{corpus.GUEST_NIC}== disk vda\n0\n1\n")
         nic = result.nics["eth0"]
         self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
@@ -53,17 +37,17 @@ class TruthTest(testcase.TestCase):
         return [finding.code for finding in results]
 
     def test_what_was_asked_for_and_is_there_is_no_finding(self):
-        enabled = ETHTOOL.replace("Combined:\t1", "Combined:\t2")
+        enabled = corpus.GUEST_NIC.replace("Combined:\t1", "Combined:\t2")
         text = f"{enabled}== disk vda\n0\n1\n"
         wanted = {"vif_queues": 2, "disk_queues": 2, "vif_host_offload": {"csum": True, "tso4": False}}
-        self.assertEqual([], self.codes(text, **wanted) + self.codes(ETHTOOL))
+        self.assertEqual([], self.codes(text, **wanted) + self.codes(corpus.GUEST_NIC))
 
     def test_what_the_guest_lacks_has_a_code(self):
         for text, wanted, code in (
-            (ETHTOOL, {"vif_queues": 2}, C.QUEUES),
-            (ETHTOOL, {"vif_queues": 4}, C.QUEUES),
-            (ETHTOOL, {"vif_host_offload": {"tso4": True}}, C.OFFLOAD),
-            (ETHTOOL, {"vif_guest_offload": {"csum": False}}, C.OFFLOAD),
+            (corpus.GUEST_NIC, {"vif_queues": 2}, C.QUEUES),
+            (corpus.GUEST_NIC, {"vif_queues": 4}, C.QUEUES),
+            (corpus.GUEST_NIC, {"vif_host_offload": {"tso4": True}}, C.OFFLOAD),
+            (corpus.GUEST_NIC, {"vif_guest_offload": {"csum": False}}, C.OFFLOAD),
             ("== disk vda\n0\n", {"disk_queues": 8}, C.DISK_QUEUES),
         ):
             with self.subTest(text):
@@ -71,7 +55,7 @@ class TruthTest(testcase.TestCase):
 
     def test_auto_is_what_the_domain_was_given(self):
         wanted = request.Request(vif_queues="auto", disk_queues="auto")
-        text = f"{ETHTOOL}== disk vda\n0\n"
+        text = f"{corpus.GUEST_NIC}== disk vda\n0\n"
         for vcpus, housekeeping, queues in ((2, None, 2), (4, None, 4), (4, 1, 1)):
             with self.subTest(vcpus):
                 xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")

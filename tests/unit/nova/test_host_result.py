@@ -5,45 +5,24 @@ import datetime
 import json
 
 import hypothesis
-from hypothesis import strategies
 
 from nova_perf_tuning.nova import host_result
-from tests.support import directories, testcase
+from tests.support import directories, host_results, testcase
 
-NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
-
-NAMES = strategies.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
-TIMES = strategies.datetimes(
-    datetime.datetime(2000, 1, 1), datetime.datetime(2100, 1, 1), timezones=strategies.just(datetime.UTC)
-)
-VERDICTS = strategies.sampled_from(host_result.VERDICTS)
-RESULTS = strategies.builds(
-    host_result.HostResult,
-    host=strategies.text(min_size=1, max_size=50),
-    created_at=TIMES,
-    verdict=VERDICTS,
-    budgets=strategies.dictionaries(NAMES, VERDICTS, max_size=8),
-    score=strategies.none() | strategies.floats(0, 100),
-)
-
-
-def result(**kwargs):
-    fields = {"host": "cmp1", "created_at": NOW, "verdict": "PASS", "budgets": {}, **kwargs}
-    return host_result.HostResult(**fields)
 
 
 class ObjectionTest(testcase.TestCase):
-    def counts(self, now=NOW, host="cmp1", other="cmp1"):
-        return result(host=host).objection(other, now, DAY) is None
+    def counts(self, now=host_results.NOW, host="cmp1", other="cmp1"):
+        return host_results.result(host=host).objection(other, now, DAY) is None
 
     def test_old_result_does_not_count(self):
-        self.assertTrue(self.counts(NOW + DAY))
-        self.assertFalse(self.counts(NOW + DAY + datetime.timedelta(seconds=1)))
+        self.assertTrue(self.counts(host_results.NOW + DAY))
+        self.assertFalse(self.counts(host_results.NOW + DAY + datetime.timedelta(seconds=1)))
 
     def test_result_of_the_future_does_not_count(self):
-        self.assertTrue(self.counts(NOW - host_result.MAX_SKEW))
-        self.assertFalse(self.counts(NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)))
+        self.assertTrue(self.counts(host_results.NOW - host_result.MAX_SKEW))
+        self.assertFalse(self.counts(host_results.NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)))
 
     def test_host_is_compared_with_and_without_domain(self):
         same = [("cmp1", "CMP1"), ("cmp1", "cmp1.example.org"), ("cmp1.example.org.", "CMP1.example.org")]
@@ -64,13 +43,13 @@ class ReadTest(directories.DirectoryCase):
         self.assertEqual(1, len(str(error).splitlines()))
         return str(error)
 
-    @hypothesis.given(RESULTS)
+    @hypothesis.given(host_results.RESULTS)
     def test_round_trip(self, written):
         self.assertEqual(written, self.read(written.to_json()))
 
     def test_each_wrong_field(self):
-        right = json.loads(result(score=50.0).to_json())
-        self.assertEqual(result(score=50.0), self.read(json.dumps({**right, "later": {"a": 1}})))
+        right = json.loads(host_results.result(score=50.0).to_json())
+        self.assertEqual(host_results.result(score=50.0), self.read(json.dumps({**right, "later": {"a": 1}})))
         for key, wrong in (
             ("schema", [0, 2, "1", None]),
             ("host", ["", None, 5, "x" * 256]),

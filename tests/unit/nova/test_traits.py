@@ -11,13 +11,12 @@ from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import traits
-from tests.support import directories, testcase
-from tests.unit.nova import test_host_result
+from tests.support import directories, host_results, testcase
 
 
 class WantedTest(testcase.TestCase):
     def wanted(self, **kwargs):
-        return traits.wanted(test_host_result.result(**kwargs))
+        return traits.wanted(host_results.result(**kwargs))
 
     def test_pass_earns_the_validated_trait(self):
         self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted())
@@ -31,7 +30,7 @@ class WantedTest(testcase.TestCase):
     def test_invalid_earns_nothing(self):
         self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}))
 
-    @hypothesis.given(test_host_result.RESULTS)
+    @hypothesis.given(host_results.RESULTS)
     def test_names_are_what_placement_takes(self, result):
         """https://docs.openstack.org/api-ref/placement/#update-trait"""
         for name in traits.wanted(result):
@@ -61,7 +60,7 @@ class ReportTest(directories.DirectoryCase):
         self.write_file("verdict.json", text)
 
     def fresh(self, **kwargs):
-        return test_host_result.result(created_at=datetime.datetime.now(datetime.UTC), **kwargs).to_json()
+        return host_results.result(created_at=datetime.datetime.now(datetime.UTC), **kwargs).to_json()
 
     def lines(self):
         return self.log.output.splitlines()

@@ -11,9 +11,8 @@ import openstack
 
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Environment
-from tests.support import openstack_program
+from tests.support import openstack_program, simulated_cloud
 from tests.support import simulated_cloud as simulation
-from tests.unit.validation.cloud import test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
 PAIR = model.HostPair("a", "b")
@@ -106,7 +105,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.cloud.stuck.add(stuck)
         self.cloud.add_stack("nova-perf-20201123-063730-d690-a-b-tuned-1")  # of a run of another machine
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.stacks.DELETE_S", 2.5))
-        self.useFixture(test_heat_pair.RemovalClock())
+        self.useFixture(simulated_cloud.RemovalClock())
         done = self.cleanup(*reversed(RUNS), "nosuch")
         self.assertEqual(3, done.code)
         self.assertEqual(sorted(RUNS[:3]), sorted(row["Run"] for row in done.data))

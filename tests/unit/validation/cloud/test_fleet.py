@@ -2,8 +2,6 @@
 """Verdicts on the hosts of a recorded run: slow ones, broken budgets, and trials that failed or do not count."""
 
 import dataclasses
-import math
-import random
 
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
@@ -13,37 +11,7 @@ from tests.support import samples, testcase
 V, C = verdict.Verdict, reasons.ReasonCode
 BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
 LAX = [dataclasses.replace(BUDGET[0], max_loss=0.15)]
-
-
-def run(value=lambda pair, arm, block: 1, peers=2, **changes):
-    """Return the results of six hosts, h0 to h5.
-
-    :param value: factor of the usual figure; None: the trial failed, "": there is none.
-    """
-    rng = random.Random(7)
-    pairs = [(f"h{number}", f"h{(number + step) % 6}") for step in range(1, peers // 2 + 1) for number in range(6)]
-    trials = []
-    for number, pair in enumerate(pairs):
-        for block in range(6):
-            for arm in ("untuned", "tuned"):
-                factor = value(pair, arm, block)
-                if factor == "":
-                    continue
-                figure = None if factor is None else factor * 1000 * math.exp(rng.gauss(0, 0.005))
-                place = {"arm": arm, "boot": number, "block": block, "order": len(trials)}
-                figures = {"value": figure, "error": "no" if figure is None else None}
-                trials.append(samples.trial(**{**place, **figures, **changes}))
-    hosts = [
-        {"host": f"h{number}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for number in range(6)
-    ]
-    done = [
-        {**samples.pairs(1)[0], "number": number, "client": client, "server": server}
-        for number, (client, server) in enumerate(pairs)
-    ]
-    kind = changes.get("benchmark", "iperf3")
-    environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
-    fleet_data = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
-    return samples.of(trials, **environment, fleet=fleet_data)
+run = samples.fleet
 
 
 def judged(data, budgets=()):

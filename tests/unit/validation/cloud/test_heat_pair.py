@@ -13,7 +13,7 @@ import openstack
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, model, run_store, stacks
-from tests.support import api_server, testcase
+from tests.support import api_server, simulated_cloud, testcase
 
 ARM = model.Arm("only", "m1.tiny")
 STACK = stacks.Stack("id-n", "n")
@@ -27,20 +27,6 @@ RUBBISH = (
     api_server.Answer(200, b'{"stack": {"id"', missing=500),
 )
 TIMEOUT = "WaitConditionTimeout: resources.report: 0 of 3 received"
-
-
-class RemovalClock(fixtures.Fixture):
-    """The clock by which stacks are removed: only their pauses take time, not the machine."""
-
-    def _setUp(self):
-        self.now = time.monotonic()
-        self.useFixture(fixtures.MockPatchObject(stacks, "time", self))
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
 
 
 def event(resource, status, reason=""):
@@ -148,7 +134,7 @@ class AnswerTest(HeatCase):
 
 class RemovalTest(HeatCase):
     def test_attempts_go_on_while_a_port_is_held(self):
-        clock, attempts = self.useFixture(RemovalClock()), []
+        clock, attempts = self.useFixture(simulated_cloud.RemovalClock()), []
 
         def deleted(_name):
             attempts.append(clock.monotonic())
@@ -162,7 +148,7 @@ class RemovalTest(HeatCase):
             self.assertGreaterEqual(later - before, 0.2)
 
     def test_what_stays_is_told_with_heats_reason(self):
-        self.useFixture(RemovalClock())
+        self.useFixture(simulated_cloud.RemovalClock())
         self.useFixture(fixtures.MockPatchObject(stacks, "DELETE_S", 1.0))
         self.cloud.deleted = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
         self.cloud.add_stack("n")

@@ -8,7 +8,6 @@ import os
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.measure import store
 from tests.support import openstack_program, samples
-from tests.unit.validation.cloud import test_fleet
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
@@ -208,7 +207,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         self.assertEqual(["cmp2"], self.validated())
 
     def test_a_budget_judges_every_host_of_a_run_again(self):
-        data = test_fleet.run()
+        data = samples.fleet()
         for trial in data.trials:
             trial.value *= 1 - 0.3 * (trial.arm == "tuned")
         self.hosts = {f"h{number}": self.cloud.add_host(f"h{number}") for number in range(6)}

@@ -11,14 +11,7 @@ from nova_perf_tuning.validation.measure import reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode
-
-
-def trial(block=0, boot=0, work=10.0, arm="tuned", order=0, **cpu):
-    """Return a trial of ten seconds; CPU seconds by class."""
-    host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
-    host["total"] = sum(value for name, value in host.items() if name != "softirq")
-    fields = {"arm": arm, "boot": boot, "block": block, "order": order, "work": work, "host_cpu_s": host}
-    return samples.trial(**fields, guest_cpu_s=8.0, window_s=10.0, wait_s=0.0)
+trial = samples.priced
 
 
 def results(*trials):

@@ -11,7 +11,6 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
 from tests.support import corpus, testcase
-from tests.unit.guest import test_probe
 
 FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
 TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")
@@ -76,8 +75,8 @@ class FindingsTest(testcase.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
         automatic = request.Request(vif_queues="auto")
         made = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic)
-        sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
-        truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
+        sound = corpus.GUEST_NIC.replace("Combined:\t1", "Combined:\t2")
+        truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (corpus.GUEST_NIC, sound))
         guests = (types.SimpleNamespace(transformed=made),) * 2
         arm = libvirt.BootedArm(base.Arm("tuned", automatic), guests, truths)
         [finding] = libvirt.findings(arm, "kvm", 2)

@@ -6,7 +6,6 @@ from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import diagnosis, report, summary, text
 from tests.support import samples, testcase
-from tests.unit.validation.cloud import test_fleet
 
 C = reasons.ReasonCode
 GOOD = ("PASS",)
@@ -39,7 +38,7 @@ class FleetDiagnosisTest(testcase.TestCase):
 
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]
-        data, _ = fleet.judge(test_fleet.run(), budgets)
+        data, _ = fleet.judge(samples.fleet(), budgets)
         summaries = summary.summarise(data)
         self.assertIn("PASS: 6 of 6 hosts are as good", report.as_json(data, summaries, [])["headline"])
         self.assertIn("As recorded: PASS: 6 of 6", report.render(data, summaries, [], recorded=True))

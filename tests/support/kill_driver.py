@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs under boundary.c: kills forked children at every boundary and restores after each.
 
-    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so DIRECTORY [ROOT PLAN]
+    LD_PRELOAD=boundary.so python -m tests.support.kill_driver BOUNDARY.so DIRECTORY [ROOT PLAN]
 
 ROOT is a fresh generated host and PLAN a file with the settings, whatever they are; all of the host is compared,
 and every empty directory. Without them real kernel objects are changed, in the namespaces of this process.
@@ -22,8 +22,7 @@ from collections.abc import Callable
 from nova_perf_tuning.host.kinds import config_file, registry
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
-from tests.functional.transaction import live
-from tests.support import audit_hosts
+from tests.support import audit_hosts, live_objects
 
 LIMIT = 2000
 
@@ -184,7 +183,7 @@ def main() -> None:
         root = sys.argv[3]
         result = run(Cut(library, root, directory, proposed(sys.argv[4]), lambda: everything(root)))
     else:
-        with live.LiveObjects(directory) as objects:
+        with live_objects.LiveObjects(directory) as objects:
             result = run(Cut(library, "/", directory, objects.settings(), objects.content))
     print(json.dumps(result))
 

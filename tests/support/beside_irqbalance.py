@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places interrupts beside a real irqbalance, for :mod:`.test_irqbalance`, and prints what irqbalance does.
+"""Places interrupts beside a real irqbalance in a namespace of its own, and prints what irqbalance does.
 
 Argument: the program. Each line is a JSON list: a step, then the interrupts that irqbalance moves or bans; "ours"
 stands for all of :data:`OURS`.
@@ -20,7 +20,7 @@ from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.support import patience
 
-SCRIPT = pathlib.Path(__file__).parents[3] / "etc/irqbalance/irqbalance-policy-nova-perf"
+SCRIPT = pathlib.Path(__file__).parents[2] / "etc/irqbalance/irqbalance-policy-nova-perf"
 #: As many as a large host has.
 OURS = frozenset(range(1000, 1000 + 2048))
 THEIRS = frozenset(range(4100, 4104))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule that can be applied, on this kernel: found, applied, verified, made to last, undone, done by hand.
 
-    unshare --mount --propagation private [--net] python -m tests.functional.transaction.every_rule STATE RULE...
+    unshare --mount --propagation private [--net] python -m tests.support.live_rules STATE RULE...
 
 What is written is real: interrupts, kernel parameters, parameters of kvm, memory management and devices of the
 running kernel. What the host looks like is staged below /sys in this mount namespace, since a rule fires on a host
@@ -26,8 +26,8 @@ from typing import Any
 
 from nova_perf_tuning.cli import main
 from nova_perf_tuning.host.audit import persist
-from tests.functional.transaction import live
 from tests.support import audit_hosts as hosts
+from tests.support import live_objects
 
 NIC = "npv0"
 _ADDRESS = "0000:41:00.0"
@@ -113,7 +113,7 @@ class Stage:
     def __init__(self, directory: str, own_devices: bool) -> None:
         self.directory = directory
         self.own_devices = own_devices
-        self.irqs = live.idle_interrupts(2)
+        self.irqs = live_objects.idle_interrupts(2)
         self._affinities = {irq: pathlib.Path(f"/proc/irq/{irq}/smp_affinity_list") for irq in self.irqs}
         self._before = {path: path.read_bytes() for path in self._affinities.values()}
         self._guest: subprocess.Popen[bytes] | None = None
