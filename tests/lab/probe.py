@@ -317,12 +317,7 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
 
 
 #: How the threads of our classes are named by QEMU and by the kernel; of all others only the total tells.
-_CLASSES = {
-    "vcpu": r"CPU \d+/KVM",
-    "emulator": "emulator",
-    "iothread": r"IO iothread\d+",
-    "vhost": "vhost",
-}
+_CLASSES = {"vcpu": r"CPU \d+/KVM", "emulator": "emulator", "iothread": r"IO iothread\d+", "vhost": "vhost"}
 
 
 def spent(guest):

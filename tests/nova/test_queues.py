@@ -125,10 +125,7 @@ class UntouchedFlavorsTest(base.PerfTestCase):
         instance = args[0]
         instance.flavor.extra_specs, instance.system_metadata = specs, properties
         ours = self.driver._get_guest_config(*args, **kwargs).to_xml()
-        own, self.driver.vif_driver = (
-            self.driver.vif_driver,
-            nova_vif.LibvirtGenericVIFDriver(self.driver._host),
-        )
+        own, self.driver.vif_driver = self.driver.vif_driver, nova_vif.LibvirtGenericVIFDriver(self.driver._host)
         try:
             novas = nova_driver.LibvirtDriver._get_guest_config(self.driver, *args, **kwargs).to_xml()
         finally:

@@ -164,11 +164,8 @@ class LoopCase(testcase.TestCase):
 
     def serve(self, **options):
         """Return an agent that has made its first pass."""
-        timing = types.SimpleNamespace(
-            interval=options.pop("interval", 3600.0),
-            verify_interval=options.pop("verify_interval", 3600.0),
-            passthrough_interval=options.pop("passthrough_interval", 3600.0),
-        )
+        intervals = ("interval", "verify_interval", "passthrough_interval")
+        timing = types.SimpleNamespace(**{name: options.pop(name, 3600.0) for name in intervals})
         agent = service.Service(
             self.reconciler, sources.Poller(str(self.root)), timing, str(self.root), self.daemons, **options
         )
@@ -203,6 +200,4 @@ class LoopCase(testcase.TestCase):
 
     def vector(self):
         """The number of a passed-through device's vector."""
-        return next(
-            number for number, vector in sorted(self.host.vectors.items()) if "vfio" in (vector.name or "")
-        )
+        return min(number for number, vector in self.host.vectors.items() if "vfio" in (vector.name or ""))

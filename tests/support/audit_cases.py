@@ -54,9 +54,7 @@ _POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu
 CASES: dict[str, Case] = {
     # processors
     "housekeeping-unset": Case(
-        {_NOVA: None, f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"},
-        "warning",
-        "no CPUAffinity",
+        {_NOVA: None, f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}, "warning", "no CPUAffinity"
     ),
     "shared-set-isolated": Case({f"{_CPU}/isolated": "0-3\n"}, "error", "0-1,4-5,8-9,12-13"),
     "isolated-not-dedicated": Case(

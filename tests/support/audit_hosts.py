@@ -388,14 +388,7 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
     }
     pins = ("0-19", "0-19") if tuned else ()
     tree["etc/libvirt/qemu/myvm.xml"] = domain(
-        "myvm",
-        pins=pins,
-        memory_gib=2,
-        policy="shared",
-        device="vif1.0",
-        driver="",
-        features="",
-        backing="",
+        "myvm", pins=pins, memory_gib=2, policy="shared", device="vif1.0", driver="", features="", backing=""
     )
     if not tuned:
         tree["proc/812/comm"] = "irqbalance\n"

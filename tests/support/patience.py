@@ -52,16 +52,17 @@ def finish(process: subprocess.Popen[str], *, limit_s: float = LIMIT_S) -> tuple
     raise AssertionError(f"{program} did not end within {lasted_s:.0f} s; {_load()}; it had printed:\n{said}")
 
 
-def until(condition: Callable[[], bool], what: str, *, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> None:
-    """Wait until ``condition`` holds.
+def until(condition: Callable[[], Any], what: str, *, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> Any:
+    """Wait until ``condition`` holds, and return what it gave.
 
     :raises AssertionError: it does not within the limit; ``what`` says what was waited for.
     """
     begun = time.monotonic()
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() - begun > limit_s:
             raise AssertionError(f"{what}: not within {limit_s:g} s; {_load()}")
         time.sleep(pause_s)
+    return found
 
 
 def _end(process: subprocess.Popen[str]) -> str:

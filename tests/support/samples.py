@@ -142,13 +142,10 @@ def fleet(value=lambda pair, arm, block: 1, peers=2, **changes):
                 place = {"arm": arm, "boot": number, "block": block, "order": len(trials)}
                 figures = {"value": figure, "error": "no" if figure is None else None}
                 trials.append(trial(**{**place, **figures, **changes}))
-    hosts = [
-        {"host": f"h{number}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for number in range(6)
-    ]
-    done = [
-        {**pairs(1)[0], "number": number, "client": client, "server": server}
-        for number, (client, server) in enumerate(ring)
-    ]
+    passed = {"verdict": "PASS", "reasons": [], "peers": 1, "measured": 1}
+    hosts = [{"host": f"h{number}", **passed} for number in range(6)]
+    named = [{"client": client, "server": server} for client, server in ring]
+    done = [{**pair, **names} for pair, names in zip(pairs(len(ring)), named, strict=True)]
     kind = changes.get("benchmark", "iperf3")
     environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
     run = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}

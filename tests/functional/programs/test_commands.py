@@ -51,7 +51,6 @@ class CommandsTest(testcase.TestCase):
                 self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 
     def test_json_is_the_same_on_an_ascii_terminal(self):
-        """Output that cannot take every character: the same JSON."""
         shown = []
         for encoding in ("utf-8", "ascii"):
             with self.subTest(encoding):

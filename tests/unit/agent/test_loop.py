@@ -162,11 +162,7 @@ class ToldTest(agent_bench.LoopCase):
 
     def test_before_the_first_pass_it_is_not_up(self):
         agent = service.Service(
-            self.reconciler,
-            sources.Poller(str(self.root)),
-            types.SimpleNamespace(),
-            str(self.root),
-            self.daemons,
+            self.reconciler, sources.Poller(str(self.root)), types.SimpleNamespace(), str(self.root), self.daemons
         )
         self.addCleanup(agent.close)
         self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))

@@ -91,8 +91,7 @@ class XmlTest(CommandTest):
         self.assertEqual(0, code)
         self.assertEqual("storage", parsing.parse_domain(out).request.profile)
         self.assertEqual("", err)
-        again = program.run("xml", self.xml_file(out))
-        self.assertEqual((0, out, ""), again)
+        self.assertEqual((0, out, ""), program.run("xml", self.xml_file(out)))
 
     def test_xml_json_has_codes_of_notes(self):
         path = self.xml_file(corpus.text("config-drive.xml"))

@@ -43,11 +43,7 @@ class LostTrialsTest(testcase.TestCase):
             ("nobody is named where all fail", run(lambda *_: None), {f"h{number}": dead for number in range(6)}),
             ("an arm is missing with a host", run(of("h2", factor="", arms=["tuned"]), peers=4), {"h2": dead}),
             ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
-            (
-                "only measured with dead hosts",
-                run(of("h2", "h4")),
-                {"h2": dead, "h3": dead, "h4": dead},
-            ),
+            ("only measured with dead hosts", run(of("h2", "h4")), {"h2": dead, "h3": dead, "h4": dead}),
             ("a path between good hosts", run(lambda pair, *_: None if pair == ("h2", "h3") else 1), {}),
             (
                 "no peer takes part",

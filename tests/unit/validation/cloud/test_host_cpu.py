@@ -16,7 +16,7 @@ from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host import model as host_model
 from nova_perf_tuning.validation.cloud import host_cpu
 from nova_perf_tuning.validation.measure import overhead
-from tests.support import agent_samples, testcase
+from tests.support import agent_samples, patience, testcase
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
@@ -26,15 +26,6 @@ CLASSES = dict(zip(overhead.CLASSES, (0.5, 1.5, 2.5, 3.5, 4.5), strict=True))
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 #: For what never comes; nothing else may take as long, on whatever machine.
 SHORT_S, AMPLE_S = 0.4, 20.0
-
-
-def wait_for(question):
-    end = time.monotonic() + AMPLE_S
-    while not (found := question()):
-        if time.monotonic() > end:
-            raise AssertionError("it did not happen in time")
-        time.sleep(0.02)
-    return found
 
 
 def serve(case, parts, pause_s=0.0):
@@ -171,7 +162,7 @@ class SamplerTest(testcase.TestCase):
         return made
 
     def used(self, sampler, servers=("client", "server")):
-        return wait_for(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3))
+        return patience.until(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3), "readings")
 
     def test_all_classes_of_a_real_agent(self):
         used = self.used(self.sampler(self.agent()))
@@ -191,7 +182,7 @@ class SamplerTest(testcase.TestCase):
                     self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
                     return any(why in fault for fault in sampler.faults.values())
 
-                wait_for(output)
+                patience.until(output, "a line of the log")
 
 
 class SeriesTest(testcase.TestCase):

@@ -65,8 +65,7 @@ class RuleTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, states(figures))
 
-    def test_arms_and_benchmarks_are_compared_apart(self):
-        """Arms and benchmarks apart, primary figures only, medians of blocks."""
+    def test_arms_and_benchmarks_are_compared_apart_by_medians_of_primary_figures(self):
         pairs = {("a", "b"): 100, ("b", "c"): 100, ("c", "a"): 100, ("d", "a"): 60, ("b", "d"): 60}
         measured = []
         for pair, value in pairs.items():

@@ -27,8 +27,7 @@ class EngineTest(directories.DirectoryCase):
     def test_migrations_make_what_the_tables_say(self):
         with self.connect().connect() as connection:
             found = autogenerate.compare_metadata(
-                migration.MigrationContext.configure(connection, opts={"compare_type": True}),
-                engine.metadata,
+                migration.MigrationContext.configure(connection, opts={"compare_type": True}), engine.metadata
             )
         self.assertEqual([], found)
 
