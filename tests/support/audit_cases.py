@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For each rule a host on which it fires: what differs from the host on which all hold."""
+"""For each rule a host on which it fires: what differs from the host on which all hold; how it is judged."""
 
 import dataclasses
+import json
+import pathlib
 from collections.abc import Mapping
 
+from nova_perf_tuning import rules
+from nova_perf_tuning.host.audit import runner
 from tests.support import audit_hosts as hosts
+from tests.support import program, testcase
 
 PATH: Mapping[str, object] = {"rtt_ms": 0.2}
 _CPU = "sys/devices/system/cpu"
@@ -181,3 +186,26 @@ CASES: dict[str, Case] = {
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"}, "warning", "2-7; no cpu_shared_set"
     ),
 }
+
+
+def judge(rule: str, changes: hosts.Tree, **options: object) -> rules.Report:
+    """Return what a rule says of the good host with ``changes``, on the path of the cases."""
+    view = hosts.view(hosts.changed(hosts.good(), changes), **{**PATH, **options})
+    return runner.run(view, runner.chosen([rule]), strict=True)
+
+
+class ApplyCase(testcase.TestCase):
+    """Applies what rules propose on a host of its own."""
+
+    def grow(self, tree: hosts.Tree) -> None:
+        self.root = hosts.grow(self, tree)
+        self.before = hosts.content(self.root)
+
+    def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
+        status, out, err = program.run(*arguments, "--sysroot", self.root, "-f", "json")
+        self.assertEqual((code, ""), (status, err), out)
+        result: dict[str, object] = json.loads(out)
+        return result
+
+    def text(self, path: str) -> str:
+        return pathlib.Path(self.root, path).read_text()

@@ -8,6 +8,12 @@ from lxml import etree
 
 DIRECTORY = pathlib.Path(__file__).parent / "domains"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
+#: The smallest domain, with a place for elements; one whose entities grow without end.
+SMALL = "<domain type='kvm'><name>a</name>%s</domain>"
+LAUGHS = (
+    '<!DOCTYPE domain [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;">'
+    "]><domain type='kvm'><name>&c;</name></domain>"
+)
 #: What a guest of two queues says of its NIC, of which it uses one.
 GUEST_NIC = """== nic eth0
 rx-0

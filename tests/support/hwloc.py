@@ -2,10 +2,16 @@
 """What hwloc found on a recorded host: reads the .console and .xml files beside the recorded hosts."""
 
 import dataclasses
+import os
 import pathlib
 import re
 from xml.etree import ElementTree
 
+_REPOSITORY = pathlib.Path(__file__).parents[2]
+DIRECTORY = pathlib.Path(
+    os.environ.get("NOVA_PERF_TOPOLOGIES") or _REPOSITORY.parent / "shared" / "data" / "topologies"
+)
+HOSTS = sorted(path.name.removesuffix(".tar.bz2") for path in DIRECTORY.glob("*.tar.bz2"))
 _OBJECT = re.compile(r"^( *)(\w+)(?:\([^)]*\))? L#(\d+)(?: \(P#(\d+))?")
 _LOCAL = re.compile(r"local=(\d+)(KiB|MiB|GiB)")
 _UNITS = {"KiB": 1, "MiB": 1 << 10, "GiB": 1 << 20}

@@ -5,7 +5,6 @@ import json
 
 from nova_perf_tuning.guest import parsing
 from tests.support import corpus, directories, program
-from tests.unit.guest.test_parsing import LAUGHS, SMALL
 
 #: Options of ``explain`` -> words of the error.
 WRONG_OPTIONS = [
@@ -111,9 +110,9 @@ class XmlTest(CommandTest):
         wrong = "perf:irq_placement=vcpu needs vCPUs with CPUs of their own"
         self.check_error(program.run("xml", path, "--spec", "perf:irq_placement=vcpu"), wrong)
         self.check_error(
-            program.run("xml", self.xml_file(SMALL % ""), "--spec", "perf:vif_queues=256"), "more than the"
+            program.run("xml", self.xml_file(corpus.SMALL % ""), "--spec", "perf:vif_queues=256"), "more than the"
         )
 
     def test_hostile_domains(self):
-        for content, words in ((LAUGHS, "DOCTYPE"), (SMALL % "<vcpu>-1</vcpu>", "<vcpu>")):
+        for content, words in ((corpus.LAUGHS, "DOCTYPE"), (corpus.SMALL % "<vcpu>-1</vcpu>", "<vcpu>")):
             self.check_error(program.run("xml", self.xml_file(content), "--spec", "perf:iothreads=1"), words)

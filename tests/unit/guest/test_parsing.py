@@ -12,7 +12,6 @@ from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.specs import request
 from tests.support import corpus, testcase
 
-SMALL = "<domain type='kvm'><name>a</name>%s</domain>"
 STATUS = """<!--
 WARNING: THIS IS AN AUTO-GENERATED FILE.
 -->
@@ -82,7 +81,7 @@ class RightTest(testcase.TestCase):
     def test_dedicated_without_metadata(self):
         def pinned(*cpus):
             pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{text}'/>" for vcpu, text in enumerate(cpus))
-            return parsing.parse_domain(SMALL % f"<vcpu>2</vcpu><cputune>{pins}</cputune>").dedicated
+            return parsing.parse_domain(corpus.SMALL % f"<vcpu>2</vcpu><cputune>{pins}</cputune>").dedicated
 
         self.assertTrue(pinned("4", "5"))
         self.assertFalse(pinned("4"))
@@ -96,10 +95,6 @@ class RightTest(testcase.TestCase):
         self.assertIn("perf:vif_queues=many", guest.request_error)
 
 
-LAUGHS = (
-    '<!DOCTYPE domain [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;">'
-    "]><domain type='kvm'><name>&c;</name></domain>"
-)
 FILE = "<!DOCTYPE d [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><domain type='kvm'><name>&x;</name></domain>"
 NETWORK = "<!DOCTYPE d SYSTEM 'http://127.0.0.1:9/x.dtd'><domain type='kvm'><name>a</name></domain>"
 #: text -> words of the error.
@@ -112,7 +107,7 @@ HOSTILE = [
     ("<domain type='kvm'><name>ä</name></domain>".encode("latin-1"), "not well formed"),
     ("<domain type='kvm'><name>\ud800</name></domain>", "not well formed"),
     ("<domain type='kvm'><name>a\x00b</name></domain>", "not well formed"),
-    (LAUGHS, "DOCTYPE"),
+    (corpus.LAUGHS, "DOCTYPE"),
     (FILE, "DOCTYPE"),
     (NETWORK, "DOCTYPE"),
     ("<domain type='kvm'><name>&x;</name></domain>", "not well formed: Entity 'x' not defined"),
@@ -127,9 +122,9 @@ HOSTILE = [
     ("<domain type='kvm'><name>a\nb</name></domain>", "<name>"),
     ("<domain type='kvm'><name>%s</name></domain>" % ("a" * 300), "<name>"),
     (b"<domain type='kvm'><name>a</name>" + b" " * parsing.MAX_BYTES + b"</domain>", "larger than"),
-    (SMALL % ("<x>" * 300 + "</x>" * 300), "not well formed"),
+    (corpus.SMALL % ("<x>" * 300 + "</x>" * 300), "not well formed"),
 ] + [
-    (SMALL % part, words)
+    (corpus.SMALL % part, words)
     for part, words in (
         ("<vcpu>-1</vcpu>", "<vcpu> is '-1'; allowed are 1 to"),
         ("<vcpu>0</vcpu>", "<vcpu>"),
@@ -171,7 +166,7 @@ class HostileTest(testcase.TestCase):
         pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{vcpu}-8191'/>" for vcpu in range(4096))
         tracemalloc.start()
         self.addCleanup(tracemalloc.stop)
-        parsing.parse_domain(SMALL % f"<cputune>{pins}</cputune>")
+        parsing.parse_domain(corpus.SMALL % f"<cputune>{pins}</cputune>")
         self.assertLess(tracemalloc.get_traced_memory()[1], 16 << 20)
 
     def test_nothing_outside_the_text_is_opened(self):
@@ -183,7 +178,7 @@ class HostileTest(testcase.TestCase):
                 opened.append((event, arguments))
 
         sys.addaudithook(audit)  # stays for the life of the process: hence the switch
-        for text in (LAUGHS, FILE, NETWORK):
+        for text in (corpus.LAUGHS, FILE, NETWORK):
             with self.subTest(text):
                 self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
         watching = False

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rules propose, applied: it holds, the rule is content, and restore brings every byte back."""
 
-import json
 import os
 import pathlib
 import shlex
@@ -15,22 +14,7 @@ from tests.support import audit_hosts as hosts
 from tests.support.program import run
 
 
-class ApplyCase(testcase.TestCase):
-    def grow(self, tree: hosts.Tree) -> None:
-        self.root = hosts.grow(self, tree)
-        self.before = hosts.content(self.root)
-
-    def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
-        status, out, err = run(*arguments, "--sysroot", self.root, "-f", "json")
-        self.assertEqual((code, ""), (status, err), out)
-        result: dict[str, object] = json.loads(out)
-        return result
-
-    def text(self, path: str) -> str:
-        return pathlib.Path(self.root, path).read_text()
-
-
-class EveryRuleTest(ApplyCase):
+class EveryRuleTest(audit_cases.ApplyCase):
     def test_all_safe_on_a_host_with_many_faults(self) -> None:
         changes: dict[str, str | None] = {}
         for name in ("tcp-autotuning-off", "thp-never", "numa-balancing-with-pinned-guests", "nic-irq-on-cpu0"):
@@ -79,7 +63,7 @@ class EveryRuleTest(ApplyCase):
         self.assertEqual(hosts.content(self.root), hosts.content(other))
 
 
-class PersistTest(ApplyCase):
+class PersistTest(audit_cases.ApplyCase):
     def reboot(self) -> None:
         """What is in files comes back with the next boot, all else is the kernel's."""
         pathlib.Path(self.root, "proc/sys/kernel/random/boot_id").write_text(

@@ -14,8 +14,7 @@ from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
 from nova_perf_tuning.host.facts import archive, reader
 from tests.support import audit_hosts as hosts
-from tests.support import testcase
-from tests.unit.host.facts import test_recorded_hosts as recorded
+from tests.support import hwloc, testcase
 
 #: Mutated hosts in the default run; NOVA_PERF_MUTATIONS asks for another number.
 COUNT = int(os.environ.get("NOVA_PERF_MUTATIONS", "400"))
@@ -103,12 +102,12 @@ class MutationTest(testcase.TestCase):
 
     def test_recorded_hosts_of_hwloc(self) -> None:
         used = 0
-        for name in recorded.HOSTS:
-            root = archive.ArchiveRoot(str(recorded.DIRECTORY / f"{name}.tar.bz2"))
+        for name in hwloc.HOSTS:
+            root = archive.ArchiveRoot(str(hwloc.DIRECTORY / f"{name}.tar.bz2"))
             judge(root, rtt_ms=1.0, bandwidth_mbps=10000)
             used += 1
         print(f"USED: {used} recorded hosts of hwloc for the audit", file=sys.stderr)
-        if recorded.DIRECTORY.is_dir():
+        if hwloc.DIRECTORY.is_dir():
             self.assertGreater(used, 0)
 
     def test_own_recorded_hosts(self) -> None:

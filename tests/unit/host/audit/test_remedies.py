@@ -8,8 +8,6 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import generate, runner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
-from tests.unit.host.audit import test_apply
-from tests.unit.host.audit.test_rules import judge
 
 #: A line that begins with one of them is a command; everything else is a configuration or a sentence.
 PROGRAMS = frozenset(
@@ -122,7 +120,7 @@ class ExpertTest(testcase.TestCase):
     def test_remedy_names_what_to_do_on_this_host(self) -> None:
         for rule, changes, expected in REMEDIES:
             with self.subTest(rule):
-                (finding,) = judge(rule, changes).findings
+                (finding,) = audit_cases.judge(rule, changes).findings
                 self.assertRegex(finding.remedy, expected, rule)
 
     def test_rules_that_have_nothing_to_look_at_do_not_hold(self) -> None:
@@ -133,7 +131,7 @@ class ExpertTest(testcase.TestCase):
         }  # fmt: skip
         for rule in ("offloads-off", "thp-never"):
             with self.subTest(rule):
-                report = judge(rule, no_guests)
+                report = audit_cases.judge(rule, no_guests)
                 self.assertEqual(([], [], rule), (report.clean, report.findings, report.unknown[0][0]))
 
     def test_sets_that_do_not_fit_are_proposed_anew(self) -> None:
@@ -145,11 +143,13 @@ class ExpertTest(testcase.TestCase):
                     hosts.view(hosts.changed(hosts.good(), {"etc/nova/nova.conf": text}))
                 )
                 self.assertEqual(
-                    ["nova-cpu-sets"], judge("nova-cpu-sets", {"etc/nova/nova.conf": proposed}).clean, sets
+                    ["nova-cpu-sets"],
+                    audit_cases.judge("nova-cpu-sets", {"etc/nova/nova.conf": proposed}).clean,
+                    sets,
                 )
 
 
-class SafeTest(test_apply.ApplyCase):
+class SafeTest(audit_cases.ApplyCase):
     def test_balancing_stays_on_for_guests_that_float(self) -> None:
         floating = {
             "etc/libvirt/qemu/floating.xml": hosts.domain("floating", pins=(), policy="shared", device="tap7")

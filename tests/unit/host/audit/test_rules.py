@@ -23,12 +23,6 @@ ORACLE_STEPS = {
 }
 
 
-def judge(rule: str, changes: hosts.Tree, **options: object) -> rules.Report:
-    """Return what a rule says of the good host with ``changes``, on the path of the cases."""
-    view = hosts.view(hosts.changed(hosts.good(), changes), **{**audit_cases.PATH, **options})
-    return runner.run(view, runner.chosen([rule]), strict=True)
-
-
 def ids(tree: hosts.Tree, **options: object) -> set[str]:
     """Return the rules that fire on a host."""
     return {finding.rule for finding in runner.run(hosts.view(tree, **options), strict=True).findings}
@@ -128,15 +122,15 @@ class CautionTest(testcase.TestCase):
             ),
         ):
             with self.subTest(rule):
-                self.assertEqual([rule], judge(rule, changes).clean, rule)
+                self.assertEqual([rule], audit_cases.judge(rule, changes).clean, rule)
 
     def test_assumed_rtt_never_makes_a_buffer_too_small(self) -> None:
-        report = judge("tcp-buffers-too-small", {}, rtt_ms=None)
+        report = audit_cases.judge("tcp-buffers-too-small", {}, rtt_ms=None)
         self.assertEqual((0, 1), (len(report.findings), len(report.unknown)))
 
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
         empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}
-        (finding,) = judge("irqbalance-unaware", empty).findings
+        (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings
         self.assertEqual(rules.Level.ERROR, finding.level)
 
     def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
@@ -159,14 +153,14 @@ class CautionTest(testcase.TestCase):
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
             with self.subTest(name):
-                (finding,) = judge(name, audit_cases.CASES[name].changes).findings
+                (finding,) = audit_cases.judge(name, audit_cases.CASES[name].changes).findings
                 self.assertEqual((True, False), (finding.appliable, finding.safe), name)
 
     def test_a_guest_keeps_the_mtu_of_its_start(self) -> None:
         for size, expected in (("9000", []), ("1450", ["<mtu size='1450'>"]), ("x", [])):
             with self.subTest(size):
                 xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
-                findings = judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
+                findings = audit_cases.judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
                 self.assertEqual(expected, [finding.evidence[0].value for finding in findings])
 
     def test_names_in_commands_are_one_word_for_a_shell(self) -> None:
@@ -214,11 +208,11 @@ class KernelLogTest(testcase.TestCase):
             ("control domain", boot + pv + "VFS: running as Dom0: privileged\n", False),
         ):
             with self.subTest(name):
-                report = judge("xen-pv-guest", {}, kernel_log=("dmesg", log))
+                report = audit_cases.judge("xen-pv-guest", {}, kernel_log=("dmesg", log))
                 self.assertEqual((fires, []), (bool(report.findings), report.unknown))
 
     def test_a_log_without_the_boot_is_unknown(self) -> None:
-        report = judge("xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n"))
+        report = audit_cases.judge("xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n"))
         self.assertEqual(("xen-pv-guest", "no_data"), report.unknown[0][::2])
 
 

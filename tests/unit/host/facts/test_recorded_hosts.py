@@ -7,8 +7,6 @@ what and why, and the test checks that the difference is just that.
 """
 
 import dataclasses
-import os
-import pathlib
 import sys
 from typing import Any
 
@@ -17,12 +15,6 @@ import testtools
 from nova_perf_tuning import cpulist
 from tests.support import hwloc, testcase
 from tests.unit.host.facts import test_record
-
-_REPOSITORY = pathlib.Path(__file__).parents[4]
-DIRECTORY = pathlib.Path(
-    os.environ.get("NOVA_PERF_TOPOLOGIES") or _REPOSITORY.parent / "shared" / "data" / "topologies"
-)
-HOSTS = sorted(path.name.removesuffix(".tar.bz2") for path in DIRECTORY.glob("*.tar.bz2"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +61,9 @@ class TestRecordedHosts(testcase.TestCase):
     """One test method for each recorded host is added below."""
 
     def check(self, name: str) -> None:
-        host = test_record.facts(str(DIRECTORY / f"{name}.tar.bz2"))
+        host = test_record.facts(str(hwloc.DIRECTORY / f"{name}.tar.bz2"))
         expected = hwloc.read(
-            next(path for path in DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
+            next(path for path in hwloc.DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
         )
         known = DIFFERENCES.get(name, NONE)
         online = {cpu["id"] for cpu in host["cpus"] if cpu["online"]}
@@ -144,12 +136,12 @@ class TestRecordedHosts(testcase.TestCase):
         )
 
     def test_number_of_hosts(self) -> None:
-        where = DIRECTORY if DIRECTORY.is_dir() else f"{DIRECTORY} is not there; name it in NOVA_PERF_TOPOLOGIES"
-        print(f"recorded hosts of hwloc used: {len(HOSTS)} ({where})", file=sys.stderr)
-        self.addDetail("hosts", testtools.content.text_content(f"{len(HOSTS)}: {' '.join(HOSTS)}"))
-        if DIRECTORY.is_dir():
-            self.assertGreater(len(HOSTS), 0)
-            self.assertLessEqual(DIFFERENCES.keys(), set(HOSTS), "a difference for a host that is not there")
+        hint = "" if hwloc.DIRECTORY.is_dir() else " is not there; name it in NOVA_PERF_TOPOLOGIES"
+        print(f"recorded hosts of hwloc used: {len(hwloc.HOSTS)} ({hwloc.DIRECTORY}{hint})", file=sys.stderr)
+        self.addDetail("hosts", testtools.content.text_content(f"{len(hwloc.HOSTS)}: {' '.join(hwloc.HOSTS)}"))
+        if hwloc.DIRECTORY.is_dir():
+            self.assertGreater(len(hwloc.HOSTS), 0)
+            self.assertLessEqual(DIFFERENCES.keys(), set(hwloc.HOSTS), "a difference for a host that is not there")
 
 
 def _add(name: str) -> None:
@@ -157,5 +149,5 @@ def _add(name: str) -> None:
     setattr(TestRecordedHosts, method, lambda self: self.check(name))
 
 
-for _name in HOSTS:
+for _name in hwloc.HOSTS:
     _add(_name)
