@@ -17,6 +17,7 @@ import tenacity
 
 from nova_perf_tuning.specs import vocabulary
 
+PCI_POLICIES = ("required", "preferred", "legacy", "socket")
 REFUSED = "The request you have made requires authentication."
 
 
@@ -58,12 +59,11 @@ class ApiServer(fixtures.Fixture):
         self.stacks, self.stuck = {}, set()  # name -> stack; names of stacks that cannot be deleted
         self.made, self.events = [], []  # requests for stacks; events of every stack
         self.status = "CREATE_IN_PROGRESS", ""  # of every stack that is made, and the reason
-        self.deleted = lambda name: (
-            None
-        )  # takes a stack's name; returns its new status and reason, None: it is gone
+        self.deleted = lambda name: None  # returns a stack's new status and reason, None: it is gone
         self.faults, self.requests = [], []
         self.admin = True
         self.without = ()  # services left out of the catalog
+        self.checks = True  # this package's validators are in Nova's API
         self.before_traits_put = None  # called before a write of traits: another writer
 
     def _setUp(self):
@@ -194,18 +194,16 @@ class ApiServer(fixtures.Fixture):
             raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
         if path == "/os-services":
             shown = [entry["service"] for entry in self.services.values()]
-            return 200, {
-                "services": [entry for entry in shown if entry["binary"] == query.get("binary", entry["binary"])]
-            }
+            wanted = query.get("binary")
+            return 200, {"services": [entry for entry in shown if wanted in (None, entry["binary"])]}
         if match := re.fullmatch("/os-services/([^/]+)", path):
             service = self.services[match[1]]["service"]
             service |= {"disabled_reason": None} if body["status"] == "enabled" else {}
             service |= body
             return 200, {"service": service}
         if path == "/os-hypervisors/detail":
-            return 200, {
-                "hypervisors": [self.hypervisor(entry) for entry in self.services.values() if entry["provider"]]
-            }
+            shown = [self.hypervisor(entry) for entry in self.services.values() if entry["provider"]]
+            return 200, {"hypervisors": shown}
         raise nova_error(404, "itemNotFound", "The resource could not be found.")
 
     def hypervisor(self, entry):
@@ -246,17 +244,17 @@ class ApiServer(fixtures.Fixture):
             return 200, None
         return 200, {"extra_specs": flavor["extra_specs"]}
 
-    @staticmethod
-    def check_specs(specs, microversion):
+    def check_specs(self, specs, microversion):
         """Refuse as Nova does where this package's validators are installed: from 2.86 on."""
-        for key, value in specs.items():
-            if microversion < (2, 86) or not key.startswith(("perf:", "hw:")):
-                continue
-            known = vocabulary.BY_KEY.get(key)
-            message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
-            if key == "hw:pci_numa_affinity_policy" and value not in ("required", "preferred", "legacy", "socket"):
-                message = f"Validation failed; '{value}' is not one of: required, preferred, legacy, socket"
-            elif known is not None or key.startswith("hw:"):
+        for key, value in specs.items() if self.checks and microversion >= (2, 86) else ():
+            spec, _feature = vocabulary.BY_KEY.get(key, (None, None))
+            if key.startswith(vocabulary.PREFIX) and spec is None:
+                message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
+            elif spec is not None and spec.parse(value) is None:
+                message = f"Validation failed; {key}='{value}'."
+            elif key == "hw:pci_numa_affinity_policy" and value not in PCI_POLICIES:
+                message = f"Validation failed; '{value}' is not one of: {', '.join(PCI_POLICIES)}"
+            else:
                 continue
             raise nova_error(400, "badRequest", message)
 
@@ -277,12 +275,12 @@ class ApiServer(fixtures.Fixture):
             self.traits.add(match[1])
             return (201 if created else 204), None
         if path == "/resource_providers":
-            providers = [
-                provider for provider in self.providers.values() if query["required"] in provider["traits"]
+            shown = [
+                {"uuid": provider["uuid"], "name": provider["name"]}
+                for provider in self.providers.values()
+                if query["required"] in provider["traits"]
             ]
-            return 200, {
-                "resource_providers": [{key: provider[key] for key in ("uuid", "name")} for provider in providers]
-            }
+            return 200, {"resource_providers": shown}
         provider = self.providers[path.split("/")[2]]
         if method == "PUT":
             if self.before_traits_put is not None:

@@ -10,14 +10,13 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import uuid
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
-from tests.support import documents, testcase
+from tests.support import directories, documents
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"
@@ -30,7 +29,7 @@ poweroff
 """
 
 
-class ImageTest(testcase.TestCase):
+class ImageTest(directories.DirectoryCase):
     """The disk boots by BIOS, takes a config drive and DHCP, and runs user data."""
 
     def test_boots_and_runs_user_data(self):
@@ -38,24 +37,21 @@ class ImageTest(testcase.TestCase):
             [TOP / "tools" / "image" / "build", "--cloud", "--quiet"], capture_output=True, text=True, check=True
         )
         image = pathlib.Path(done.stdout.strip()) / "guest.qcow2"
-        with tempfile.TemporaryDirectory(prefix="nova-perf-test-") as directory:
-            console = self.boot(image, pathlib.Path(directory))
+        console = self.boot(image)
         self.assertIn("NAME client-1 ADDRESS 1 CLOCK", console)
         self.assertIn('{"IOS":256}', console)
         self.assertIn("QUEUES", console)
         self.assertNotIn("MISSING", console)
 
-    def boot(self, image, directory):
+    def boot(self, image):
         """Return the console of a guest from the disk that runs the user data and powers off."""
-        latest = directory / "drive" / "openstack" / "latest"
-        latest.mkdir(parents=True)
-        (latest / "user_data").write_text(USER_DATA, encoding="utf-8")
-        (latest / "meta_data.json").write_text('{"hostname": "client-1"}', encoding="utf-8")
+        self.write_file("drive/openstack/latest/user_data", USER_DATA)
+        self.write_file("drive/openstack/latest/meta_data.json", '{"hostname": "client-1"}')
         # Nova's own formats of a config drive are iso9660 and vfat; mtools make the latter without root.
-        drive = directory / "drive.img"
+        drive = self.directory / "drive.img"
         drive.write_bytes(b"\0" * (4 << 20))
         subprocess.run(["/sbin/mkfs.vfat", "-n", "config-2", drive], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["mcopy", "-s", "-i", drive, directory / "drive" / "openstack", "::"], check=True)
+        subprocess.run(["mcopy", "-s", "-i", drive, self.directory / "drive/openstack", "::"], check=True)
         argv = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-m", "192", "-nodefaults", "-nographic"]
         argv += ["-serial", "stdio", "-no-reboot", "-snapshot"]
         argv += ["-drive", f"file={image},if=virtio", "-drive", f"file={drive},format=raw,if=virtio"]
@@ -77,8 +73,8 @@ class Signals(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class RunnerCase(testcase.TestCase):
-    """Guests run their script with their shell and tools, as processes of this machine."""
+class RunnerTest(directories.DirectoryCase):
+    """Client and server run their script with the guests' shell and tools, as processes of this machine."""
 
     SLOT_S = 10
     #: Seconds since the epoch before which no trial begins.
@@ -88,13 +84,11 @@ class RunnerCase(testcase.TestCase):
         super().setUp()
         self.tag = uuid.uuid4().hex[:6]
         self.path = "/usr/sbin:/usr/bin:/sbin:/bin"
-        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-test-")))
         self.applets = self.directory / "bin"
         self.applets.mkdir()
         busybox = subprocess.run(["sh", "-c", "command -v busybox"], capture_output=True, text=True, check=True)
-        for name in subprocess.run(
-            ["busybox", "--list"], capture_output=True, text=True, check=True
-        ).stdout.split():
+        listed = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True)
+        for name in listed.stdout.split():
             (self.applets / name).symlink_to(busybox.stdout.strip())
         self.namespaces = {role: f"npt{self.tag}{role[0]}" for role in ("server", "client")}
         for name in self.namespaces.values():
@@ -130,18 +124,6 @@ class RunnerCase(testcase.TestCase):
             "START_EPOCH": str(self.start_epoch),
             "TX_OFFLOAD": "True",
         }
-
-    def filled(self, name, words):
-        """Return a script as Heat fills it in."""
-        text = (HEAT / name).read_text(encoding="utf-8")
-        for word, value in words.items():
-            text = text.replace(f"@{word}@", value)
-        return text
-
-    def saved(self, role, text):
-        path = self.directory / f"{role}.sh"
-        path.write_text(text, encoding="utf-8")
-        return path
 
     def start(self, role, path):
         # The script's directories below /run and /var/tmp are the guest's own; `ip netns exec` has a mount
@@ -197,12 +179,12 @@ class RunnerCase(testcase.TestCase):
     def log(self, role):
         return (self.directory / f"{role}.log").read_text(encoding="utf-8", errors="replace")
 
-
-class RunnerTest(RunnerCase):
-    """Client and server."""
-
     def script(self, role, benchmarks, trials):
-        return self.saved(role, self.filled("runner.sh", self.words(role, benchmarks, trials)))
+        """Write the runner as Heat fills it in, and return its path."""
+        text = (HEAT / "runner.sh").read_text(encoding="utf-8")
+        for word, value in self.words(role, benchmarks, trials).items():
+            text = text.replace(f"@{word}@", value)
+        return self.write_file(f"{role}.sh", text)
 
     def measure(self, benchmarks, trials):
         """Run both scripts; return signals by id, and when it began."""

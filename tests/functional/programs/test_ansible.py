@@ -7,11 +7,10 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
-from tests.support import patience, sysroots, testcase
+from tests.support import directories, patience, sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
 BIN = pathlib.Path(sys.executable).parent
@@ -31,17 +30,14 @@ esac
 """
 
 
-class PlaybooksTest(testcase.TestCase):
+class PlaybooksTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-ansible-")
-        self.addCleanup(directory.cleanup)
-        self.work = pathlib.Path(directory.name)
-        collections = self.work / "collections/ansible_collections/nova_perf"
+        collections = self.directory / "collections/ansible_collections/nova_perf"
         collections.mkdir(parents=True)
         (collections / "tuning").symlink_to(TOP / "ansible")
         self.roots = {name: sysroots.make_host(self) for name in ("canary", "other")}
-        self.config = {name: self.work / name / "nova-perf-tuning.conf" for name in self.roots}
+        self.config = {name: self.directory / name / "nova-perf-tuning.conf" for name in self.roots}
         self.common = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
@@ -58,18 +54,18 @@ class PlaybooksTest(testcase.TestCase):
             name: {"perf_host_sysroot": root, "perf_host_config_file": str(self.config[name])}
             for name, root in self.roots.items()
         }
-        inventory = self.work / "hosts.json"
+        inventory = self.directory / "hosts.json"
         inventory.write_text(json.dumps({"compute": {"hosts": hosts, "vars": {**self.common, **variables}}}))
         environment = {
             **os.environ,
-            "ANSIBLE_HOME": str(self.work / "home"),
-            "ANSIBLE_COLLECTIONS_PATH": str(self.work / "collections"),
+            "ANSIBLE_HOME": str(self.directory / "home"),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
         }
         argv = [BIN / "ansible-playbook", "-i", inventory, f"nova_perf.tuning.{playbook}", *arguments]
         return subprocess.Popen(
-            argv, cwd=self.work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            argv, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def play(self, playbook, *arguments, **variables):
@@ -98,7 +94,7 @@ class PlaybooksTest(testcase.TestCase):
         self.assertFalse(self.config["other"].exists())
 
     def test_refusals_are_one_line_and_change_nothing(self):
-        old = self.work / "python"
+        old = self.directory / "python"
         old.write_text("#!/bin/sh\necho '" + json.dumps({"nova": "29.2.0", "python": True}) + "'\n")
         old.chmod(0o755)
         files = self.written()
@@ -115,7 +111,7 @@ class PlaybooksTest(testcase.TestCase):
                 self.assertEqual(files, self.written())
 
     def test_only_a_pass_brings_a_host_back_into_service(self):
-        log, openstack, program = (self.work / name for name in ("log", "openstack", "nova-perf"))
+        log, openstack, program = (self.directory / name for name in ("log", "openstack", "nova-perf"))
         openstack.write_text(OPENSTACK.format(log=log))
         for code, verdict, last in ((1, "FAIL", "reason nova-perf-tuning: FAIL"), (0, "PASS", "--enable")):
             with self.subTest(code):

@@ -5,15 +5,13 @@ import json
 import os
 import tempfile
 
-import fixtures
-
 from nova_perf_tuning.validation.bench import plugins
-from tests.support import program, testcase
+from tests.support import directories, program
 
 DATA = os.path.join(os.path.dirname(__file__), "../../unit/validation/bench/data")
 
 
-class BenchTest(testcase.TestCase):
+class BenchTest(directories.DirectoryCase):
     def test_list_names_benchmarks_units_and_parameters(self):
         done = program.nova_perf("bench", "list")
         self.assertEqual(0, done.returncode, done.stderr)
@@ -24,21 +22,19 @@ class BenchTest(testcase.TestCase):
         self.assertEqual([benchmark.kind for benchmark in plugins.load_all()], [row["kind"] for row in rows])
 
     def test_each_runs_on_this_host(self):
-        directory = self.useFixture(fixtures.TempDir()).path
+        environment = {**os.environ, "TMPDIR": str(self.directory)}
         for kind, metric in (
             ("cpu:", "events_per_second"),
             ("fio:size=4M,", "iops"),
             ("iperf3:streams=2,", "throughput"),
         ):
             with self.subTest(kind):
-                done = program.nova_perf(
-                    *("bench", "run", f"{kind}seconds=1", "-f", "json"), env={**os.environ, "TMPDIR": directory}
-                )
+                done = program.nova_perf("bench", "run", f"{kind}seconds=1", "-f", "json", env=environment)
                 self.assertEqual((0, ""), (done.returncode, done.stderr))
                 [primary] = [reading for reading in json.loads(done.stdout)["readings"] if reading["primary"]]
                 self.assertEqual(metric, primary["metric"])
                 self.assertTrue(primary["value"] > 0)
-        self.assertEqual([], os.listdir(directory))
+        self.assertEqual([], os.listdir(self.directory))
 
     def test_files_in_memory_are_said(self):
         """Where the scratch directory is, and where a parameter puts the files."""

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A benchmark whose tool is broken costs the session that benchmark alone; the tools are real programs."""
 
-import fixtures
-
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session
-from tests.support import samples, testcase
+from tests.support import directories, samples
 
 
 class Absent(samples.Quick):
@@ -53,9 +51,8 @@ BROKEN = {
 }
 
 
-class BrokenToolsTest(testcase.TestCase):
+class BrokenToolsTest(directories.DirectoryCase):
     def test_each_is_an_error_of_its_own_and_the_run_goes_on(self):
-        directory = self.useFixture(fixtures.TempDir()).path
         jobs = [job for job, _told in BROKEN.values()]
         jobs.insert(3, samples.job(label="good"))
         jobs.append(samples.job("echo 20 1", label="last"))
@@ -67,7 +64,7 @@ class BrokenToolsTest(testcase.TestCase):
             seed=1,
             time_limit_s=600.0,
         )
-        with local.LocalLauncher(directory) as launcher:
+        with local.LocalLauncher(str(self.directory)) as launcher:
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)
         for label, (_job, output) in BROKEN.items():

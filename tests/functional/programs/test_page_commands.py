@@ -11,11 +11,10 @@ import subprocess
 import sys
 from unittest import mock
 
-import fixtures
 from cliff import commandmanager
 
 from nova_perf_tuning.agent import main as agent
-from tests.support import testcase
+from tests.support import directories, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 #: Blocks that are run here, in an empty directory: page, first line -> exit code.
@@ -145,9 +144,8 @@ class KnownCommandsTest(testcase.TestCase):
         self.assertGreater(seen, 50)
 
 
-class CommandsTest(testcase.TestCase):
+class CommandsTest(directories.DirectoryCase):
     def test_blocks_that_are_run_here(self):
-        directory = self.useFixture(fixtures.TempDir()).path
         programs = pathlib.Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120"}
         for (page, begin), code in RUN.items():
@@ -155,7 +153,7 @@ class CommandsTest(testcase.TestCase):
                 block = next(block for block in blocks(page) if block.text.startswith(begin))
                 done = subprocess.run(
                     ["bash", "-e", "-c", block.text],
-                    cwd=directory,
+                    cwd=self.directory,
                     env=environment,
                     capture_output=True,
                     text=True,

@@ -4,15 +4,13 @@
 import os
 import time
 
-import fixtures
-
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import session, store
 from nova_perf_tuning.validation.measure import trial as trial_module
-from tests.support import directories, samples, testcase
+from tests.support import directories, samples
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 
@@ -174,13 +172,12 @@ class Spanned(samples.Quick):
         return bench.Span(0.8)
 
 
-class TrialTest(testcase.TestCase):
+class TrialTest(directories.DirectoryCase):
     def run_trial(self, kind):
         burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
-        with local.LocalLauncher(self.useFixture(fixtures.TempDir()).path) as launcher:
-            outcome = trial_module.run(
-                samples.job(f"{burn}; sleep 1; echo 40 2", kind), launcher.host_pair(), 60.0
-            )
+        with local.LocalLauncher(str(self.directory)) as launcher:
+            job = samples.job(f"{burn}; sleep 1; echo 40 2", kind)
+            outcome = trial_module.run(job, launcher.host_pair(), 60.0)
         self.assertIsNone(outcome.error)
         return outcome
 

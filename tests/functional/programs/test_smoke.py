@@ -2,7 +2,6 @@
 """The smoke tests pass on a cloud that is well, and fail on one that is not; a real one is in tests/cloud."""
 
 import io
-import json
 import os
 import pathlib
 import subprocess
@@ -11,46 +10,18 @@ import unittest
 
 import fixtures
 
-from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning_smoke import test_api, test_guest
-from tests.support import api_server, testcase
+from tests.support import openstack_program
 
 TOP = str(pathlib.Path(__file__).parents[3])
 
 
-class Cloud(api_server.ApiServer):
-    """Nova as it is with our validators in its API, or without them.
-
-    :ivar checks: the validators are there.
-    """
-
-    checks = True
-
-    def check_specs(self, specs, microversion):
-        for key, value in specs.items():
-            if not self.checks or microversion < (2, 86) or not key.startswith(vocabulary.PREFIX):
-                continue
-            spec, _feature = vocabulary.BY_KEY.get(key, (None, None))
-            if spec is None:
-                message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
-                raise api_server.nova_error(400, "badRequest", message)
-            if spec.parse(value) is None:
-                raise api_server.nova_error(400, "badRequest", f"Validation failed; {key}='{value}'.")
-
-
-class SmokeTest(testcase.TestCase):
+class SmokeTest(openstack_program.ProgramTestCase):
     def setUp(self):
         super().setUp()
-        self.cloud = self.useFixture(Cloud())
         self.cloud.add_host("compute1")
-        for name in [name for name in os.environ if name.startswith(("OS_", "NOVA_PERF_SMOKE_"))]:
+        for name in [name for name in os.environ if name.startswith("NOVA_PERF_SMOKE_")]:
             self.useFixture(fixtures.EnvironmentVariable(name))
-        directory = self.useFixture(fixtures.TempDir()).path
-        auth = {"auth_url": f"{self.cloud.url}/identity/v3", "username": "admin", "password": "secret"}
-        auth |= {"project_name": "admin", "user_domain_id": "default", "project_domain_id": "default"}
-        with open(f"{directory}/clouds.yaml", "w") as file:
-            json.dump({"clouds": {"test": {"auth": auth, "region_name": "RegionOne"}}}, file)
-        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{directory}/clouds.yaml"))
         self.useFixture(fixtures.EnvironmentVariable("OS_CLOUD", "test"))
 
     def run_tests(self, *cases):
@@ -114,8 +85,7 @@ class SmokeTest(testcase.TestCase):
         self.assertIn("elsewhere", line)
 
     def test_without_openstacksdk_it_says_what_to_install(self):
-        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (directory / "openstack.py").write_text("raise ModuleNotFoundError(name='openstack')\n")
-        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{directory}:{TOP}"))
+        self.write_file("openstack.py", "raise ModuleNotFoundError(name='openstack')\n")
+        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{self.directory}:{TOP}"))
         (line,) = self.run_program(code=3).splitlines()
         self.assertIn("no openstack; install nova-perf-tuning[smoke]", line)

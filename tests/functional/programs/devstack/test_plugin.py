@@ -12,12 +12,10 @@ import re
 import subprocess
 import sys
 
-import fixtures
-
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
-from tests.support import testcase
+from tests.support import directories, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[3]
@@ -54,34 +52,22 @@ exec "{real}" "$@"
 """
 
 
-class PluginTestCase(testcase.TestCase):
+class PluginTestCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.calls_file = self.scratch / "calls"
-        self.bin = self.scratch / "opt/data/venv/bin"
+        self.calls_file = self.directory / "calls"
+        self.bin = self.directory / "opt/data/venv/bin"
         self.bin.mkdir(parents=True)
-        for name in (
-            "nova-perf",
-            "nova-perf-status",
-            "nova-perf-agent",
-            "glance-manage",
-            "openstack",
-            "pip",
-            "python",
-        ):
+        for name in "nova-perf nova-perf-status nova-perf-agent glance-manage openstack pip python".split():
             real = pathlib.Path(sys.executable).with_name(name) if name != "python" else sys.executable
-            self.program(name, PROGRAM.format(name=name, calls=self.calls_file, real=real))
-        self.nova_conf = self.scratch / "etc/nova/nova.conf"
+            (self.bin / name).write_text(PROGRAM.format(name=name, calls=self.calls_file, real=real))
+            (self.bin / name).chmod(0o755)
+        self.nova_conf = self.directory / "etc/nova/nova.conf"
         self.nova_conf.parent.mkdir(parents=True)
         self.nova_conf.write_text("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\ndebug = True\n")
-        self.agent_conf = self.scratch / "etc/nova-perf-tuning/nova-perf-tuning.conf"
-        self.state = self.scratch / "var/lib/nova-perf-tuning"
-        self.unit = self.scratch / "etc/systemd/devstack@nova-perf-agent.service"
-
-    def program(self, name, text):
-        (self.bin / name).write_text(text)
-        (self.bin / name).chmod(0o755)
+        self.agent_conf = self.directory / "etc/nova-perf-tuning/nova-perf-tuning.conf"
+        self.state = self.directory / "var/lib/nova-perf-tuning"
+        self.unit = self.directory / "etc/systemd/devstack@nova-perf-agent.service"
 
     def phases(self, *names, code=0, **local_conf):
         """Run phases in one shell; return the calls that it made.
@@ -96,9 +82,9 @@ class PluginTestCase(testcase.TestCase):
             if not name.startswith(("OS_", "NOVA_", "PYTHON")) or name in local_conf
         }
         done = subprocess.run(
-            ["bash", HERE / "run_phases.sh", self.scratch, *names],
-            env={**environment, "HOME": str(self.scratch), **local_conf},
-            cwd=self.scratch,
+            ["bash", HERE / "run_phases.sh", self.directory, *names],
+            env={**environment, "HOME": str(self.directory), **local_conf},
+            cwd=self.directory,
             capture_output=True,
             text=True,
         )
@@ -117,7 +103,7 @@ class PluginTestCase(testcase.TestCase):
         return parser.get(section, key, fallback=None)
 
     def variable(self, name):
-        lines = (self.scratch / "variables").read_text().splitlines()
+        lines = (self.directory / "variables").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)[name]
 
 
@@ -151,6 +137,8 @@ class StackTest(PluginTestCase):
         for unasked in ("python", "install_bindep"):
             with self.subTest(unasked):
                 self.assertEqual([], [line for line in self.called(unasked) if "ini.py" not in line])
+        left = [self.variable(name) for name in ("PWD", "OPTIONS")]
+        self.assertEqual([str(self.directory), "ehBE"], left, "stack.sh goes on where and as it was")
 
     def test_nova_perf_status_reads_what_was_configured(self):
         self.phases("stack/install", "stack/post-config", STATUS_CODE="")
@@ -180,18 +168,13 @@ class StackTest(PluginTestCase):
                 self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
                 self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
 
-    def test_nothing_leaks_into_stack(self):
-        self.phases(*STACK)
-        self.assertEqual(str(self.scratch), self.variable("PWD"))
-        self.assertEqual("ehBE", self.variable("OPTIONS"))
-
     def test_everything_that_may_be_set(self):
-        own = self.scratch / "profiles"
+        own = self.directory / "profiles"
         own.mkdir()
         (own / "mine.yaml").write_text(
             "name: mine\ndescription: d\nspecs: {'perf:iothreads': {value: 1, basis: practice, reason: r}}\n"
         )
-        image = self.scratch / "image"
+        image = self.directory / "image"
         image.mkdir()
         (image / "guest.qcow2").touch()
         self.phases(
@@ -307,8 +290,8 @@ class StopsStackTest(PluginTestCase):
         self.phases("stack/pre-install", NOVA_PERF_PROFILE_DIR=str(inside))
 
     def test_nova_that_cannot_import_the_driver(self):
-        self.refused("do not fit together", "stack/post-config", STATUS_CODE="2")
-        self.refused("do not fit together", "stack/post-config", STATUS_CODE="255")
+        for code in ("2", "255"):
+            self.refused("do not fit together", "stack/post-config", STATUS_CODE=code)
 
     def test_a_cloud_that_refuses(self):
         self.refused("a command failed", "stack/extra", CLOUD_CODE="3", code=3)
@@ -322,23 +305,16 @@ class SmokeTest(PluginTestCase):
         self.assertEqual(["cloud devstack-admin image "], self.called("cloud"))
 
     def test_with_image_and_heat(self):
-        self.phases(
-            "stack/test-config",
-            NOVA_PERF_SMOKE="True",
-            NOVA_PERF_IMAGE="True",
-            ENABLED_SERVICES="n-api,n-cpu,g-api,h-api",
-        )
-        self.assertEqual(["cloud devstack-admin image perf-guest"], self.called("cloud"))
-        (validation,) = self.called("python -m openstackclient.shell --os-cloud devstack-admin perf validate")
-        self.assertIn("--hosts all --image perf-guest", validation)
-        self.assertNotIn("tx-offload", validation)
-
-    def test_user_space_switches_compute_no_checksums(self):
-        services = "n-api,n-cpu,g-api,h-api"
-        variables = {"OVS_DATAPATH_TYPE": "netdev", "ENABLED_SERVICES": services, "NOVA_PERF_IMAGE": "yes"}
-        self.phases("stack/test-config", NOVA_PERF_SMOKE="True", **variables)
-        (validation,) = self.called("python -m openstackclient.shell --os-cloud devstack-admin perf validate")
-        self.assertIn("--no-guest-tx-offload", validation)
+        """User-space switches compute no checksums."""
+        common = {"NOVA_PERF_SMOKE": "True", "ENABLED_SERVICES": "n-api,n-cpu,g-api,h-api"}
+        for image, datapath in (("True", "system"), ("yes", "netdev")):
+            with self.subTest(datapath):
+                self.phases("stack/test-config", NOVA_PERF_IMAGE=image, OVS_DATAPATH_TYPE=datapath, **common)
+                self.assertEqual(["cloud devstack-admin image perf-guest"], self.called("cloud"))
+                command = "python -m openstackclient.shell --os-cloud devstack-admin perf validate"
+                (validation,) = self.called(command)
+                self.assertIn("--hosts all --image perf-guest", validation)
+                self.assertEqual(datapath == "netdev", "--no-guest-tx-offload" in validation)
 
     def test_failures_end_stack(self):
         self.phases("stack/test-config", code=1, NOVA_PERF_SMOKE="True", SMOKE_CODE="1")
@@ -357,16 +333,12 @@ class UnstackTest(PluginTestCase):
             self.called("systemctl"),
         )
 
-    def test_originals_are_put_back(self):
+    def test_originals_are_put_back_and_clean_leaves_nothing(self):
         self.phases(*STACK)
         self.journal("/")
         self.phases("unstack/")
         self.assertEqual([f"nova-perf restore --state-dir {self.state}"], self.called("nova-perf restore"))
-
-    def test_clean_leaves_nothing(self):
-        self.phases(*STACK)
-        self.journal("/")
-        self.phases("unstack/", "clean/")
+        self.phases("clean/")
         self.assertFalse(self.unit.exists())
         self.assertFalse(self.agent_conf.parent.exists())
         self.assertFalse(self.state.exists(), self.output)
@@ -398,16 +370,12 @@ class UnstackTest(PluginTestCase):
             self.assertEqual([], [path for path in paths if path.exists()], (names_of_phases, local_conf))
 
     def test_clean_removes_no_directory_of_others(self):
-        others = self.scratch / "others"
+        others = self.directory / "others"
         (others / "nova-perf" / "more").mkdir(parents=True)
-        for directory in (
-            others,
-            f"{others}/nova-perf/more",
-            f"{others}/nova-perf/",
-            f"{others}/nova-perf/../more",
-        ):
-            with self.subTest(directory):
-                self.phases("clean/", NOVA_PERF_STATE_DIR=str(directory), NOVA_PERF_CONF_DIR=str(directory))
+        for below in ("", "/nova-perf/more", "/nova-perf/", "/nova-perf/../more"):
+            with self.subTest(below):
+                directory = f"{others}{below}"
+                self.phases("clean/", NOVA_PERF_STATE_DIR=directory, NOVA_PERF_CONF_DIR=directory)
                 self.assertTrue((others / "nova-perf" / "more").exists(), directory)
 
     def test_clean_leaves_what_the_user_made(self):

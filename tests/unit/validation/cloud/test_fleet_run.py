@@ -13,8 +13,8 @@ import fixtures
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, run_store
+from tests.support import directories
 from tests.support import simulated_cloud as simulation
-from tests.support import testcase
 
 KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
 
@@ -30,11 +30,10 @@ def kill(controller, number):
         threading.Event().wait(0.01)
 
 
-class FleetRunCase(testcase.TestCase):
+class FleetRunCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = self.useFixture(fixtures.TempDir()).path
-        self.store = run_store.RunStore(f"sqlite:///{directory}/results.db")
+        self.store = run_store.RunStore(f"sqlite:///{self.directory}/results.db")
         self.addCleanup(self.store.close)
         self.progress = []
 

@@ -3,18 +3,15 @@
 
 import hashlib
 import os
-import pathlib
-import tempfile
 from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, image
-from tests.support import testcase
+from tests.support import directories
 
 
-class ImageTest(testcase.TestCase):
+class ImageTest(directories.DirectoryCase):
     def setUp(self) -> None:
         super().setUp()
-        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-image-")))
         for name in ("vmlinuz", "initrd", "root.img", "sums", "complete"):
             (self.directory / name).touch()
         (self.directory / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
@@ -35,9 +32,8 @@ class ImageTest(testcase.TestCase):
         """What was added is taken by those alone who need something of it; what no image has is named."""
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory)}):
             for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
-                os.mkdir(self.directory / link)
-                (self.directory / link / "complete").touch()
-                (self.directory / link / "programs").write_text(inside)
+                self.write_file(f"{link}/complete", "")
+                self.write_file(f"{link}/programs", inside)
             (self.directory / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
             for wanted, link in (
                 (["fio"], "image"),

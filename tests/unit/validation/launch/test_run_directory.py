@@ -2,18 +2,16 @@
 """Runs that live are left alone; of those that died everything goes."""
 
 import os
-import tempfile
 from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, run_directory
-from tests.support import testcase
+from tests.support import directories
 
 
-class RunDirectoryTest(testcase.TestCase):
+class RunDirectoryTest(directories.DirectoryCase):
     def setUp(self) -> None:
         super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-runs-"))
-        self.parent = os.path.join(directory, "runs")
+        self.parent = os.path.join(self.directory, "runs")
         self.removed: list[tuple[str, str]] = []
 
     def sweep(self) -> list[str]:

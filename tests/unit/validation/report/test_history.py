@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histories in a real database: kept once, like beside like."""
 
-import os
-
-import fixtures
-
 from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import history
-from tests.support import samples, testcase
+from tests.support import directories, samples
 
 MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
 
 
-class HistoryTest(testcase.TestCase):
+class HistoryTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = self.useFixture(fixtures.TempDir()).path
-        self.engine = database.connect(f"sqlite:///{os.path.join(directory, 'runs.db')}")
+        self.engine = database.connect(f"sqlite:///{self.directory}/runs.db")
         self.addCleanup(self.engine.dispose)
 
     def add(self, host="one", day=1, value=100.0, request=None, **environment):
