@@ -4,6 +4,7 @@
 They are kept in memory, where a change costs nothing, and grown into a directory where something is to be written.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -106,13 +107,8 @@ def nic(
         f"sys/bus/pci/devices/{address}": f"-> ../../../{device[4:]}",
         f"nova-perf/ethtool/{name}.json": ethtool(),
     }
-    for counter, count in (
-        ("rx_packets", 5000000),
-        ("tx_packets", 5000000),
-        ("rx_missed_errors", 0),
-        ("rx_fifo_errors", 0),
-    ):
-        tree[f"{directory}/statistics/{counter}"] = f"{count}\n"
+    counters = {"rx_packets": 5000000, "tx_packets": 5000000, "rx_missed_errors": 0, "rx_fifo_errors": 0}
+    tree |= {f"{directory}/statistics/{counter}": f"{count}\n" for counter, count in counters.items()}
     if master:
         tree[f"{directory}/master"] = "-> ../../../../virtual/net/" + master
     return tree
@@ -175,8 +171,7 @@ def domain(
     source: str = "block",
     backing: str = "<memoryBacking><hugepages/></memoryBacking>",
     features: str = "<features><hyperv mode='custom'><relaxed state='on'/><vapic state='on'/>"
-    "<spinlocks state='on'/>"
-    "</hyperv></features><clock><timer name='hypervclock' present='yes'/></clock>",
+    "<spinlocks state='on'/></hyperv></features><clock><timer name='hypervclock' present='yes'/></clock>",
     os_type: str = "linux",
     devices: str = "",
     numa: str = "",
@@ -211,19 +206,13 @@ def process(
     threads += [(f"CPU {index}/KVM", cpus) for index, cpus in enumerate(vcpus)]
     tree: dict[str, str | None] = {f"run/libvirt/qemu/{name}.pid": f"{pid}\n"}
     fields = " ".join(["0"] * 17)
-    for index, (comm, cpus) in enumerate(threads):
-        for directory in {
-            f"proc/{pid}/task/{pid + index}",
-            f"proc/{pid}" if not index else f"proc/{pid}/task/{pid}",
-        }:
-            if directory.endswith(str(pid)) and index:
-                continue
-            tree[f"{directory}/stat"] = f"{pid + index} ({comm}) S 1 {fields} 777 {fields} 0 0\n"
-            tree[f"{directory}/status"] = (
-                ""
-                f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{pid + index}\nCpus_allowed_list:\t{cpus}\n"
-                "Mems_allowed_list:\t0\n"
-            )
+    for tid, (comm, cpus) in enumerate(threads, pid):
+        directory = f"proc/{pid}/task/{tid}"
+        tree[f"{directory}/stat"] = f"{tid} ({comm}) S 1 {fields} 777 {fields} 0 0\n"
+        ids = f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{tid}\n"
+        tree[f"{directory}/status"] = f"{ids}Cpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0\n"
+    leader = f"proc/{pid}/task/{pid}"
+    tree |= {f"proc/{pid}/{file}": tree[f"{leader}/{file}"] for file in ("stat", "status")}
     tree[f"proc/{pid}/comm"] = "qemu-system-x86\n"
     return tree
 
@@ -253,12 +242,10 @@ def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]
     """Return NUMA nodes."""
     tree: dict[str, str | None] = {f"{_NODE}/online": f"0-{len(lists) - 1}\n" if len(lists) > 1 else "0\n"}
     for node, text in enumerate(lists):
+        distances = ("10" if other == node else "21" for other in range(len(lists)))
         tree |= {
             f"{_NODE}/node{node}/cpulist": f"{text}\n",
-            f"{_NODE}/node{node}/distance": " ".join(
-                "10" if other == node else "21" for other in range(len(lists))
-            )
-            + "\n",
+            f"{_NODE}/node{node}/distance": " ".join(distances) + "\n",
             f"{_NODE}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_gib << 20} kB\n",
         }
     return tree
@@ -310,10 +297,8 @@ def good() -> dict[str, str | None]:
         ),
     }  # fmt: skip
     tree |= {f"proc/sys/{key}": f"{value}\n" for key, value in SYSCTLS.items()}
-    housekeeping = SHARED
     tree |= {
-        "proc/cmdline": f"isolcpus=managed_irq,domain,{DEDICATED} nohz_full={DEDICATED} "
-        f"irqaffinity={housekeeping}\n",
+        "proc/cmdline": f"isolcpus=managed_irq,domain,{DEDICATED} nohz_full={DEDICATED} irqaffinity={SHARED}\n",
         "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vmx lm tsc\n\n",
         "proc/net/softnet_stat": "0049a1f0 00000000 00000002 0 0 0 0 0 0 0 0 0 0\n" * 16,
         "etc/nova/nova.conf": NOVA_CONF,
@@ -336,11 +321,9 @@ def good() -> dict[str, str | None]:
         "proc/1/comm": "systemd\n",
     }  # fmt: skip
     for policy in range(16):
-        directory = f"{_CPU}/cpufreq/policy{policy}"
-        tree |= {
-            f"{directory}/scaling_governor": "performance\n",
-            f"{directory}/scaling_available_governors": "performance powersave\n",
-        }
+        governor = f"{_CPU}/cpufreq/policy{policy}/scaling"
+        tree[f"{governor}_governor"] = "performance\n"
+        tree[f"{governor}_available_governors"] = "performance powersave\n"
     return tree
 
 
@@ -360,12 +343,9 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
     tree |= nodes(("0-19",) if tuned else tuple(f"{start}-{start + 19}" for start in range(0, 160, 20)), 32)
     mtu = 9000 if tuned else 1500
     tree |= nic("eth4", node=0, mtu=mtu, speed=10000, master="br0", address="0000:10:00.0")
-    off = (
-        {}
-        if tuned
-        else {"tx-tcp-segmentation": False, "tx-checksum-ip-generic": False, "rx-gro": False, "rx-lro": True}
-    )
-    tree["nova-perf/ethtool/eth4.json"] = ethtool(off, channels={"combined": 4, "combined_max": 4})
+    off = {} if tuned else {"tx-tcp-segmentation": False, "tx-checksum-ip-generic": False, "rx-gro": False}
+    channels = {"combined": 4, "combined_max": 4}
+    tree["nova-perf/ethtool/eth4.json"] = ethtool(off | {"rx-lro": not tuned}, channels=channels)
     for queue in range(4):
         cpu = queue + 2 if tuned else (0, 45, 0, 121)[queue]
         tree |= irq(320 + queue, f"eth4-TxRx-{queue}", cpu, _ORACLE_ETH, allowed="" if tuned else "0-159")
@@ -387,13 +367,10 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
         f"proc/sys/net/bridge/bridge-nf-call-{name}": f"{nf}\n" for name in ("iptables", "ip6tables", "arptables")
     }
     pins = ("0-19", "0-19") if tuned else ()
-    tree["etc/libvirt/qemu/myvm.xml"] = domain(
-        "myvm", pins=pins, memory_gib=2, policy="shared", device="vif1.0", driver="", features="", backing=""
-    )
+    plain = functools.partial(domain, policy="shared", driver="", features="", backing="")
+    tree["etc/libvirt/qemu/myvm.xml"] = plain("myvm", pins=pins, memory_gib=2, device="vif1.0")
     if not tuned:
         tree["proc/812/comm"] = "irqbalance\n"
-        tree["etc/libvirt/qemu/large.xml"] = domain(
-            "large", vcpus=40, pins=(), memory_gib=8, policy="shared", device="vif2.0", driver="",
-            features="", backing="",
-        )  # fmt: skip
+        large = plain("large", vcpus=40, pins=(), memory_gib=8, device="vif2.0")
+        tree["etc/libvirt/qemu/large.xml"] = large
     return tree

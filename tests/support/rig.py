@@ -60,15 +60,9 @@ def _tool(name: str, *arguments: str) -> str:
 
 def remains(run_id: str) -> list[str]:
     """Return everything on this host that carries the id of a run: what it has, or should not have left."""
-    places = [
-        "/sys/class/net",
-        "/run/netns",
-        RUNS,
-        "/var/log/libvirt/qemu",
-        "/run/libvirt/qemu",
-        "/etc/libvirt/qemu",
-    ]
-    places += ["/var/lib/libvirt/qemu", "/var/lib/libvirt/qemu/channel/target", "/tmp", "/var/tmp"]
+    places = ["/sys/class/net", "/run/netns", RUNS, "/tmp", "/var/tmp", "/var/log/libvirt/qemu"]
+    places += ["/run/libvirt/qemu", "/etc/libvirt/qemu"]
+    places += ["/var/lib/libvirt/qemu", "/var/lib/libvirt/qemu/channel/target"]
     remains = [
         os.path.join(place, name)
         for place in places
