@@ -10,10 +10,9 @@ from nova_perf_tuning.guest import network, parsing, storage, transform
 from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import parsing as spec_parsing
 from nova_perf_tuning.specs import request
-from tests.support import corpus, testcase
-from tests.unit.specs.test_parsing import VALID_SPECS
+from tests.support import corpus, spec_strategies, testcase
 
-REQUESTS = VALID_SPECS.map(spec_parsing.parse)
+REQUESTS = spec_strategies.VALID_SPECS.map(spec_parsing.parse)
 
 
 def changed(name, specs, **options):

@@ -8,21 +8,8 @@ from hypothesis import strategies
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import parsing, profiles, request, vocabulary
-from tests.support import testcase
+from tests.support import spec_strategies, testcase
 
-
-def _values(spec):
-    if spec.kind is vocabulary.Kind.BOOLEAN:
-        return strategies.sampled_from(sorted(vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS))
-    if spec.kind is vocabulary.Kind.NAME:
-        return strategies.from_regex(vocabulary.NAME_PATTERN, fullmatch=True)
-    return strategies.sampled_from(spec.choices)
-
-
-#: Any valid set of perf:* specs, the profile (which must exist) apart.
-VALID_SPECS = strategies.fixed_dictionaries(
-    {}, optional={key: _values(spec) for key, (spec, _) in vocabulary.BY_KEY.items() if spec.name != "profile"}
-)
 PROFILES = strategies.sampled_from([None, "storage", "balanced", "compute", "network-latency"])
 
 
@@ -75,7 +62,7 @@ class ParsingTest(testcase.TestCase):
     def test_expanded_request_needs_no_profile(self):
         self.assertEqual("gone", parsing.parse_expanded({"perf:profile": "gone"}).profile)
 
-    @hypothesis.given(VALID_SPECS, PROFILES)
+    @hypothesis.given(spec_strategies.VALID_SPECS, PROFILES)
     def test_round_trip(self, specs, name):
         if name:
             specs = {**specs, "perf:profile": name}
