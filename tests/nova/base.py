@@ -77,6 +77,11 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
             self.start_compute(hostname=name, host_info=info)
         return [self.computes[name] for name in names or ("compute1",)]
 
+    def copy_no_disks(self):
+        """Let migrations copy nothing, which needs a second machine; return the mock in place of it."""
+        copied = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
+        return self.useFixture(fixtures.MockPatch(copied, return_value="{}")).mock
+
     def make_directory(self, server):
         """Make the guest's directory; Nova's fixtures make no disks and leave it out."""
         os.makedirs(os.path.join(base.CONF.instances_path, server["id"]), exist_ok=True)

@@ -206,6 +206,10 @@ class PathTestCase(EveryFaultTestCase):
     def ask(self, server, body):
         self.api.post_server_action(server["id"], body, check_response_status=[200, 202, 400, 500])
 
+    def wait_for(self, state):
+        """Wait until the guest has a state and no task; return it."""
+        return self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+
     def shown_to_user(self, server):
         """Return what a user gets to read: the fault, and the events of the last action."""
         server = self.api.get_server(server["id"])
@@ -260,10 +264,7 @@ class OneHostPathsTest(PathTestCase):
                 self.prepare(path)
                 with self.points.failing():
                     self.ask(self.server, body)
-                    server = self._wait_for_server_parameter(
-                        self.server, {"status": state, "OS-EXT-STS:task_state": None}
-                    )
-                    self.assert_refused_to_user(server, path)
+                    self.assert_refused_to_user(self.wait_for(state), path)
                 if path == "unshelve":  # Nova leaves it where it can be tried again
                     self._unshelve_server(self.server)
                 self.assert_whole_again(self.server, path)
@@ -275,7 +276,7 @@ class OneHostPathsTest(PathTestCase):
                 self.prepare(path)
                 with self.points.failing("nova.guest_request.request"):
                     self.ask(self.server, body)
-                    self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+                    self.wait_for(state)
                     domain = self.domain(self.server)
                     self.assertIn("Injected: in", self.untuned_reason(domain), path)
                     self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"), path)
@@ -355,11 +356,7 @@ class OneHostPathsTest(PathTestCase):
 class TwoHostPathsTest(PathTestCase):
     def setUp(self):
         super().setUp()
-        self.useFixture(
-            fixtures.MockPatch(
-                "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
-            )
-        )
+        self.copy_no_disks()
         self.start("host_a", "host_b")
         self.server = self.boot(base.TUNED, host="host_a")
         self.flavor = self._create_flavor(vcpu=3, extra_spec=base.TUNED)
@@ -375,10 +372,7 @@ class TwoHostPathsTest(PathTestCase):
         for path, body in self.requests():
             with self.points.failing():
                 self.ask(self.server, body)
-                server = self._wait_for_server_parameter(
-                    self.server, {"status": "ERROR", "OS-EXT-STS:task_state": None}
-                )
-                self.assert_refused_to_user(server, path)
+                self.assert_refused_to_user(self.wait_for("ERROR"), path)
             self.assert_whole_again(self.server, path)
 
     def test_on_error_ignore_starts_the_guest_untuned(self):
@@ -387,7 +381,7 @@ class TwoHostPathsTest(PathTestCase):
             state = "ACTIVE" if path == "revert" else "VERIFY_RESIZE"
             with self.points.failing("nova.guest_request.request"):
                 self.ask(self.server, body)
-                self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+                self.wait_for(state)
                 domain = self.domain(self.server, self.host_of(self.server))
                 self.assertIn("Injected: in", self.untuned_reason(domain), path)
             if state == "VERIFY_RESIZE":

@@ -193,11 +193,7 @@ class BeforehandTest(OperatorTestCase):
         raise AssertionError("there is no fault")
 
     def test_resize_into_a_contradiction(self):
-        copied = self.useFixture(
-            fixtures.MockPatch(
-                "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
-            )
-        ).mock
+        copied = self.copy_no_disks()
         self.start("host_a", "host_b")
         server = self.boot(base.TUNED, image_uuid=self.image(uuids.agrees, AGREES), host="host_a")
         wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:vif_queues": "4"})

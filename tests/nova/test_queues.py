@@ -3,6 +3,7 @@
 
 import random
 import re
+from unittest import mock
 
 from nova.virt.libvirt import driver as nova_driver
 from nova.virt.libvirt import vif as nova_vif
@@ -125,11 +126,8 @@ class UntouchedFlavorsTest(base.PerfTestCase):
         instance = args[0]
         instance.flavor.extra_specs, instance.system_metadata = specs, properties
         ours = self.driver._get_guest_config(*args, **kwargs).to_xml()
-        own, self.driver.vif_driver = self.driver.vif_driver, nova_vif.LibvirtGenericVIFDriver(self.driver._host)
-        try:
+        with mock.patch.object(self.driver, "vif_driver", nova_vif.LibvirtGenericVIFDriver(self.driver._host)):
             novas = nova_driver.LibvirtDriver._get_guest_config(self.driver, *args, **kwargs).to_xml()
-        finally:
-            self.driver.vif_driver = own
         return [re.sub("<nova:creationTime>[^<]*", "", xml) for xml in (novas, ours)]
 
     def compare(self, base_specs, vcpus):

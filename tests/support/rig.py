@@ -7,7 +7,9 @@ without libvirt, QEMU or root fails these tests.
 
 import os
 import pathlib
+import sys
 import unittest
+from collections.abc import Mapping
 
 from tests.support import patience
 
@@ -40,15 +42,23 @@ def stop() -> None:
 
 
 class GuestCase(unittest.TestCase):
-    """Tests that boot guests; ``image`` is the directory of theirs."""
+    """Tests that boot guests; ``image`` is the directory of theirs, ``environment`` that of :meth:`nova_perf`."""
 
     image: str
+    environment: Mapping[str, str] = os.environ
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.image = start()
         cls.addClassCleanup(stop)
+
+    def nova_perf(self, *arguments: str) -> str:
+        """Run nova-perf, which must succeed without a word on stderr; return what it printed."""
+        argv = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
+        done = patience.run(argv, limit_s=3 * patience.LIMIT_S, env=self.environment)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        return done.stdout
 
 
 def _tool(name: str, *arguments: str) -> str:

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import re
-import sys
 import tempfile
 from collections.abc import Mapping
 from typing import Final
@@ -66,12 +65,6 @@ class EveryBenchmarkTest(rig.GuestCase):
         directory = pathlib.Path(self.output, "plugin")
         plugin.install(directory, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
         self.environment = {**os.environ, "PYTHONPATH": str(directory)}
-
-    def nova_perf(self, *arguments: str) -> str:
-        argv = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
-        done = patience.run(argv, limit_s=3 * patience.LIMIT_S, env=self.environment)
-        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
-        return done.stdout
 
     def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
         carried = {benchmark.kind for benchmark in plugins.load_all() if benchmark.image_variant != "own"}

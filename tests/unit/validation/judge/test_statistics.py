@@ -79,14 +79,8 @@ class RatioTest(testcase.TestCase):
         self.assertAlmostEqual(1.1, found.high)
 
     def test_only_blocks_that_both_have(self):
-        trials = [
-            samples.trial(arm="a", block=0, value=0.5),
-            samples.trial(arm="a", block=0, value=1.5),
-            samples.trial(arm="a", block=1, value=1.0),
-            samples.trial(arm="b", block=0, value=2.0),
-            samples.trial(arm="b", block=2, value=1.0),
-            samples.trial(arm="b", block=1, value=None),
-            samples.trial(arm="b", block=1, value=0.0),
-        ]
+        measured = [("a", 0, 0.5), ("a", 0, 1.5), ("a", 1, 1.0)]
+        measured += [("b", 0, 2.0), ("b", 2, 1.0), ("b", 1, None), ("b", 1, 0.0)]
+        trials = [samples.trial(arm=arm, block=block, value=value) for arm, block, value in measured]
         self.assertEqual({0: [-math.log(2.0)]}, statistics.log_ratios(trials, "a", "b"))
         self.assertIsNone(ratio(trials, "a", "c"))

@@ -25,9 +25,7 @@ STATUS = st.fixed_dictionaries(
 class AgentChannelTest(testcase.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        patcher = mock.patch("libvirt_qemu.qemuAgentCommand")
-        self.command = patcher.start()
-        self.addCleanup(patcher.stop)
+        self.command = self.enterContext(mock.patch("libvirt_qemu.qemuAgentCommand"))
         self.channel = guest.AgentChannel(None, base.LaunchError)
 
     def answer(self, value: object) -> None:
