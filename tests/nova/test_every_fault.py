@@ -159,12 +159,8 @@ class BeforehandTest(EveryFaultTestCase):
     def test_reboot_and_resize(self):
         went_on = []
         for name in ("_hard_reboot", "migrate_disk_and_power_off"):
-            self.useFixture(
-                fixtures.MonkeyPatch(
-                    f"nova.virt.libvirt.driver.LibvirtDriver.{name}",
-                    lambda driver, *args, name=name: went_on.append(name),
-                )
-            )
+            novas = f"nova.virt.libvirt.driver.LibvirtDriver.{name}"
+            self.useFixture(fixtures.MonkeyPatch(novas, lambda *_, name=name: went_on.append(name)))
         self.start()
         self.boot(EVERYTHING)
         driver = self.computes["compute1"].driver

@@ -16,11 +16,8 @@ class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
 
     def setUp(self):
         super().setUp()
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                "nova.compute.manager.ComputeManager._live_migration_cleanup_flags", lambda *a, **k: (True, True)
-            )
-        )
+        flags = "nova.compute.manager.ComputeManager._live_migration_cleanup_flags"
+        self.useFixture(fixtures.MonkeyPatch(flags, lambda *_, **__: (True, True)))
         self.rewritten = []
         update = nova_migration.get_updated_guest_xml
 

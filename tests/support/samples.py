@@ -5,6 +5,8 @@ import dataclasses
 import math
 import random
 
+from hypothesis import strategies
+
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.measure import model
@@ -25,6 +27,9 @@ _PATTERN = model.Trial(
     work=5.0,
     work_unit="Gbit",
 )
+#: What may stand where JSON has something else.
+ANY_VALUE = strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats()
+ANY_VALUE |= strategies.text() | strategies.just({})
 
 
 def trial(**changes):

@@ -28,8 +28,7 @@ class LauncherFailureTest(rig.GuestCase):
         return launcher, launcher.run_id
 
     def copy_image(self) -> pathlib.Path:
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-image-"))
-        self.addCleanup(shutil.rmtree, directory)
+        directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-image-")))
         shutil.copytree(self.image, directory, dirs_exist_ok=True)
         return directory
 

@@ -187,12 +187,7 @@ class ValidateTest(directories.DirectoryCase):
             vcpus = 2
 
         load = registry.load
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                "nova_perf_tuning.validation.launch.registry.load",
-                lambda name: Guests() if name == "libvirt" else load(name),
-            )
-        )
+        self.patch(registry, "load", lambda name: Guests() if name == "libvirt" else load(name))
         file = self.write_file("file", "")
         budget = self.budget("benchmark: fio, arm: tuned, max_loss: 0.5")
         for arguments, words in (

@@ -154,17 +154,14 @@ class StackTest(PluginTestCase):
 
     def test_stacking_again_changes_nothing(self):
         self.phases(*STACK)
-        before = self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()
+        files = (self.nova_conf, self.agent_conf, self.unit)
+        before = [path.read_text() for path in files]
         for between in ((), ("unstack/",), ("unstack/", "clean/")):
             with self.subTest(between):
                 if between:
                     self.phases(*between)
                 self.phases(*STACK)
-                self.assertEqual(
-                    before,
-                    (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()),
-                    between,
-                )
+                self.assertEqual(before, [path.read_text() for path in files], between)
                 self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
                 self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
 
@@ -325,13 +322,8 @@ class UnstackTest(PluginTestCase):
     def test_agent_is_stopped_though_it_was_taken_out(self):
         self.phases(*STACK)
         self.phases("unstack/", NOVA_PERF_AGENT="False")
-        self.assertEqual(
-            [
-                "systemctl stop devstack@nova-perf-agent.service",
-                "systemctl disable devstack@nova-perf-agent.service",
-            ],
-            self.called("systemctl"),
-        )
+        unit = "devstack@nova-perf-agent.service"
+        self.assertEqual([f"systemctl {verb} {unit}" for verb in ("stop", "disable")], self.called("systemctl"))
 
     def test_originals_are_put_back_and_clean_leaves_nothing(self):
         self.phases(*STACK)

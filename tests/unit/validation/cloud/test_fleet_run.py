@@ -307,11 +307,8 @@ class FleetRunTest(FleetRunCase):
 
     def test_ctrl_c_and_resume(self):
         """Also where it has ended the reader of the progress, too: nothing is left, and the run is not lost."""
-        for number, gone in (
-            (signal.SIGINT, None),
-            (signal.SIGTERM, None),
-            (signal.SIGINT, BrokenPipeError("gone")),
-        ):
+        broken = BrokenPipeError("gone")
+        for number, gone in ((signal.SIGINT, None), (signal.SIGTERM, None), (signal.SIGINT, broken)):
             with self.subTest(number):
                 self.progress = mock.Mock(**{"append.side_effect": gone})
                 controller = self.begin(16, peers=3)
