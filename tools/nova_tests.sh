@@ -101,7 +101,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
 export OS_TEST_TIMEOUT=${OS_TEST_TIMEOUT:-900}
 result=0 passed=0 failed=0
 
-# run NAME FOLDER [REGEX]: one stestr run; adds to the counts.
+# run NAME DIRECTORY [REGEX]: one stestr run; adds to the counts.
 run() {
     mkdir "$work/$1"
     "$venv/bin/python" -m stestr --test-path "$2" --top-dir "$top" --repo-url "$work/$1" \
@@ -126,7 +126,7 @@ case $mode in
         fi
         ;;
     wheel)
-        # A copy, so that no build folder appears in the tree.
+        # A copy, so that no build directory appears in the tree.
         git -c safe.directory="$top" clone -q "$top" "$work/tree"
         PBR_VERSION=${PBR_VERSION:-0.0.1} "$venv/bin/pip" -q wheel --disable-pip-version-check --no-build-isolation \
             --no-deps -w "$work" "$work/tree"

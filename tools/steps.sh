@@ -21,9 +21,9 @@ seconds() {
 }
 
 known_profile() {
-    local folder=$2/nova_perf_tuning/specs/profiles
-    [[ $1 =~ ^[a-z0-9-]+$ && -f $folder/$1.yaml ]] ||
-        refuse "there is no profile '$1'; profiles are $(basename -s .yaml -a "$folder"/*.yaml | paste -sd' ')"
+    local directory=$2/nova_perf_tuning/specs/profiles
+    [[ $1 =~ ^[a-z0-9-]+$ && -f $directory/$1.yaml ]] ||
+        refuse "there is no profile '$1'; profiles are $(basename -s .yaml -a "$directory"/*.yaml | paste -sd' ')"
 }
 
 begun=$SECONDS

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The physical limit of reading a host: opens, reads and closes each file of a list once, lists each folder.
- * reader LIST: a path on each line, a folder ends in "/". Prints files, folders, bytes and CPU time (user + system) in
- * microseconds of the reading alone; the list is in memory before the clock starts.
+ * The physical limit of reading a host: opens, reads and closes each file of a list once, lists each directory.
+ * reader LIST: a path on each line, a directory ends in "/". Prints files, directories, bytes and CPU time (user +
+ * system) in microseconds of the reading alone; the list is in memory before the clock starts.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     static char buffer[1 << 16];
     char *list = NULL, *line, *next;
     size_t size = 0;
-    long files = 0, folders = 0, bytes = 0;
+    long files = 0, directories = 0, bytes = 0;
     ssize_t got;
     FILE *in = argc == 2 ? fopen(argv[1], "r") : NULL;
 
@@ -34,13 +34,13 @@ int main(int argc, char **argv)
         next = strchr(line, '\n');
         *next = '\0';
         if (next[-1] == '/') {
-            DIR *folder = opendir(line);
-            if (!folder)
+            DIR *directory = opendir(line);
+            if (!directory)
                 return perror(line), 1;
-            while (readdir(folder))
+            while (readdir(directory))
                 ;
-            closedir(folder);
-            folders++;
+            closedir(directory);
+            directories++;
         } else {
             int fd = open(line, O_RDONLY);
             if (fd < 0)
@@ -54,6 +54,6 @@ int main(int argc, char **argv)
             files++;
         }
     }
-    printf("%ld %ld %ld %.0f\n", files, folders, bytes, cpu_us() - begin);
+    printf("%ld %ld %ld %.0f\n", files, directories, bytes, cpu_us() - begin);
     return 0;
 }

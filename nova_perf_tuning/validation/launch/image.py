@@ -79,7 +79,7 @@ def _added(directory: pathlib.Path) -> dict[str, str]:
     listing = directory / "added"
     lines = listing.read_text("utf-8").splitlines() if listing.exists() else []
     entries = (line.split(" ", 3) for line in lines)
-    return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
+    return {path: digest for _kind, _mode, digest, path in entries if digest != "-"}
 
 
 def check_same_programs(built: Image, programs: Collection[str]) -> None:

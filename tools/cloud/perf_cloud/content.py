@@ -156,7 +156,7 @@ def upload_image(directory: pathlib.Path, environment: dict[str, str]) -> None:
     """Upload the guest image that ``tools/image/build --cloud`` made in ``directory``."""
     tool = pathlib.Path(__file__).resolve().parents[2] / "image" / "upload"
     clouds = {"OS_CLIENT_CONFIG_FILE": f"{_ETC}/clouds.yaml", "OS_CLOUD": layout.CLOUD_NAME}
-    argv = ["python", str(tool), "--folder", str(directory), IMAGE]
+    argv = ["python", str(tool), "--directory", str(directory), IMAGE]
     result = subprocess.run(argv, env={**environment, **clouds}, capture_output=True, text=True)
     if result.returncode:
         raise layout.CloudError((result.stderr.strip() or "image/upload: no message").splitlines()[-1])

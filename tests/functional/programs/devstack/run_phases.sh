@@ -5,7 +5,7 @@
 #   run_phases.sh SCRATCH stack/install stack/post-config ...
 #
 # DevStack's functions are stood in for by those below: they write their call to SCRATCH/calls, one a line, and have
-# the effect on files that DevStack's have. With DEVSTACK_TREE=FOLDER they are DevStack's own (its file
+# the effect on files that DevStack's have. With DEVSTACK_TREE=DIRECTORY they are DevStack's own (its file
 # functions and what that sources); then only what installs packages or asks systemd is recorded instead.
 # shellcheck disable=SC2034  # DevStack's variables, which the plugin reads
 set -o errexit -o errtrace

@@ -192,7 +192,7 @@ class StackTest(PluginTestCase):
         self.assertEqual("0-1", self.option("compute", "cpu_shared_set"))
         self.assertIn("PerfWeigher", self.option("filter_scheduler", "weight_classes"))
         self.assertEqual(
-            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin --folder {image} perf-guest"],
+            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin --directory {image} perf-guest"],
             self.called(f"python {TOP}/tools"),
         )
         self.assertIn(

@@ -25,7 +25,9 @@ class UploadTest(openstack_program.ProgramTestCase):
         directory = os.path.dirname(self.write_file(f"img-{made_from}/guest.qcow2", b"QFI\xfb"))
         out, err = io.StringIO(), io.StringIO()
         self.useFixture(
-            fixtures.MonkeyPatch("sys.argv", ["upload", "--os-cloud", "test", "--folder", directory, "perf-guest"])
+            fixtures.MonkeyPatch(
+                "sys.argv", ["upload", "--os-cloud", "test", "--directory", directory, "perf-guest"]
+            )
         )
         code = None
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -34,7 +34,9 @@ class ImageTest(directories.DirectoryCase):
             for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
                 self.write_file(f"{link}/complete", "")
                 self.write_file(f"{link}/programs", inside)
-            (self.directory / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
+            (self.directory / "own-image" / "added").write_text(
+                f"directory 755 - /a\nfile 644 {'0' * 64} /a/b c\n"
+            )
             for wanted, link in (
                 (["fio"], "image"),
                 (["fio", "smbd"], "full-image"),
@@ -52,7 +54,7 @@ class ImageTest(directories.DirectoryCase):
         """A tool that was built anew; who uses nothing of it is not concerned."""
         tool = self.directory / "tool"
         tool.mkdir()
-        lines = [f"folder 755 - {tool}"]
+        lines = [f"directory 755 - {tool}"]
         for name in ("Run", "program"):
             (tool / name).write_text(name)
             lines.append(f"file 755 {hashlib.sha256(name.encode()).hexdigest()} {tool / name}")
