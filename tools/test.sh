@@ -223,7 +223,7 @@ run_lab() {
     unset NOVA_PERF_LAB
 }
 
-# Guests spoilt on purpose; only on a quiet machine.
+# Guests broken on purpose; only on a quiet machine.
 run_live() {
     say "live verdicts: a CPU quota, a rate limit; six to twenty minutes, until they are certain"
     stestr_run live tests/live 1 "$regex"

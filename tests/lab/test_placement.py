@@ -61,16 +61,16 @@ class PlacementTest(rig.LabCase):
             write = f"echo 2 > /proc/irq/{irq}/smp_affinity_list"
             self.right_again(f"another program's write ({name})", ["must", write], rig.nics())
 
-    def test_rival_is_reported_and_not_fought(self):
+    def test_competitor_is_reported_and_not_fought(self):
         """By a process of TuneD's name: who writes is known by the names of those that may."""
         self.placed("rewrite_limit = 3\nverify_interval = 1\n")
         irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]
         self.lab.run(
-            "systemd-run -q --unit lab-rival sh -c 'echo tuned >/proc/self/comm; "
+            "systemd-run -q --unit lab-competitor sh -c 'echo tuned >/proc/self/comm; "
             f"while sleep 0.3; do echo 2 > /proc/irq/{irq}/smp_affinity_list; done'"
         )
-        self.addCleanup(self.lab.ask, "run", "systemctl stop lab-rival")
-        pid = self.lab.run("systemctl show -P MainPID lab-rival").strip()
+        self.addCleanup(self.lab.ask, "run", "systemctl stop lab-competitor")
+        pid = self.lab.run("systemctl show -P MainPID lab-competitor").strip()
 
         def reported():
             return [
@@ -79,7 +79,7 @@ class PlacementTest(rig.LabCase):
                 if finding["code"] == "written_by_others" and finding["target"] == f"irq:{irq}"
             ]
 
-        self.until(reported, "a rival writer is reported")
+        self.until(reported, "a competing writer is reported")
         self.assertEqual([f"may be written by tuned (pid {pid})"], [report["text"] for report in reported()])
         written = sum(self.status()["written"].values())
         self.lab.run("sleep 10")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests that were spoilt on purpose: what is wrong is found and named, what is not is not.
+"""Guests that were broken on purpose: what is wrong is found and named, what is not is not.
 
 ``tools/test.sh live``, not in the default run: three boots or more of up to six emulated guests on a quiet
 machine. On a busy one neither a quota binds nor do trials count.
@@ -32,7 +32,7 @@ def budget(benchmark: str, arm: str) -> budget_file.Budget:
     return budget_file.Budget(benchmark, arm, 0.05, baseline="untuned", guards=_SHARED_MACHINE)
 
 
-class SpoiltLauncher(libvirt.LibvirtLauncher):
+class BrokenLauncher(libvirt.LibvirtLauncher):
     """Guests of arm ``quota`` get 80 % of a CPU for each vCPU, those of ``limited`` a slow tap."""
 
     def boot(self, arm: base.Arm) -> base.Pair:
@@ -92,7 +92,7 @@ class VerdictsTest(rig.GuestCase):
             time_limit_s=3 * patience.LIMIT_S,
             with_host=False,
         )
-        launcher = SpoiltLauncher(accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S)
+        launcher = BrokenLauncher(accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S)
         with launcher:
             running = session.Session(launcher, plan, lambda _: None)
             results = running.run(lambda results: verdicts(results) != wanted)

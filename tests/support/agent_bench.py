@@ -50,8 +50,8 @@ class Bench:
 
     def _open(self):
         self.journal = journal.Journal(os.path.join(self.directory, "state"), self.directory, writer=True)
-        book = OneJournal(self.journal)
-        self.agent = reconcile.Reconciler(self.host, book, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
+        session = OneJournal(self.journal)
+        self.agent = reconcile.Reconciler(self.host, session, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
 
     def close(self):
         self.journal.close()

@@ -37,8 +37,8 @@ def main() -> None:
     try:
         patience.until(lambda: moved(process) >= OURS, "irqbalance moves all")
         tell("started", moved(process))
-        with tempfile.TemporaryDirectory() as directory, journal.Journal(directory, "/", writer=True) as book:
-            apply.apply(daemons.ban(placed), registry.kinds("/"), book, "boot")
+        with tempfile.TemporaryDirectory() as directory, journal.Journal(directory, "/", writer=True) as session:
+            apply.apply(daemons.ban(placed), registry.kinds("/"), session, "boot")
             # As the agent does when it finds them moved.
             patience.until(lambda: daemons.moved() or not moved(process) & OURS, "it lets go of ours")
             tell("placed", moved(process))
@@ -48,7 +48,7 @@ def main() -> None:
             process = start(words)
             patience.until(lambda: moved(process), "irqbalance works again")
             tell("started again", moved(process))
-            restore.restore(book, registry.kinds("/"), "boot")
+            restore.restore(session, registry.kinds("/"), "boot")
             patience.until(lambda: moved(process) >= OURS, "it has all again")
         tell("restored", moved(process))
         tell("banned", asked(process, "setup"))

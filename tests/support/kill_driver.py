@@ -63,13 +63,13 @@ class Cut:
 
     def apply(self, settings: list[Setting]) -> list[apply.Outcome]:
         """Apply all ``settings``."""
-        with journal.Journal(self.state_dir, self.root, writer=True) as book:
-            return apply.apply(settings, registry.kinds(self.root), book, apply.boot_id(self.root))
+        with journal.Journal(self.state_dir, self.root, writer=True) as session:
+            return apply.apply(settings, registry.kinds(self.root), session, apply.boot_id(self.root))
 
     def restore(self) -> list[restore.Restoration]:
         """Restore everything."""
-        with journal.Journal(self.state_dir, self.root, writer=True) as book:
-            return restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
+        with journal.Journal(self.state_dir, self.root, writer=True) as session:
+            return restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root))
 
     def child(self, work: Callable[[], object], place: int, torn: int, report: int = -1) -> bool:
         """Run ``work`` in a child that dies at boundary ``place``; return whether it died there."""
@@ -104,8 +104,8 @@ class Cut:
 
     def check(self, where: str) -> None:
         """Restore, twice, and compare every byte of the host."""
-        with journal.Journal(self.state_dir, self.root) as book:  # readable as the kill left it
-            verify.verify([entry.setting() for entry in book.entries()], registry.kinds(self.root))
+        with journal.Journal(self.state_dir, self.root) as session:  # readable as the kill left it
+            verify.verify([entry.setting() for entry in session.entries()], registry.kinds(self.root))
         bad = [
             f"{restoration.entry.target} {restoration.result.value}"
             for restoration in self.restore()

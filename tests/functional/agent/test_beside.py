@@ -62,8 +62,8 @@ class BesideCase(agent_process.AgentCase):
         # A command that was killed in the middle of a write leaves its new file, which a kernel's /proc never has.
         content = {path: data for path, data in sysroots.content(self.root).items() if "/." not in path}
         self.assertEqual(self.before, content)
-        with sysroots.open_journal(self.root, writer=False) as book:
-            self.assertEqual([], book.entries())
+        with sysroots.open_journal(self.root, writer=False) as session:
+            self.assertEqual([], session.entries())
 
     def hold(self):
         """Hold the journal's lock, as a command does."""
@@ -210,7 +210,7 @@ class BothWriteTest(BesideCase):
         with sqlite3.connect(path) as connection:
             self.assertEqual("ok", connection.execute("PRAGMA integrity_check").fetchone()[0])
         connection.close()
-        with sysroots.open_journal(self.root, writer=False) as book:
-            for entry in book.entries():
+        with sysroots.open_journal(self.root, writer=False) as session:
+            for entry in session.entries():
                 if entry.kind == "sysctl" and entry.state != "held":
                     self.assertEqual("1", entry.original, entry)

@@ -164,19 +164,19 @@ class ValidateTest(directories.DirectoryCase):
 
         def run(running, *_):
             running.results.trials += results.trials
-            if os.path.isfile(spoilt[0]):
-                os.unlink(spoilt[0])
-            os.mkdir(spoilt[0])
+            if os.path.isfile(broken[0]):
+                os.unlink(broken[0])
+            os.mkdir(broken[0])
             return running.results
 
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.measure.session.Session.run", run))
-        spoilt = []
+        broken = []
         for arguments, bad in (
             (("--junit", f"{noise_file}.xml"), f"{noise_file}.xml"),
             (("--noise-floor",), noise_file),
         ):
             with self.subTest(arguments):
-                spoilt[:] = [bad]
+                broken[:] = [bad]
                 done = self.validate(*QUICK, *arguments)
                 self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
                 self.assertIn("report: ", done.stdout)

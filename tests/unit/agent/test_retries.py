@@ -66,9 +66,9 @@ class PaceTest(agent_bench.LoopCase):
         super().setUp()
         self.clock = Clock()
         self.enterContext(mock.patch.object(service, "time", self.clock))
-        book = self.reconciler.journal
+        journal = self.reconciler.journal
         self.reconciler = reconcile.Reconciler(
-            self.host, book, rewrite_limit.RewriteLimit(), clock=self.clock.monotonic
+            self.host, journal, rewrite_limit.RewriteLimit(), clock=self.clock.monotonic
         )
         with mock.patch.object(selectors, "DefaultSelector", functools.partial(Waits, self.clock)):
             self.agent = self.serve()

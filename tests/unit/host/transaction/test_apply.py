@@ -26,21 +26,22 @@ class TransactionCase(testcase.TestCase):
         return journal.Journal(self.directory, "/", writer=writer, patience=0.1)
 
     def apply(self, *settings, boot="boot"):
-        with self.open() as book:
+        with self.open() as session:
             return {
-                outcome.setting.target: outcome.result for outcome in apply.apply(settings, self.kinds, book, boot)
+                outcome.setting.target: outcome.result
+                for outcome in apply.apply(settings, self.kinds, session, boot)
             }
 
     def restore(self, boot="boot", force=False):
-        with self.open() as book:
+        with self.open() as session:
             return {
                 restored.entry.target: restored.result
-                for restored in restore.restore(book, self.kinds, boot, force=force)
+                for restored in restore.restore(session, self.kinds, boot, force=force)
             }
 
     def entries(self):
-        with self.open(writer=False) as book:
-            return {entry.target: entry for entry in book.entries()}
+        with self.open(writer=False) as session:
+            return {entry.target: entry for entry in session.entries()}
 
 
 class ApplyTest(TransactionCase):
@@ -92,10 +93,10 @@ class ApplyTest(TransactionCase):
 
     def test_classes_of_failures(self):
         self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
-        with self.open() as book:
+        with self.open() as session:
             wanted = [boxes.setting(name, "2") for name in "abc"]
             outcomes = {
-                outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, book, "boot")
+                outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, session, "boot")
             }
         self.assertIs(Result.WRITTEN, outcomes["a"].result, "tried again")
         self.assertEqual(

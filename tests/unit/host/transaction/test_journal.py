@@ -33,8 +33,8 @@ class JournalTest(testcase.TestCase):
         return journal.Journal(self.directory, root, writer=writer, patience=patience)
 
     def fill(self):
-        with self.open() as book, book.transaction():
-            book.put([entry(f"irq:{number}") for number in range(50)])
+        with self.open() as session, session.transaction():
+            session.put([entry(f"irq:{number}") for number in range(50)])
         return pathlib.Path(self.directory, "journal.sqlite")
 
     def refused(self, *words, writer=True, **arguments):
@@ -44,18 +44,18 @@ class JournalTest(testcase.TestCase):
             self.assertIn(word, str(error))
 
     def test_round_trip(self):
-        with self.open() as book, book.transaction():
-            book.put([entry(), entry("irq:2", state="applied", written="1")])
-        with self.open() as book, book.transaction():
-            book.put([entry(state="applied", written="1", wanted="5")])
-        with self.open(writer=False) as book:
-            entries = book.entries()
+        with self.open() as session, session.transaction():
+            session.put([entry(), entry("irq:2", state="applied", written="1")])
+        with self.open() as session, session.transaction():
+            session.put([entry(state="applied", written="1", wanted="5")])
+        with self.open(writer=False) as session:
+            entries = session.entries()
         self.assertEqual(["irq:1", "irq:2"], [kept.target for kept in entries], "an entry keeps its place")
         self.assertEqual(entry(state="applied", written="1", wanted="5"), entries[0])
-        with self.open() as book, book.transaction():
-            book.drop(entries[:1])
-        with self.open(writer=False) as book:
-            self.assertEqual(["irq:2"], [kept.target for kept in book.entries()])
+        with self.open() as session, session.transaction():
+            session.drop(entries[:1])
+        with self.open(writer=False) as session:
+            self.assertEqual(["irq:2"], [kept.target for kept in session.entries()])
 
     def test_only_its_owner_reads_it(self):
         path = self.fill()
@@ -63,21 +63,21 @@ class JournalTest(testcase.TestCase):
         self.assertEqual(0, path.parent.stat().st_mode & 0o022)
 
     def test_a_reader_makes_nothing_and_finds_nothing(self):
-        with self.open(writer=False) as book:
-            self.assertEqual([], book.entries())
+        with self.open(writer=False) as session:
+            self.assertEqual([], session.entries())
         self.assertFalse(os.path.exists(self.directory))
 
     def test_a_transaction_that_fails_leaves_nothing(self):
-        with self.open() as book:
-            with testtools.ExpectedException(RuntimeError), book.transaction():
-                book.put([entry()])
+        with self.open() as session:
+            with testtools.ExpectedException(RuntimeError), session.transaction():
+                session.put([entry()])
                 raise RuntimeError
-            self.assertEqual([], book.entries())
+            self.assertEqual([], session.entries())
 
     def test_one_writer_and_readers_beside_it(self):
         self.fill()
-        with self.open() as book, book.transaction():
-            book.put([entry("irq:99")])
+        with self.open() as session, session.transaction():
+            session.put([entry("irq:99")])
             with self.open(writer=False) as other:
                 self.assertEqual(50, len(other.entries()))
             self.refused(str(os.getpid()), "is changing this host")

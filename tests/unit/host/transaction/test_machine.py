@@ -105,9 +105,9 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule(values=values)
     def apply_all(self, values):
         before = {target: self._get(target) for target in TARGETS}
-        with self._journal() as book:
+        with self._journal() as session:
             outcomes = apply.apply(
-                self._settings(values), registry.kinds(self.root), book, apply.boot_id(self.root)
+                self._settings(values), registry.kinds(self.root), session, apply.boot_id(self.root)
             )
         assert all(self._get(target) == value for target, value in values.items())
         written = {outcome.setting.target for outcome in outcomes if outcome.result is not apply.Result.UNCHANGED}
@@ -137,8 +137,8 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule()
     def restore_everything(self):
         before = {target: self._get(target) for target in TARGETS}
-        with self._journal() as book:
-            done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
+        with self._journal() as session:
+            done = restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root))
         kept = {restored.entry.target for restored in done if restored.result in restore.KEPT}
         for target in TARGETS:
             now, original = self._get(target), self.original.get(target)
@@ -150,14 +150,14 @@ class Machine(stateful.RuleBasedStateMachine):
                 assert now == original, f"{target}: {now} instead of {original}"
                 del self.original[target]
         assert kept <= set(self.original), kept
-        with self._journal() as book:
-            again = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
+        with self._journal() as session:
+            again = restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root))
         assert {restored.entry.target for restored in again} == kept
 
     @stateful.rule()
     def restore_by_force(self):
-        with self._journal() as book:
-            done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root), force=True)
+        with self._journal() as session:
+            done = restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root), force=True)
         assert not [restored for restored in done if restored.result in restore.KEPT]
         for target, original in self.original.items():
             assert self._get(target) == original, target
@@ -165,8 +165,8 @@ class Machine(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def journal_can_be_read(self):
-        with self._journal(writer=False) as book:
-            settings = [entry.setting() for entry in book.entries()]
+        with self._journal(writer=False) as session:
+            settings = [entry.setting() for entry in session.entries()]
         assert len(verify.verify(settings, registry.kinds(self.root))) == len(settings)
 
 
