@@ -165,14 +165,14 @@ def for_measured(
     :param kinds: label -> kind of what is measured; :param arms: arms that are.
     :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
-    found = []
+    chosen = []
     for budget in budgets:
         if not budget.optional:
-            found.append(budget)
+            chosen.append(budget)
         elif not _lacking(budget, arms, accelerator):
             labels = [label for label, kind in kinds.items() if budget.benchmark in (label, kind)]
-            found += [dataclasses.replace(budget, benchmark=label) for label in labels]
-    return found
+            chosen += [dataclasses.replace(budget, benchmark=label) for label in labels]
+    return chosen
 
 
 def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
@@ -209,11 +209,11 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
         if unknown or (optional and _lacking(budget, arms, accelerator(environment))):
             causes[unknown][f"{budget.benchmark}, {budget.arm} against {budget.baseline}"] = None
     unmeasured = causes.pop((), None)
-    found = [
+    place_reasons = [
         reason(ReasonCode.PLACE_UNKNOWN, unknown=list(unknown), budgets=list(names))
         for unknown, names in causes.items()
     ]
-    return found + ([reason(ReasonCode.NOT_MEASURED, budgets=list(unmeasured))] if unmeasured else [])
+    return place_reasons + ([reason(ReasonCode.NOT_MEASURED, budgets=list(unmeasured))] if unmeasured else [])
 
 
 def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:

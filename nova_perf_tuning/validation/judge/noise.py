@@ -33,7 +33,7 @@ def floors(results: model.Results) -> dict[str, dict[str, float]]:
 
     :raises reasons.ReasonError: a primary figure has too few boots for an interval, or too few trials of it count.
     """
-    found: dict[str, dict[str, float]] = {}
+    losses: dict[str, dict[str, float]] = {}
     of_figure: dict[tuple[str, str], list[model.Trial]] = {}
     for trial in sorted(results.trials, key=lambda trial: not trial.primary):
         of_figure.setdefault((trial.benchmark, trial.metric), []).append(trial)
@@ -43,13 +43,13 @@ def floors(results: model.Results) -> dict[str, dict[str, float]]:
         logs = {} if picked.invalid else statistics.log_ratios(picked.trials, again, first)
         ratio = statistics.ratio_of(logs)
         if ratio is not None and ratio.low is not None and ratio.high is not None:
-            found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
+            losses.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
         elif trials[0].primary and picked.invalid is not None:
             raise reasons.ReasonError(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,))
         elif trials[0].primary:
             boots, needed = ratio.boots if ratio else 0, statistics.MIN_BOOTS
             raise reasons.ReasonError(_C.NO_FLOOR_OF_SO_FEW, benchmark=label, boots=boots, needed=needed)
-    return found
+    return losses
 
 
 def fingerprint(environment: Environment, label: str) -> dict[str, Any]:
@@ -90,18 +90,18 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     :raises atomic_write.OutputError: somebody else does not end changing it.
     :raises OSError: it cannot be written.
     """
-    found = floors(results)
-    known = {label: fingerprint(results.environment, label) for label in found}
+    run_floors = floors(results)
+    known = {label: fingerprint(results.environment, label) for label in run_floors}
     created = results.environment.created
     new = [
         {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
-        for label, losses in found.items()
+        for label, losses in run_floors.items()
     ]
     os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
     with atomic_write.changing(path):
         kept = [entry for entry in load(path) if entry["fingerprint"] not in known.values()]
         store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
-    return found
+    return run_floors
 
 
 def check_writable(path: str) -> None:

@@ -72,11 +72,11 @@ def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> E
     def exp(log: float) -> float:
         return math.exp(min(max(log, -_MAX_LOG), _MAX_LOG))
 
-    found = estimate(logs, confidence)
-    if found is None:
+    log_estimate = estimate(logs, confidence)
+    if log_estimate is None:
         return None
-    low, high = (None if log is None else exp(log) for log in (found.low, found.high))
-    return dataclasses.replace(found, value=exp(found.value), low=low, high=high)
+    low, high = (None if log is None else exp(log) for log in (log_estimate.low, log_estimate.high))
+    return dataclasses.replace(log_estimate, value=exp(log_estimate.value), low=low, high=high)
 
 
 def interim_confidence(promised: float, looks: Sequence[int], boots: int) -> float:
@@ -123,11 +123,11 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
         if trial.arm in arms and trial.value is not None and trial.value > 0:
             sign = -1.0 if trial.better == "lower" else 1.0
             arms[trial.arm].setdefault((trial.boot, trial.block), []).append(trial.value)
-    found: dict[int, list[float]] = {}
+    logs_by_boot: dict[int, list[float]] = {}
     for block in sorted(arms[arm].keys() & arms[baseline].keys()):
         log = math.log(standard.median(arms[arm][block])) - math.log(standard.median(arms[baseline][block]))
-        found.setdefault(block[0], []).append(sign * log)
-    return found
+        logs_by_boot.setdefault(block[0], []).append(sign * log)
+    return logs_by_boot
 
 
 @functools.cache

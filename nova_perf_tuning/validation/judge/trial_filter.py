@@ -242,10 +242,10 @@ def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reason
     series = collections.defaultdict[tuple[str, str], list[model.Trial]](list)
     for trial in results.trials:
         series[trial.benchmark, trial.arm].append(trial)
-    found: dict[Run, reasons.Reason] = {}
+    run_faults: dict[Run, reasons.Reason] = {}
     for some in series.values():
-        found |= faults(some, results.environment.accelerator, limits)
-    return found
+        run_faults |= faults(some, results.environment.accelerator, limits)
+    return run_faults
 
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:

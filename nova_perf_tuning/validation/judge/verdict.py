@@ -36,9 +36,9 @@ class Verdict(enum.StrEnum):
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the one verdict on several things, INVALID on none: one that fails for certain counts first."""
-    found = set(verdicts)
+    distinct = set(verdicts)
     order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
-    return next((verdict for verdict in order if verdict in found), Verdict.INVALID)
+    return next((verdict for verdict in order if verdict in distinct), Verdict.INVALID)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -100,19 +100,19 @@ def conditions(
         that were at least half as busy as the busiest.
     """
     first = before.counters
-    found = {name: now - first[name] for name, now in after.counters.items() if name in first}
+    measured = {name: now - first[name] for name, now in after.counters.items() if name in first}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
     if window := max(map(sum, spent.values()), default=0):
         # Of the time that CPUs were wanted.
         stolen = sum(times.steal for times in spent.values())
-        found["steal_share"] = stolen / max(window, stolen + sum(times.busy for times in spent.values()))
+        measured["steal_share"] = stolen / max(window, stolen + sum(times.busy for times in spent.values()))
     busy = {str(cpu): times.busy for cpu, times in spent.items()}
     least = max(1, max(busy.values(), default=0) / 2)
     if seen := [value for cpu, value in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
-        found["busy_mhz"] = sum(seen) / len(seen)
+        measured["busy_mhz"] = sum(seen) / len(seen)
     if after.max_mhz:
-        found["max_mhz"] = sum(after.max_mhz) / len(after.max_mhz)
-    return {name: round(float(value), 6) for name, value in sorted(found.items())}
+        measured["max_mhz"] = sum(after.max_mhz) / len(after.max_mhz)
+    return {name: round(float(value), 6) for name, value in sorted(measured.items())}
 
 
 def softirq_by_cpu() -> dict[int, float]:

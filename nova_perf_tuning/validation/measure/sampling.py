@@ -131,14 +131,14 @@ class Counters:
         return dict(sorted(host_s.items())), guest_s, wait_s
 
     def _read_host(self) -> Mapping[str, float]:
-        found: dict[str, float] = {}
+        seconds_by_class: dict[str, float] = {}
         for read in self._counters:
             for name, seconds in read().items():
-                found[name] = found.get(name, 0.0) + seconds
+                seconds_by_class[name] = seconds_by_class.get(name, 0.0) + seconds
         now = host_environment.softirq_by_cpu()
         # A CPU that goes offline has no counter any more, and one that comes online was not there at the begin.
         self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
-        return {**found, "softirq": sum(self._softirq.values())}
+        return {**seconds_by_class, "softirq": sum(self._softirq.values())}
 
 
 def _read_guest(machine: launch.Machine) -> Mapping[str, float]:

@@ -38,11 +38,11 @@ def check(name: str, data: object, where: str) -> None:
     if not faults:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     text = json_schema.text(error)
     if error.validator in _WANTED and isinstance(wanted := error.schema.get("description"), str):
         text = f"{' '.join(repr(error.instance).split())[:60]} where {wanted} is wanted"
-    raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {text}")
+    raise InputError(f"{where}: {path.lstrip('.') or 'the document'}: {text}")
 
 
 def read_text(path: str, limit: int) -> str:

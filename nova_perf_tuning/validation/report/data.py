@@ -14,8 +14,8 @@ from nova_perf_tuning.validation.report import diagnosis, summary, text
 def of(reason: reasons.Reason) -> dict[str, Any]:
     """Return a reason but for its English: its code, its parameters, and its notes."""
     params = {key: list(map(of, value)) if key == "why" else value for key, value in reason.params.items()}
-    found: dict[str, Any] = {"code": reason.code.value, "params": params}
-    return found | ({"notes": list(map(of, reason.notes))} if reason.notes else {})
+    document: dict[str, Any] = {"code": reason.code.value, "params": params}
+    return document | ({"notes": list(map(of, reason.notes))} if reason.notes else {})
 
 
 def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
@@ -32,41 +32,41 @@ def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
 
 def judgement(judged: verdict.Judgement) -> dict[str, Any]:
     """Return the verdict on a budget: each of its ``reasons`` in English, and as data in ``details``."""
-    found = dataclasses.asdict(judged) | {"by_cpu": judged.by_cpu, "open": judged.open}
-    return found | {"reasons": list(map(text.of, judged.reasons)), "details": list(map(of, judged.reasons))}
+    document = dataclasses.asdict(judged) | {"by_cpu": judged.by_cpu, "open": judged.open}
+    return document | {"reasons": list(map(text.of, judged.reasons)), "details": list(map(of, judged.reasons))}
 
 
 def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     """Return what an ablation says of an extra spec."""
-    found = dataclasses.asdict(measured_knob)
+    document = dataclasses.asdict(measured_knob)
     for label, finding in measured_knob.findings.items():
-        found["findings"][label] |= {"notes": list(map(text.of, finding.notes))}
-        found["findings"][label] |= {"details": list(map(of, finding.notes))}
-    return found
+        document["findings"][label] |= {"notes": list(map(text.of, finding.notes))}
+        document["findings"][label] |= {"details": list(map(of, finding.notes))}
+    return document
 
 
-def capacity(found: capacity_module.Capacity) -> dict[str, Any]:
-    whole = dataclasses.asdict(found) | {"note": text.lines(found.notes), "details": list(map(of, found.notes))}
-    del whole["notes"]
-    return whole
+def capacity(measured: capacity_module.Capacity) -> dict[str, Any]:
+    document = dataclasses.asdict(measured)
+    del document["notes"]
+    return document | {"note": text.lines(measured.notes), "details": list(map(of, measured.notes))}
 
 
 def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
-    found = dataclasses.asdict(measured)
-    for row, arm in zip(found["arms"], measured.arms, strict=True):
+    document = dataclasses.asdict(measured)
+    for row, arm in zip(document["arms"], measured.arms, strict=True):
         row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
         row["excluded"] = [[order, text.of(why)] for order, why in arm.excluded]
         row["excluded_details"] = [[order, of(why)] for order, why in arm.excluded]
-    found["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
-    for row, figure in zip(found["secondary"], measured.secondary, strict=True):
+    document["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
+    for row, figure in zip(document["secondary"], measured.secondary, strict=True):
         row["comparisons"] = [_comparison(pair) for pair in figure.comparisons]
-    return found
+    return document
 
 
 def _comparison(pair: summary.Comparison) -> dict[str, Any]:
-    found = dataclasses.asdict(pair)
-    del found["notes"]
-    return found | line("excluded", pair.notes) | line("invalid", [pair.invalid])
+    document = dataclasses.asdict(pair)
+    del document["notes"]
+    return document | line("excluded", pair.notes) | line("invalid", [pair.invalid])
 
 
 def verdicts(

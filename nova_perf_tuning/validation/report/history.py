@@ -212,13 +212,13 @@ def _cuts(logs: np.ndarray, offset: int = 0) -> list[int]:
     if n < 2 * LEAST_RUNS:
         return []
     part = logs - logs.mean()
-    place = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
-    weight = 1 / place + 1 / (n - place)
-    first = part.cumsum()[place - 1]  # what is behind a place has the same sum with the other sign
+    index = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
+    weight = 1 / index + 1 / (n - index)
+    first = part.cumsum()[index - 1]  # what is behind an index has the same sum with the other sign
     error = np.sqrt(np.maximum((part**2).sum() - first**2 * weight, 0) / (n - 2) * weight)
     shifts = np.abs(first) * weight / np.maximum(error, _LEAST_ERROR)
     best = int(shifts.argmax())
-    if shifts[best] <= stats.t.ppf(1 - _LEVEL / (2 * len(place)), n - 2):
+    if shifts[best] <= stats.t.ppf(1 - _LEVEL / (2 * len(index)), n - 2):
         return []
-    cut = int(place[best])
+    cut = int(index[best])
     return [*_cuts(logs[:cut], offset), offset + cut, *_cuts(logs[cut:], offset + cut)]

@@ -55,7 +55,7 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
     nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
     cases = _cases(results, judged) or [nothing]
     counts = [_OUTCOME.get(case.verdict) for case in cases]
-    found = ElementTree.Element(
+    suite = ElementTree.Element(
         "testsuite",
         name="nova-perf",
         hostname=_xml(results.environment.host),
@@ -68,12 +68,12 @@ def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged:
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
     for case, outcome in zip(cases, counts, strict=True):
-        element = ElementTree.SubElement(found, "testcase", classname=_xml(case.kind), name=_xml(case.name))
+        element = ElementTree.SubElement(suite, "testcase", classname=_xml(case.kind), name=_xml(case.name))
         if outcome:
             ElementTree.SubElement(element, outcome, message=f"{case.verdict.value}: {_xml(case.why)}")
         ElementTree.SubElement(element, "system-out").text = _xml("\n".join([case.why, *findings]))
-    ElementTree.indent(found)
-    return ElementTree.tostring(found, encoding="unicode", xml_declaration=True) + "\n"
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _xml(value: object) -> str:

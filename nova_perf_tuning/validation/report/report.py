@@ -30,11 +30,11 @@ def as_json(
     judged: Sequence[verdict.Judgement],
     knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
-    found = data.verdicts(results, judged, knobs)
-    if not found["headline"]:
-        found |= data.line("headline", [summary.headline(summaries)])
+    document = data.verdicts(results, judged, knobs)
+    if not document["headline"]:
+        document |= data.line("headline", [summary.headline(summaries)])
     return {
-        **found,
+        **document,
         **data.lines("notes", summary.notes(results, summaries)),
         **data.lines("warnings", summary.warnings(results.environment)),
         "verdict": verdict.overall(judged).value if judged else None,
@@ -65,7 +65,7 @@ def render(
     environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
     guests = [arm for arm in arms if arm != model.HOST]
-    colours = {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
+    colours = {model.HOST: "host"} | {arm: f"arm{index % 4}" for index, arm in enumerate(guests)}
     fleet = results.environment.fleet
     boot = functools.partial(_boot, pairs=len(fleet.pairs) if fleet else 0)
     trials = sorted(results.trials, key=lambda trial: trial.order)

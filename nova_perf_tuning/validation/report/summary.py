@@ -120,10 +120,10 @@ class _Chosen(NamedTuple):
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
     """Return trials by a text of theirs, in the order in which each came first."""
-    found: dict[str, list[model.Trial]] = {}
+    groups: dict[str, list[model.Trial]] = {}
     for trial in trials:
-        found.setdefault(key(trial), []).append(trial)
-    return found
+        groups.setdefault(key(trial), []).append(trial)
+    return groups
 
 
 def arm_order(results: model.Results) -> list[str]:
@@ -251,7 +251,7 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
 
 def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
     """Return the figures that are not judged, of all trials of a benchmark."""
-    found = []
+    figures = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [trial for trial in trials if trial.value is None]
     measured = (trial for trial in trials if not trial.primary and trial.value is not None)
@@ -262,8 +262,8 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
                 values.setdefault(trial.arm, []).append(trial.value)
         medians = {arm: middle for arm in arms if (middle := statistics.median(values.get(arm, ()))) is not None}
         compared = _comparisons([*mine, *failed], arms, by)
-        found.append(Secondary(metric, mine[0].unit, mine[0].better, medians, compared))
-    return tuple(found)
+        figures.append(Secondary(metric, mine[0].unit, mine[0].better, medians, compared))
+    return tuple(figures)
 
 
 def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
@@ -304,16 +304,16 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
     orders = {trial.order for trial in results.trials}
     failed = {trial.order for trial in results.trials if trial.value is None}
     wide = {trial.order for trial in results.trials if trial.window == "execution"}
-    found = [reason(_C.EMULATED)] if environment.accelerator == "tcg" else []
+    remarks = [reason(_C.EMULATED)] if environment.accelerator == "tcg" else []
     if is_aa(environment):
-        found.append(reason(_C.HOST_ALONE if environment.launcher == "host" else _C.SAME_GUESTS))
+        remarks.append(reason(_C.HOST_ALONE if environment.launcher == "host" else _C.SAME_GUESTS))
     if environment.ended not in ("", Ended.COMPLETE):
-        found.append(reason(_C.ENDED_EARLY, ended=environment.ended))
+        remarks.append(reason(_C.ENDED_EARLY, ended=environment.ended))
     if failed:
-        found.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
+        remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
     if wide:
-        found.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
-    return found + [
+        remarks.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
+    return remarks + [
         reason(_C.NO_RATIO, benchmark=benchmark.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
         for benchmark in summaries
         for pair in benchmark.comparisons
@@ -323,13 +323,13 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
 
 def warnings(environment: Environment) -> list[reasons.Reason]:
     """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
-    found = []
+    remarks = []
     load, cpus = environment.load_at_start, environment.cpus
     if load is not None and cpus is not None and 0 < cpus < load:
-        found.append(reason(_C.OTHER_WORK, load=load, cpus=cpus))
+        remarks.append(reason(_C.OTHER_WORK, load=load, cpus=cpus))
     if environment.vhost_net is False:
-        found.append(reason(_C.NO_VHOST_NET))
+        remarks.append(reason(_C.NO_VHOST_NET))
     writing = [label for label, run in environment.benchmarks.items() if "directory" in run.parameters]
     if writing and environment.scratch_filesystem in _IN_MEMORY:
-        found.append(reason(_C.FILES_IN_MEMORY, benchmarks=writing, filesystem=environment.scratch_filesystem))
-    return found
+        remarks.append(reason(_C.FILES_IN_MEMORY, benchmarks=writing, filesystem=environment.scratch_filesystem))
+    return remarks

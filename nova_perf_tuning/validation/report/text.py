@@ -360,13 +360,13 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
 # -- figures of all arms
 
 
-def ratio(found: statistics.Estimate | None) -> str:
+def ratio(estimate: statistics.Estimate | None) -> str:
     """Return a ratio with its interval, ``1.07 (1.02 to 1.11)``; without one of how many pairs it is."""
-    if found is None:
+    if estimate is None:
         return "-"
-    if found.low is None or found.high is None:
-        return f"{found.value:.3f} (n={found.n})"
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f} (n={estimate.n})"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def number(value: float | None) -> str:
@@ -380,22 +380,22 @@ def number(value: float | None) -> str:
     return f"{value:#.3g}" if abs(value) >= 0.9995 else f"{value:.3g}"
 
 
-def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
+def interval(estimate: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
     """Return ``low to high`` of an estimate, or that n is too small for one."""
-    if found is None:
+    if estimate is None:
         return "-"
-    if found.low is None or found.high is None:
-        return f"n too small ({found.n})"
-    low, high = found.low * factor, found.high * factor
+    if estimate.low is None or estimate.high is None:
+        return f"n too small ({estimate.n})"
+    low, high = estimate.low * factor, estimate.high * factor
     return f"{number(low)} to {number(high)}" if digits is None else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
-def gain(found: statistics.Estimate) -> str:
+def gain(estimate: statistics.Estimate) -> str:
     """Return a ratio as percent of gain with its interval: ``+20.0% (95% interval +10.0% to +30.0%)``."""
-    if found.low is None or found.high is None:
-        return f"{percent(found.value)} (one boot, so no interval)"
-    ends = f"{percent(found.low)} to {percent(found.high)}"
-    return f"{percent(found.value)} ({found.confidence:.0%} interval {ends})"
+    if estimate.low is None or estimate.high is None:
+        return f"{percent(estimate.value)} (one boot, so no interval)"
+    ends = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    return f"{percent(estimate.value)} ({estimate.confidence:.0%} interval {ends})"
 
 
 def percent(ratio: float) -> str:
@@ -405,16 +405,16 @@ def percent(ratio: float) -> str:
 
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     """Return what is not valid or must be read with care, and why; what holds for several is said once."""
-    found: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for benchmark in summaries:
         for pair in benchmark.comparisons:
             one_boot = "" if pair.ratio is None or pair.ratio.low is not None else of(reasons.reason(_C.ONE_BOOT))
             for note in filter(None, (one_boot, lines(pair.notes))):
-                found.setdefault(note, []).append(f"{benchmark.label} {pair.arm}/{pair.baseline}")
+                sources.setdefault(note, []).append(f"{benchmark.label} {pair.arm}/{pair.baseline}")
         for arm in benchmark.arms:
             for note in _arm_notes(arm):
-                found.setdefault(note, []).append(f"{benchmark.label} on {arm.arm}")
-    return [f"{', '.join(where)}: {note}" for note, where in found.items()]
+                sources.setdefault(note, []).append(f"{benchmark.label} on {arm.arm}")
+    return [f"{', '.join(where)}: {note}" for note, where in sources.items()]
 
 
 def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
@@ -453,7 +453,7 @@ def knob_summary(knobs: Sequence[ablation.Knob]) -> list[str]:
     if not knobs:
         return []
     names = ", ".join(ablation.removable(knobs)) or "none"
-    found = [f"removable, each by itself (effect shown to be below {ablation.MARGIN:.0%} either way): {names}"]
+    sentences = [f"removable, each by itself (effect shown to be below {ablation.MARGIN:.0%} either way): {names}"]
     if undecided := [knob.spec for knob in knobs if knob.call is ablation.Call.UNDECIDED]:
-        found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
-    return found
+        sentences.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
+    return sentences
