@@ -127,8 +127,8 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]
     host = audit_module.view(args)
     report = runner.run(host, rules)
     warnings = [
-        Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason)
-        for name, reason, _code in report.unknown
+        Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason, error=code)
+        for name, reason, code in report.unknown
         if name in args.rule
     ]
     warnings += [Note.of(NoteCode.RULE_BROKEN, rule=name, error=error) for name, error, _code in report.failed]

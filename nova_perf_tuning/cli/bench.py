@@ -7,7 +7,7 @@ import dataclasses
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
-from nova_perf_tuning.validation.report import summary, text
+from nova_perf_tuning.validation.report import data, summary, text
 
 
 def show(
@@ -18,7 +18,7 @@ def show(
     environment: environments.Environment | None = None,
 ) -> None:
     """Show a benchmark's figures as the option ``-f`` says, with warnings about the host they are of."""
-    warnings = [text.of(why) for why in summary.warnings(environment)] if environment else []
+    warnings = summary.warnings(environment) if environment else []
     if args.format == "json":
         shown: dict[str, object] = {
             "benchmark": benchmark.kind,
@@ -26,7 +26,7 @@ def show(
             "readings": [dataclasses.asdict(reading) for reading in readings],
         }
         if environment is not None:
-            shown |= {"environment": environments.to_dict(environment), "warnings": warnings}
+            shown |= {"environment": environments.to_dict(environment), **data.lines("warnings", warnings)}
         command.print_json(shown)
         return
     rows = []
@@ -34,4 +34,4 @@ def show(
         better, judged = f"{reading.better} is better", "judged" if reading.primary else ""
         rows.append((reading.metric, text.number(reading.value), reading.unit, better, judged))
     command.print_table(("figure", "value", "unit", "", ""), rows)
-    command.say(*warnings, prefix="warning: ")
+    command.say(*map(text.of, warnings), prefix="warning: ")

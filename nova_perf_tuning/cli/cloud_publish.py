@@ -3,6 +3,9 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
+
+from cliff import columns
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, evaluate, options
@@ -11,6 +14,16 @@ from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results, hosts
 from nova_perf_tuning.validation.report import text
+
+
+class ServiceColumn(columns.FormattableColumn[Any]):
+    """What became of a service: words for people, a code for programs."""
+
+    def human_readable(self) -> str:
+        return str(self._value.value)
+
+    def machine_readable(self) -> str:
+        return str(self._value.name).lower()
 
 
 class Publish(cloud_command.CloudLister):
@@ -69,10 +82,16 @@ class Publish(cloud_command.CloudLister):
             hosts.check(result, host)
             wanted, verdict = traits.wanted(result), result.verdict
         changed = hosts.set_traits(self.connection, host, wanted)
-        service = "left alone"
+        service = hosts.ServiceChange.NONE
         if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
             service = hosts.set_service(self.connection, host, result if verdict == "FAIL" else None)
-        return (host.name, verdict, judged, *(cloud_command.Lines(sorted(names)) for names in changed), service)
+        return (
+            host.name,
+            verdict,
+            judged,
+            *(cloud_command.Lines(sorted(names)) for names in changed),
+            ServiceColumn(service),
+        )
 
     def _results(
         self, args: argparse.Namespace

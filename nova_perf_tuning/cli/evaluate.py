@@ -12,6 +12,7 @@ from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.measure.reasons import Reason
 from nova_perf_tuning.validation.report import data, junit, text
 
 
@@ -36,7 +37,8 @@ class Evaluate(command.PerfCommand):
         budgets = budget_file.load(args.budget)
         results = with_places(store.load(args.results), args.host_group, args.flavor)
         left_out = budget_file.left_out(results, budgets)
-        hosts, why, knobs = None, "", list[ablation.Knob]()
+        hosts, knobs = None, list[ablation.Knob]()
+        no_verdict: Reason | None = None
         if results.environment.fleet is not None:
             results, many = fleet.judge(results, budgets)
             judged: Sequence[verdict.Judgement] = many.judgements
@@ -44,11 +46,12 @@ class Evaluate(command.PerfCommand):
         else:
             judged = verdict.judge_all(results, budgets)
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
-            why = "" if judged else text.of(budget_file.why_none(results))
+            no_verdict = None if judged else budget_file.why_none(results)
+        why = text.lines([no_verdict] if no_verdict else [])
         write_junit(args.junit, results, judged, args.budget, why)
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
-            shown |= data.lines("left_out", left_out)
+            shown |= data.lines("left_out", left_out) | data.line("why", [no_verdict])
             shown |= {} if hosts is None else {"hosts": list(map(dataclasses.asdict, hosts))}
             command.print_json(shown)
             return int(whole.exit_code)

@@ -126,4 +126,5 @@ def _as_json(restoration: restore_module.Restoration) -> dict[str, object]:
         "current": restoration.current,
         "result": restoration.result.value,
         "detail": restoration.detail,
+        "code": restoration.code,
     }

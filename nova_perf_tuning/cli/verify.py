@@ -55,5 +55,6 @@ def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, 
         "current": setting.value if observation is base.HELD else observation.current,
         "state": observation.state.value,
         "detail": observation.detail,
+        "code": observation.code,
         "rule": setting.rule,
     }

@@ -205,7 +205,7 @@ class PublishTest(CommandTest):
         self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
         self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
         self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
-        self.assertEqual("enabled again", self.publish(self.write(), "--disable-on-fail")["Service"])
+        self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
         self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
 
     def test_nova_compute_with_a_result_file_is_left_to_it(self) -> None:

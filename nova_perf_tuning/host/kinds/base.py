@@ -74,11 +74,13 @@ class Observation(NamedTuple):
 
     :ivar current: the value as read; None when it is as wanted (nothing to tell) or cannot be read.
     :ivar detail: one clause for people, empty when the state says it all.
+    :ivar code: its code where the state has several causes.
     """
 
     state: State
     current: str | None = None
     detail: str = ""
+    code: str = ""
 
 
 #: The common case, shared: a check of ten thousand settings makes no ten thousand objects.
@@ -165,15 +167,15 @@ class SettingKind(abc.ABC):
         """Read one setting back, identity included."""
         try:
             if not self.is_same(setting):
-                return Observation(State.GONE, None, "another object has this number now")
+                return Observation(State.GONE, None, "another object has this number now", "other_object")
             current = self.read(setting.target)
             if not self.holds(setting.target, setting.value, current):
                 return Observation(State.DRIFTED, current)
             meanwhile = self.meanwhile(setting.target, setting.value)
         except (OSError, errors.PerfTuningError) as error:
             if is_gone(error):
-                return Observation(State.GONE, None, "it does not exist any more")
-            return Observation(State.UNREADABLE, None, clause(error))
+                return Observation(State.GONE, None, "it does not exist any more", "no_object")
+            return Observation(State.UNREADABLE, None, clause(error), errors.code(error))
         if meanwhile is not None:
             return Observation(State.PENDING, current, f"in effect on {meanwhile} until it fires next")
         return HELD

@@ -34,7 +34,7 @@ class Restoration:
 
     :ivar entry: its original is the value that was to be put back.
     :ivar current: the value found before anything was written, None when it could not be read.
-    :ivar detail: one clause for people.
+    :ivar detail: one clause for people. :ivar code: its code where the result has several causes.
     :ivar remade: what the kernel made of the original, where it took it and holds something else.
     """
 
@@ -42,6 +42,7 @@ class Restoration:
     result: RestoreResult
     current: str | None = None
     detail: str = ""
+    code: str = ""
     remade: str | None = None
 
 
@@ -88,11 +89,15 @@ def _restore(
     if entry.state == "held":
         return Restoration(entry, RestoreResult.ALREADY)
     if entry.kind not in kinds:
-        return Restoration(entry, RestoreResult.FAILED, None, f"kind {entry.kind} is not installed any more")
+        return Restoration(
+            entry, RestoreResult.FAILED, None, f"kind {entry.kind} is not installed any more", "no_kind"
+        )
     kind = kinds[entry.kind]
     try:
         if not kind.is_same(entry.setting()):
-            return Restoration(entry, RestoreResult.GONE, None, "another object has this number now")
+            return Restoration(
+                entry, RestoreResult.GONE, None, "another object has this number now", "other_object"
+            )
         current = kind.read(entry.target)
         if kind.holds(entry.target, entry.original, current):
             return Restoration(entry, RestoreResult.ALREADY, current)
@@ -104,11 +109,11 @@ def _restore(
         now = kind.read(entry.target)
     except (OSError, errors.PerfTuningError) as error:
         if base.is_gone(error):
-            return Restoration(entry, RestoreResult.GONE, None, "it does not exist any more")
-        return Restoration(entry, RestoreResult.FAILED, None, base.clause(error))
+            return Restoration(entry, RestoreResult.GONE, None, "it does not exist any more", "no_object")
+        return Restoration(entry, RestoreResult.FAILED, None, base.clause(error), errors.code(error))
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, RestoreResult.FAILED, current, detail, remade=now)
+        return Restoration(entry, RestoreResult.FAILED, current, detail, "not_held", now)
     return Restoration(entry, RestoreResult.RESTORED, current)
 
 

@@ -28,7 +28,7 @@ def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKi
         by_kind.setdefault(setting.kind, []).append(setting)
     observations: dict[str, Iterator[base.Observation]] = {}
     for name, members in by_kind.items():
-        missing = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed")
+        missing = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed", "no_kind")
         observations[name] = iter(kinds[name].survey(members)) if name in kinds else itertools.repeat(missing)
     return [next(observations[setting.kind]) for setting in settings]
 

@@ -10,6 +10,7 @@ refused or cannot be reached is a :class:`.model.CloudError` of one line.
 import collections
 import dataclasses
 import datetime
+import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -25,6 +26,15 @@ REASON_PREFIX: Final = "nova-perf: "
 MAX_AGE: Final = datetime.timedelta(days=30)
 #: Filters for the names of traits (1.6) and ``required`` of providers (1.18).
 _PLACEMENT: Final = "1.18"
+
+
+class ServiceChange(enum.StrEnum):
+    """What publishing did to a host's nova-compute; the value is for people."""
+
+    NONE = "left alone"
+    DISABLED = "disabled"
+    ENABLED = "enabled again"
+    DISABLED_BY_OTHERS = "left disabled: not by this command"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,19 +162,19 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tu
     return ours - removed | added, added, removed
 
 
-def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> str:
+def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> ServiceChange:
     """Disable a host's nova-compute for a result that failed, or enable it again; return what was done."""
     if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
-        return "left disabled: not by this command"
+        return ServiceChange.DISABLED_BY_OTHERS
     which = host.service_id, host.name, "nova-compute"
     with api.one_line(f"nova-compute of {host.name}"):
         if failed is not None:
             cloud.compute.disable_service(*which, disabled_reason=_reason(failed))
-            return "disabled"
+            return ServiceChange.DISABLED
         if host.status == "disabled":
             cloud.compute.enable_service(*which)
-            return "enabled again"
-    return "left alone"
+            return ServiceChange.ENABLED
+    return ServiceChange.NONE
 
 
 def _reason(result: host_result.HostResult) -> str:

@@ -88,9 +88,10 @@ def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
     deciding = [host for host in hosts if host.verdict == whole.value]
     example = next((f"{host.host}: {host.reasons[0]}" for host in deciding if host.reasons), "")
     names = [host.host for host in deciding]
-    headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, hosts=names, of=len(hosts), example=example)
     details = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
     codes = frozenset(code for detail in details for code in detail.codes)
+    said = {"hosts": names, "of": len(hosts), "example": example, "codes": sorted(codes)}
+    headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, **said)
     return Diagnosis(headline, "", (reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes),))
 
 

@@ -90,7 +90,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         done = self.publish(verdict="FAIL", budgets={"net-10g": "FAIL", "disk": "PASS"})
         self.assertEqual(["CUSTOM_PERF_BUDGET_DISK"], done["Traits"])
         self.assert_traits("CUSTOM_PERF_BUDGET_DISK")
-        self.assertEqual("left alone", done["Service"])
+        self.assertEqual("none", done["Service"])
         self.assertEqual("enabled", self.cloud.service("cmp1")["status"])
 
     def test_disable_on_fail_and_enable_again(self):
@@ -98,17 +98,17 @@ class PublishTest(openstack_program.ProgramTestCase):
         service = self.cloud.service("cmp1")
         self.assertEqual(["disabled", "disabled"], [done["Service"], service["status"]])
         self.assertTrue(service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20"))
-        self.assertEqual("left alone", self.publish()["Service"])
+        self.assertEqual("none", self.publish()["Service"])
         done = self.publish("--disable-on-fail")
-        self.assertEqual(["enabled again", "enabled"], [done["Service"], service["status"]])
-        self.assertEqual("left alone", self.publish("--disable-on-fail")["Service"])
+        self.assertEqual(["enabled", "enabled"], [done["Service"], service["status"]])
+        self.assertEqual("none", self.publish("--disable-on-fail")["Service"])
 
     def test_somebody_elses_reason_is_left_alone(self):
         self.cloud.service("cmp1").update(status="disabled", disabled_reason="new RAM, ask Ann")
         for fields in ({"verdict": "FAIL", "budgets": {}}, {}):
             with self.subTest(fields):
                 done = self.publish("--disable-on-fail", **fields)
-                self.assertEqual("left disabled: not by this command", done["Service"])
+                self.assertEqual("disabled_by_others", done["Service"])
         self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
 
     def test_another_writer_in_between(self):
