@@ -124,7 +124,7 @@ class SlowHost(simulated.Simulated):
 
 
 class Told(sources.Source):
-    """Events of one kind, told through a pipe; with ``forever`` each is told again and again."""
+    """Events of one kind, sent through a pipe; with ``forever`` each is sent again and again."""
 
     def __init__(self, kind, forever=False):
         self.kind, self.forever = kind, forever
