@@ -259,8 +259,8 @@ case $part in
         beside checks run_lint run_docs
         run_unit
         run_programs
-        beside clock run_functional_clock
-        beside others run_functional_others run_nova run_package run_cloud_prepare
+        beside clock run_functional_clock run_cloud_prepare
+        beside others run_functional_others run_nova run_package
         run_functional_guests
         for lane in checks clock others; do joined "$lane"; done
         run_benchmarks
