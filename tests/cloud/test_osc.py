@@ -213,7 +213,9 @@ class PublishTest(CommandTest):
         self.addCleanup(base.wait_for, "traits gone with the file", lambda: not self.traits("host1"))
         self.addCleanup(file.unlink, missing_ok=True)
         file.write_text(pathlib.Path(self.write()).read_text())
-        base.wait_for("nova-compute takes over", lambda: traits.MANAGED in self.traits("host1"))
+        base.wait_for(
+            "nova-compute takes over", lambda: {traits.MANAGED, traits.VALIDATED} <= self.traits("host1")
+        )
         self.assertEqual([], self.publish(self.write())["Added"])
         self.assertIn("result_file", self.refused(["publish", self.write(verdict="FAIL")]))
         self.assertIn("result_file", self.refused(["publish", "--withdraw", "--host", "host1"]))
