@@ -78,13 +78,15 @@ class CloudTest(testcase.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         stack.enter_context(network_of(int((self.state / "run" / "host1-init.pid").read_text().split()[0])))
-        config = openstack.config.OpenStackConfig(
-            config_files=[str(self.state / "etc" / "clouds.yaml")], load_envvars=False
-        )
-        self.cloud = openstack.connection.Connection(config=config.get_one("perf"))
+        self.cloud = self.connect()
         self.addCleanup(self.cloud.close)
         self.cloud.compute.default_microversion = "2.95"
         self.prefix = f"test-{uuid.uuid4().hex[:8]}"
+
+    def connect(self) -> openstack.connection.Connection:
+        files = [str(self.state / "etc" / "clouds.yaml")]
+        config = openstack.config.OpenStackConfig(config_files=files, load_envvars=False)
+        return openstack.connection.Connection(config=config.get_one("perf"))
 
     def make_member(self) -> Any:
         """Make a project and a user of it without an administrator's rights, both named ``self.prefix``.
