@@ -9,13 +9,12 @@ import configparser
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
-from tests.support import directories, testcase
+from tests.support import directories, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[3]
@@ -70,18 +69,11 @@ class PluginTestCase(directories.DirectoryCase):
         """
         local_conf.setdefault("STATUS_CODE", "0")
         self.calls_file.unlink(missing_ok=True)
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("OS_", "NOVA_", "PYTHON")) or name in local_conf
-        }
-        done = subprocess.run(
-            ["bash", HERE / "run_phases.sh", self.directory, *names],
-            env={**environment, "HOME": str(self.directory), **local_conf},
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-        )
+        foreign = ("OS_", "NOVA_", "PYTHON")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        environment |= {"HOME": str(self.directory), **local_conf}
+        argv = ["bash", HERE / "run_phases.sh", self.directory, *names]
+        done = patience.run(argv, env=environment, cwd=self.directory)
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         self.output = done.stdout + done.stderr
         self.calls = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
