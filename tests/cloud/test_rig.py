@@ -16,13 +16,10 @@ TUNED = {
 
 
 class ServicesTest(base.CloudTest):
-    def test_every_service_is_up(self) -> None:
+    def test_up_repairs_what_died(self) -> None:
         services = base.status()["services"]
         self.assertEqual([], [service for service in services if service["state"] != "up"])
-        self.assertEqual(0, base.tool("status").returncode)
-
-    def test_up_repairs_what_died(self) -> None:
-        service = next(s for s in base.status()["services"] if s["name"] == "host2-nova-compute")
+        service = next(service for service in services if service["name"] == "host2-nova-compute")
         os.kill(service["pid"], 9)
         base.wait_for("its end", lambda: not pathlib.Path(f"/proc/{service['pid']}").exists())
         said = base.tool("status", check=False)
@@ -30,10 +27,6 @@ class ServicesTest(base.CloudTest):
         self.assertIn("host2-nova-compute has died; log/host2-nova-compute.log ends with: ", said.stdout)
         self.assertIn(", 1 services started", base.tool("up").stdout)
         self.assertEqual(0, base.tool("status").returncode)
-
-    def test_clients_are_on_the_path(self) -> None:
-        self.assertIn(base.NETWORK, base.on_host("host1", "openstack", "network", "list", "-f", "value"))
-        self.assertIn("cpus", base.on_host("host2", "nova-perf", "topology", "-f", "json"))
 
 
 class TunedGuestTest(base.CloudTest):
