@@ -87,19 +87,13 @@ class FlavorTest(CommandTest):
         self.assertEqual(("2", "512"), (driver.get("queues"), driver.get("rx_queue_size")))
 
     def test_novas_reason(self) -> None:
+        size = ("--vcpus", "2", "--ram", "192")
         line = self.refused(
-            [
-                *("flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192"),
-                *("--spec", "hw:pci_numa_affinity_policy=legcy"),
-            ]
+            ["flavor", "create", self.prefix, *size, "--spec", "hw:pci_numa_affinity_policy=legcy"]
         )
         self.assertIn("hw:pci_numa_affinity_policy", line)
         self.assertIn("400", line)
         self.assertIsNone(self.cloud.compute.find_flavor(self.prefix))
-        line = self.refused(
-            ["flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192", "--spec", "perf:vif_queues=4"]
-        )
-        self.assertIn("more than the 2 vCPUs", line)
 
 
 class ImageTest(CommandTest):
@@ -126,9 +120,6 @@ class RightsTest(CommandTest):
         done = base.tool(*program, "--os-password", "wrong", "perf", "host", "list", check=False)
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)
         self.assertIn("openstack perf host list: ", done.stderr)
-
-    def test_nothing_at_the_url(self) -> None:
-        self.assertIn("127.0.0.1:1", self.refused(["host", "list"], ("--os-auth-url", "http://127.0.0.1:1/v3")))
 
     def test_without_admin_rights(self) -> None:
         self.make_member()
