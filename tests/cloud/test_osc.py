@@ -136,7 +136,7 @@ class RightsTest(CommandTest):
                 self.assertIn("403", line)
 
 
-class PublishTest(CommandTest):
+class PublishCase(CommandTest):
     def setUp(self) -> None:
         super().setUp()
         directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-"))
@@ -166,6 +166,21 @@ class PublishTest(CommandTest):
         ]
         return found
 
+
+class PublishTest(PublishCase):
+    def test_disable_on_fail_and_enable_again(self) -> None:
+        failed = self.write(verdict="FAIL", budgets={"net": "FAIL"})
+        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
+        service = self.service()
+        self.assertEqual("disabled", service.status)
+        self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
+        self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
+        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
+        self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
+        self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
+
+
+class TraitTest(PublishCase):
     def test_trait_decides_where_guests_go(self) -> None:
         self.create_flavor("--spec", "trait:CUSTOM_PERF_VALIDATED=required")
         flavor = self.cloud.compute.find_flavor(self.prefix)
@@ -187,17 +202,6 @@ class PublishTest(CommandTest):
         self.assertEqual(set(), self.traits("host1"))
         refused = self.boot(flavor, expect="ERROR")
         self.assertIn("No valid host", refused.fault["message"])
-
-    def test_disable_on_fail_and_enable_again(self) -> None:
-        failed = self.write(verdict="FAIL", budgets={"net": "FAIL"})
-        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
-        service = self.service()
-        self.assertEqual("disabled", service.status)
-        self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
-        self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
-        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
-        self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
-        self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
 
     def test_nova_compute_with_a_result_file_is_left_to_it(self) -> None:
         file = self.state / "host1" / "verdict.json"

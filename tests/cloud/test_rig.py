@@ -4,6 +4,8 @@
 import os
 import pathlib
 
+import openstack
+
 from tests.cloud import base
 
 HOSTS = ("host1", "host2")
@@ -73,3 +75,7 @@ class TunedGuestTest(base.CloudTest):
         server = self.settled(server, "VERIFY_RESIZE", "host2")
         self.cloud.compute.confirm_server_resize(server)
         self.check_tuned(self.settled(server, "ACTIVE", "host2"))
+
+    def test_api_refuses_a_wrong_spec(self) -> None:
+        error = self.assertRaises(openstack.exceptions.BadRequestException, self.flavor, {"perf:vif_queues": "0"})
+        self.assertIn("perf:vif_queues='0'", str(error))
