@@ -10,25 +10,17 @@ from tests.support import corpus, directories, program
 WRONG_OPTIONS = [
     ([], "--vcpus"),
     (["--vcpus", "0"], "--vcpus: '0'"),
-    (["--vcpus", "-1"], "--vcpus"),
-    (["--vcpus", "4.5"], "--vcpus: '4.5'"),
     (["--vcpus", "9" * 5000], "--vcpus: '999"),
-    (["--vcpus", "٤"], "--vcpus"),
     (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile directory /nowhere"),
     *(
         (["--vcpus", "4", "--spec", text], words)
         for text, words in (
             ("", "KEY=VALUE"),
             ("perf:iothreads", "KEY=VALUE"),
-            ("=1", "KEY=VALUE"),
             ("iothreads=1", "did you mean perf:iothreads?"),
-            ("perf:iothread=1", "did you mean perf:iothreads?"),
-            ("perf:iothreads=17", "0 to 16"),
             ("perf:iothreads=1\n2", "perf:iothreads=1?2"),
             ("perf:vif_queues=\x1b[2J", "perf:vif_queues=?[2J"),
             ("perf:vif_queues=8", "at most 4"),
-            ("perf:irq_placement=vcpu", "hw:cpu_policy=dedicated"),
-            ("perf:profile=../../etc/passwd", "allowed: a name"),
             ("perf:profile=nothing", "there are balanced"),
         )
     ),
