@@ -73,6 +73,16 @@ class CloudTest(testcase.TestCase):
         config = openstack.config.OpenStackConfig(config_files=files, load_envvars=False)
         return openstack.connection.Connection(config=config.get_one("perf"))
 
+    def assert_soon(self, expected: object, inventory: Callable[[], object]) -> None:
+        """Hold what there is against ``expected``, for at most 30 s until it is so.
+
+        Heat says DELETE_COMPLETE first and takes the stack off its list then (Stack.mark_complete, purge_db).
+        """
+        deadline = time.monotonic() + 30
+        while (found := inventory()) != expected and time.monotonic() < deadline:
+            time.sleep(0.5)
+        self.assertEqual(expected, found)
+
     def make_member(self) -> Any:
         """Make a project and a user of it without an administrator's rights, both named ``self.prefix``.
 

@@ -99,7 +99,7 @@ class HeatCase(base.CloudTest):
             yield name
         finally:
             base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
-        self.assertEqual(before, self.inventory())
+        self.assert_soon(before, self.inventory)
 
     def validation(self, *options, **parameters):
         """Make a stack of pairs, of such guests as this cloud has."""
@@ -169,7 +169,7 @@ class PairTest(HeatCase):
         # What the guests saw: two queues only where the flavor asks for them.
         queues = {arm: guests["client"]["queues"] for arm, guests in outcome.guests.items()}
         self.assertEqual({"untuned": 1, "tuned": 2}, queues)
-        self.assertEqual(before, self.inventory())
+        self.assert_soon(before, self.inventory)
 
     def test_the_plain_client_shows_figures(self):
         pairs = json.dumps([{"client": self.hosts[0], "server": self.hosts[-1]}])
@@ -215,7 +215,7 @@ class FailureTest(HeatCase):
         self.assertEqual([kind], [error.kind for error in outcome.errors], outcome.errors)
         for reason in reasons:
             self.assertIn(reason, outcome.errors[0].reason)
-        self.assertEqual(self.before, self.inventory())
+        self.assert_soon(self.before, self.inventory)
 
     def change_runner(self, old, new):
         """Give the guests a runner that misbehaves; guests and Heat are the real ones."""
@@ -243,7 +243,7 @@ class FailureTest(HeatCase):
         self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
         self.assertIn("WaitConditionTimeout", error.reason)
         self.assertIn("client's console ends:", error.reason)
-        self.assertEqual(self.before, self.inventory())
+        self.assert_soon(self.before, self.inventory)
 
     def test_a_guest_that_signals_rubbish(self):
         self.change_runner("trials: map(del(.benchmark))", 'trials: "<script>$(reboot)</script>"')

@@ -93,7 +93,7 @@ class ValidateTest(ValidateCase):
         self.assertEqual([], environment["errors"])
         results = store.load(os.path.join(self.directory, "results.json"))
         self.assertTrue(all(trial.value for trial in results.trials if trial.primary))
-        self.assertEqual(self.before, self.stacks())
+        self.assert_soon(self.before, self.stacks)
         self.assertEqual([], self.cleanup())
         print(f"NOTE: two hosts validated, pairs took {[pair['seconds'] for pair in fleet['pairs']]} s")
 
@@ -105,7 +105,7 @@ class ValidateTest(ValidateCase):
         results = store.load(os.path.join(self.directory, "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertEqual({"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value})
-        self.assertEqual(self.before, self.stacks())
+        self.assert_soon(self.before, self.stacks)
 
     def test_ctrl_c_leaves_nothing_and_the_run_goes_on(self):
         running = self.validate("--hosts", "all", "--benchmark", "cpu:seconds=1,threads=2")
@@ -114,14 +114,14 @@ class ValidateTest(ValidateCase):
         _, output = running.communicate()
         self.assertEqual(130, running.returncode, output)
         self.assertIn("interrupted", output)
-        self.assertEqual(self.before, self.stacks())
+        self.assert_soon(self.before, self.stacks)
         line = self.the_run()
         self.assertEqual(("interrupted", False), (line.state, line.leftovers))
         again = self.validate("--resume", line.run_id)
         _, output = again.communicate()
         self.assertEqual(0, again.returncode, output)
         self.assertEqual(("complete", 2), (self.the_run().state, self.the_run().done))
-        self.assertEqual(self.before, self.stacks())
+        self.assert_soon(self.before, self.stacks)
 
     def test_what_a_killed_run_left_is_removed(self):
         running = self.validate("--hosts", "all")
@@ -134,7 +134,7 @@ class ValidateTest(ValidateCase):
         [removed] = self.cleanup()
         self.assertEqual(line.run_id, removed["Run"])
         self.assertTrue(removed["Removed"])
-        self.assertEqual(self.before, self.stacks())
+        self.assert_soon(self.before, self.stacks)
         self.assertEqual([], self.cleanup())
 
 
