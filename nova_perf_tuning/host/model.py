@@ -26,6 +26,7 @@ class Cpu:
     :ivar node: NUMA node, None when the kernel gives no NUMA data for it.
     :ivar siblings: cpulist of the hardware threads of this CPU's core, itself included.
     :ivar capacity: ``cpu_capacity`` of hybrid machines (1024 = the strongest core), else None.
+    :ivar l3: cpulist of the online CPUs that share its L3 cache, itself included; None where it has none.
     """
 
     id: int
@@ -35,6 +36,7 @@ class Cpu:
     online: bool
     siblings: str
     capacity: int | None = None
+    l3: str | None = None
 
 
 @dataclasses.dataclass(slots=True)

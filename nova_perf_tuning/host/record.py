@@ -42,6 +42,7 @@ _FILES: Final = {
     f"{_CPU}/smt": "active control",
     f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",
     f"{_CPU}/cpu[0-9]*": "online cpu_capacity",
+    f"{_CPU}/cpu[0-9]*/cache/index*": "level shared_cpu_map",
     f"{_CPU}/cpu[0-9]*/cpuidle/state*": "latency disable",
     f"{_CPU}/cpu[0-9]*/topology": "core_id physical_package_id core_cpus_list thread_siblings_list thread_siblings"
     " package_cpus_list core_siblings_list core_siblings",

@@ -32,6 +32,7 @@ SCHEMA = {
             online={"type": "boolean"},
             siblings=_CPUS,
             capacity=_MAYBE,
+            l3=_MAYBE_CPUS,
         ),
         "nodes": _list(
             id=_ID, cpus=_CPUS, memory_kib=_MAYBE, distances={"type": "object", "additionalProperties": _ID}
