@@ -23,14 +23,15 @@ _ROLES = {
     "housekeeping": "interrupts and the host's own work",
     "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
     "dedicated": "owned by guests: nothing of the host is placed there",
-    "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full)",
+    "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full, partitions)",
+    "programs": "single threads of other programs are bound here: they stay alone",
     "vcpu": "vCPU threads may run here",
     "emulator": "emulator threads may run here",
     "iothread": "I/O threads may run here",
     "vhost": "vhost workers may run here",
     "irq": "interrupts of NICs and passed-through devices go here",
     "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
-    "overlap": "dedicated CPUs on which something of the host may run",
+    "overlap": "dedicated CPUs and programs' on which something of the host may run",
 }
 
 

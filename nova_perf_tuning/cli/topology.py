@@ -37,7 +37,7 @@ class Topology(command.PerfCommand):
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
-    single = ("online", "isolated", "nohz_full", "arch", "kernel", "virtualization")
+    single = ("online", "isolated", "isolated_now", "nohz_full", "arch", "kernel", "virtualization")
     return {
         "cpus": [_fields(cpu) for cpu in facts.cpus],
         "nodes": [
@@ -53,16 +53,21 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
                     {name: getattr(thread, name) for name in ("tid", "kind", "index", "affinity", "kernel")}
                     for thread in guest.threads
                 ],
+                "slice": guest.slice,
             }
             for guest in facts.guests
         ],
+        "programs": [_fields(thread) for thread in facts.programs],
+        "slices": [_fields(group) for group in facts.slices],
         **{name: getattr(facts, name) for name in single},
         "sysctls": dict(facts.sysctls),
         **notes.as_json(facts.warnings),
     }
 
 
-def _fields(item: model.Cpu | model.Node | model.Nic | model.Irq) -> dict[str, object]:
+def _fields(
+    item: model.Cpu | model.Node | model.Nic | model.Irq | model.ProgramThread | model.Slice,
+) -> dict[str, object]:
     """Return the fields of an object of the model; ``dataclasses.asdict`` would copy each value."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
@@ -94,7 +99,8 @@ def _summary(facts: model.HostFacts) -> str:
         f" {facts.virtualization or 'unknown'}",
         f"CPUs online: {facts.online or 'none'}; " + ", ".join(counted(number, word) for number, word in counts),
     ]
-    sets = (("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full))
+    sets = [("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full)]
+    sets += [("isolated by partitions", facts.isolated_now)]
     named = [f"{name}: {cpus}" for name, cpus in sets if cpus]
     return "\n".join([*lines, *(["; ".join(named)] if named else [])])
 

@@ -27,6 +27,7 @@ class Cpu:
     :ivar siblings: cpulist of the hardware threads of this CPU's core, itself included.
     :ivar capacity: ``cpu_capacity`` of hybrid machines (1024 = the strongest core), else None.
     :ivar l3: cpulist of the online CPUs that share its L3 cache, itself included; None where it has none.
+    :ivar kind: on Intel's hybrid machines ``core`` (performance), ``atom`` (efficiency) or ``lowpower``.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Cpu:
     siblings: str
     capacity: int | None = None
     l3: str | None = None
+    kind: str | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -128,19 +130,55 @@ class GuestProcess:
     """A running QEMU process and its threads.
 
     :ivar domain: the domain as libvirt defined it, None when its XML cannot be read.
+    :ivar slice: path of the one of :attr:`HostFacts.slices` that holds it, None where none of them does.
     """
 
     name: str
     pid: int
     threads: tuple[Thread, ...]
     domain: domain.Domain | None
+    slice: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class ProgramThread:
+    """A thread of a program that is no guest: of Open vSwitch's workers, or bound to one CPU.
+
+    :ivar program: name of its process (``ovs-vswitchd``); :ivar name: its own (``pmd-c05/id:8``).
+    :ivar affinity: allowed CPUs as a cpulist.
+    :ivar is_bound: it has its one CPU for itself: it is meant to be alone there.
+    """
+
+    program: str
+    pid: int
+    tid: int
+    name: str
+    affinity: str
+    is_bound: bool
+
+
+@dataclasses.dataclass(slots=True)
+class Slice:
+    """A slice of systemd with CPUs of its own: ``AllowedCPUs=``, ``CPUSetPartition=`` (cgroup v2).
+
+    :ivar path: below /sys/fs/cgroup: ``machine.slice/machine-rt.slice``.
+    :ivar cpus: cpulist of ``cpuset.cpus``, empty where it is not set; :ivar effective: what it may use now.
+    :ivar partition: ``member``, ``root``, ``isolated``, or what the kernel says of an invalid one.
+    """
+
+    path: str
+    cpus: str
+    effective: str
+    partition: str
 
 
 @dataclasses.dataclass(slots=True)
 class HostFacts:
     """All facts of one host at one time.
 
-    :ivar online, isolated, nohz_full: cpulists as the kernel prints them.
+    :ivar online, isolated, nohz_full: cpulists as the kernel prints them; ``isolated`` are those of the boot.
+    :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
+    :ivar programs: threads of programs that claim CPUs; :ivar slices: groups of processes that do.
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means.
@@ -161,6 +199,9 @@ class HostFacts:
     boot_id: str | None
     sysctls: Mapping[str, str]
     warnings: tuple[Note, ...] = ()
+    isolated_now: str = ""
+    programs: tuple[ProgramThread, ...] = ()
+    slices: tuple[Slice, ...] = ()
 
 
 class TargetError(errors.PerfTuningError):

@@ -56,16 +56,19 @@ class NoteCode(enum.Enum):
 
     # -- plan: CPU sets
     OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"
-    ISOLATED_HOUSEKEEPING = "{option} names CPUs that the kernel isolates (isolcpus, nohz_full): {cpus}"
+    ISOLATED_HOUSEKEEPING = (
+        "{option} names CPUs that the kernel isolates (isolcpus, nohz_full, partitions): {cpus}"
+    )
     ISOLATED_SHARED = "{option} names CPUs that the kernel isolates: {cpus}; they are left out"
     ONLY_ISOLATED_SHARED = (
         "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one of them"
     )
     NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared CPUs {cpus}"
     EVERY_CPU_DEDICATED = _NO_CPU_LEFT.format("every online CPU is dedicated")
-    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated or isolated")
+    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated, isolated or a program's")
     CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"
     GUEST_IN_SET = "guest {guest} owns CPUs {cpus} of {option}: they count as dedicated"
+    PROGRAM_IN_SET = "{option} names CPUs {cpus}, to which threads of {program} are bound: they stay {program}'s"
     GUEST_OUTSIDE_DEDICATED = "guest {guest} owns CPUs {cpus}, which are not in {option}"
 
     # -- plan: placements

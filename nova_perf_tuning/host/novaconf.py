@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from oslo_config import iniparser, types
 
 from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.host.plan.layout import CpuSets
+from nova_perf_tuning.host.owners import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20

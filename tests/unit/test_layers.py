@@ -26,6 +26,7 @@ RANK = {
     "host/__init__": 3,
     "host/notes": 2.9,
     "host/model": 3,
+    "host/owners": 3.1,
     "host/guest_cpu": 3.1,
     "host/privileged": 3.1,
     "host/facts": 3.2,
@@ -51,7 +52,7 @@ RANK = {
 VERDICT = {"nova_perf_tuning.nova.host_result", "nova_perf_tuning.nova.traits"}
 
 #: Rooms that must be pure functions of their input.
-PURE = ("specs", "guest", "host/model.py", "host/notes.py", "host/plan")
+PURE = ("specs", "guest", "host/model.py", "host/notes.py", "host/owners.py", "host/plan")
 FORBIDDEN = {"os", "subprocess", "socket", "libvirt", "pyroute2", "psutil", "shutil", "tempfile", "sqlite3"}
 #: Shipped and operator-made profile files are read there, and nowhere else in the pure rooms.
 READERS = {"specs/profiles.py"}

@@ -10,7 +10,7 @@ from typing import Final
 from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import layout, planner
@@ -281,8 +281,8 @@ class Host:
         return [irq for irq in irqs if irq.name] or irqs
 
 
-def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSets:
-    return layout.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> owners.CpuSets:
+    return owners.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
 
 
 def _words(line: str) -> list[str]:

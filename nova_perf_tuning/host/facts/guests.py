@@ -87,7 +87,7 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     processes = {}
     for name, pid in pids.items():
         tasks = Directory(f"{base}/{pid}/task") if name in alive else None
-        threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
+        threads = _threads(_live(root, tasks) if root.live else recorded(root, tasks, started.get(name, 0)), pid)
         if not threads:
             root.notes.add(NoteCode.PROCESS_GONE, name)
         elif not any(thread.kind == "vcpu" for thread in threads):
@@ -108,10 +108,11 @@ def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, by
 def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
     named = ((tid, _name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
-    return [(tid, *known, _may_use(tid)) for tid, known in named if known is not None]
+    return [(tid, *known, may_use(tid)) for tid, known in named if known is not None]
 
 
-def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
+def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
+    """Return the threads of a recorded process, all with its ``start``."""
     known: list[_Task] = []
     for tid, data in _files(root, tasks, "status"):
         if data is None or not data.startswith(_NAME):
@@ -153,10 +154,11 @@ def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> 
     return front[begin + 1 :], int(fields[19])
 
 
-def _may_use(tid: int) -> str | None:
+def may_use(tid: int) -> str | None:
+    """Return the affinity of a thread of this host; None when it has ended."""
     try:
         return cpulist.format(frozenset(os.sched_getaffinity(tid)))
-    except OSError:  # it has ended meanwhile
+    except OSError:
         return None
 
 
@@ -211,7 +213,7 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
         pid = int(known[0].removeprefix(b"vhost-"))
         if pid in pids:
             place = root.child(base, str(tid))
-            affinity = _may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
+            affinity = may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
             tasks.setdefault(pid, []).append((tid, *known, affinity))
     workers = {}
     for pid, own in tasks.items():

@@ -4,8 +4,9 @@
 import os
 from typing import Final
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, devices, guests, topology
+from nova_perf_tuning.host.facts import archive, claims, devices, guests, topology
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -95,7 +96,11 @@ def read_root(root: Root) -> model.HostFacts:
     isolated, nohz_full = (
         root.cpu_list(root.read(system, name), topology.CPUS, name) or "" for name in ("isolated", "nohz_full")
     )
+    cgroups = root.directory(claims.CGROUPS)
+    isolated_now = root.cpu_list(root.read(cgroups, claims.ISOLATED), claims.CGROUPS, claims.ISOLATED) or ""
+    slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
+    pids = {guest.pid for guest in running}
     owners = devices.read_devices(root)
     kernel = root.directory("proc/sys/kernel")
     return model.HostFacts(
@@ -103,7 +108,7 @@ def read_root(root: Root) -> model.HostFacts:
         nodes=nodes,
         nics=devices.read_nics(root, owners),
         irqs=devices.read_irqs(root, owners),
-        guests=running,
+        guests=claims.in_slices(root, running, slices),
         domains=domains,
         online=online,
         isolated=isolated,
@@ -113,6 +118,9 @@ def read_root(root: Root) -> model.HostFacts:
         virtualization=_find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
+        isolated_now=isolated_now,
+        programs=claims.read_programs(root, pids, cpulist.union((isolated, isolated_now))),
+        slices=slices,
         warnings=root.notes.all(),
     )
 

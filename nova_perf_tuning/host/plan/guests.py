@@ -13,8 +13,9 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.owners import owned_cpus
 from nova_perf_tuning.host.plan import nics, spread
-from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, owned_cpus, passed_through
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
 from nova_perf_tuning.specs import request as request_module
 
 _THREADS = {"emulator": "emulator", "iothread": "I/O threads"}

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import nics as nics_module
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
+from nova_perf_tuning.host.plan.layout import CpuLayout
 
-#: Classes of work that must stay off dedicated CPUs.
+#: Classes of work that must stay off reserved CPUs.
 WORK = ("emulator", "iothread", "vhost", "irq")
 #: cpulist -> names of what runs there.
 _Users = Mapping[str, Sequence[str]]
@@ -28,18 +29,20 @@ class Plan:
     """What should hold on the host.
 
     :ivar settings: every value with its reason, also those that hold already (``current == value``).
-    :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, and where each
-        class of work may run once the plan holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq``
-        (NICs and passed-through devices, also where the plan leaves them alone), ``irq_vcpu`` (only with
-        ``perf:irq_placement=vcpu``).
-        ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated;
-        else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
+    :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, ``programs`` (only
+        where single threads of other programs own CPUs), and where each class of work may run once the plan
+        holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq`` (NICs and passed-through devices, also
+        where the plan leaves them alone), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``).
+        ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated or
+        programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
     :ivar warnings: what could not be read, or not be done as asked, and why.
+    :ivar owners: whose each CPU is; the sets follow from it.
     """
 
     settings: list[model.Setting]
     sets: Mapping[str, str]
     warnings: list[Note]
+    owners: CpuOwners
 
     def changes(self) -> list[model.Setting]:
         """Settings whose value does not hold now."""
@@ -87,7 +90,7 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     pools = [(placement.nic.name, placement.data.pool) for placement in nics]
     nic_warnings = [pool.warning.about(nic=name) for name, pool in pools if pool.warning]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
-    return Plan(settings, shown, warnings)
+    return Plan(settings, shown, warnings, layout.owners)
 
 
 def _show(
@@ -96,7 +99,7 @@ def _show(
     irq: frozenset[int],
     irq_vcpu: frozenset[int],
 ) -> tuple[dict[str, str], list[Note]]:
-    """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns.
+    """Return all sets side by side, and a warning for each class of work that touches a reserved CPU.
 
     :param work: class -> what they are (guests, nics, devices) -> who uses which CPUs once the plan holds.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
@@ -106,7 +109,7 @@ def _show(
         for name, of_class in work.items()
     }
     cpus["irq"] |= irq
-    sets = ("housekeeping", "shared", "dedicated", "isolated")
+    sets = ("housekeeping", "shared", "dedicated", "isolated", *(["programs"] if layout.programs else []))
     shown = {name: cpulist.format(getattr(layout, name)) for name in sets}
     shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
     if irq_vcpu:
@@ -114,7 +117,7 @@ def _show(
     warnings: list[Note] = []
     total: frozenset[int] = frozenset()
     for name in WORK:
-        both = cpus[name] & layout.dedicated
+        both = cpus[name] & layout.reserved
         if both:
             total |= both
             text = shown[f"overlap_{name}"] = cpulist.format(both)

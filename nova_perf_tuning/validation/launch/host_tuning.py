@@ -8,10 +8,10 @@ given are touched, never a NIC or another guest.
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, owners
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -32,7 +32,7 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     pids = {guest.process().pid for guest in active}
     settings = [
         setting
-        for setting in planner.plan(facts, layout.CpuSets()).settings
+        for setting in planner.plan(facts, owners.CpuSets()).settings
         if setting.kind == thread.kind and thread.parse(setting.target, setting.identity).pid in pids
     ]
     if not settings:

@@ -33,6 +33,7 @@ SCHEMA = {
             siblings=_CPUS,
             capacity=_MAYBE,
             l3=_MAYBE_CPUS,
+            kind=_TEXT,
         ),
         "nodes": _list(
             id=_ID, cpus=_CPUS, memory_kib=_MAYBE, distances={"type": "object", "additionalProperties": _ID}
@@ -67,9 +68,20 @@ SCHEMA = {
                 affinity=_MAYBE_CPUS,
                 kernel={"type": "boolean"},
             ),
+            slice=_TEXT,
         ),
+        "programs": _list(
+            program={"type": "string"},
+            pid=_ID,
+            tid=_ID,
+            name={"type": "string"},
+            affinity=_CPUS,
+            is_bound={"type": "boolean"},
+        ),
+        "slices": _list(path={"type": "string"}, cpus=_CPUS, effective=_CPUS, partition={"type": "string"}),
         "online": _CPUS,
         "isolated": _CPUS,
+        "isolated_now": _CPUS,
         "nohz_full": _CPUS,
         "virtualization": _TEXT,
         "arch": _TEXT,
