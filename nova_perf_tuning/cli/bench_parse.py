@@ -17,4 +17,5 @@ class BenchParse(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
         data = options.read(args.file, base.MAX_CHARACTERS)
-        bench.show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))
+        output = data.decode("utf-8", "replace")
+        bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.printing import one_line
 
 Better = Literal["higher", "lower"]
@@ -174,6 +174,7 @@ class Benchmark(abc.ABC):
     :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: unknown.
     :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
         ``tools/image/build --add``.
+    :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
     """
 
@@ -187,6 +188,7 @@ class Benchmark(abc.ABC):
     work_metric: ClassVar[str | None] = None
     work_unit: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+    equal_keys: ClassVar[str] = ""
     brought: ClassVar[str] = ""
 
     @property
@@ -249,6 +251,10 @@ class Benchmark(abc.ABC):
     def parse(self, output: str) -> list[Reading]:
         """Return the figures in the client's standard output; OutputError: it is cut off, empty or foreign."""
 
+    def remarks(self, output: str) -> Mapping[str, str]:
+        """Return what to know of an output that :meth:`parse` has read: code -> text for a person."""
+        return {}
+
     def span(self, output: str) -> Span | None:
         """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
@@ -269,7 +275,9 @@ class Benchmark(abc.ABC):
         if start < 0:
             raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
         try:
-            data: dict[str, object] = json.loads(text[start:])
+            data: dict[str, object] = json.loads(text[start:], object_pairs_hook=json_schema.distinct)
+        except json_schema.EqualKeysError as error:
+            raise self.fault(f"the output has {error}{self.equal_keys}") from None
         except (ValueError, RecursionError) as error:
             raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
         return data

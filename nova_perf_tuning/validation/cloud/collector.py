@@ -152,7 +152,7 @@ def _decode(text: str) -> Any:
 
 def _json(text: str | bytes, what: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=json_schema.distinct)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{what}: no acceptable JSON: {one_line(error, 100)}") from None
 

@@ -66,7 +66,13 @@ def load_json(path: str, limit: int) -> Any:
     """
     text = read_text(path, limit)
     try:
-        data = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        data = json.loads(
+            text,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+            object_pairs_hook=json_schema.distinct,
+        )
         if "\\ud" in text.lower():
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:

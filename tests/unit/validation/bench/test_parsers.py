@@ -207,6 +207,32 @@ class Iperf3Test(testcase.TestCase):
         self.assertAlmostEqual(100 * (1 - 9269 / 29289), shown["lost_share"])
 
 
+class EqualKeysTest(testcase.TestCase):
+    def test_no_one_of_equal_keys_is_taken(self):
+        """iperf3 3.10 --bidir prints the sums of both directions under one name."""
+        for kind, key in ((iperf3.Iperf3, '"sum_received":'), (fio.Fio, '"iops" :'), (own.Memory, '"gigabytes":')):
+            with self.subTest(kind):
+                text = GOOD[kind].replace(key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1)
+                error = self.assertRaises(base.OutputError, kind().parse, text)
+                self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
+                self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
+
+
+class SysbenchTest(testcase.TestCase):
+    def test_what_sysbench_said_is_named(self):
+        for said in ("FATAL: The event queue is full.", "FATAL: mysql_stmt_store_result() returned error 1317"):
+            for kind in (sysbench.Cpu, sysbench.Oltp, sysbench.Tpcc):
+                with self.subTest(said=said, kind=kind):
+                    error = self.assertRaises(base.OutputError, kind().parse, f"{GOOD[kind]}\n{said}\n")
+                    self.assertIn(said, str(error))
+
+    def test_reports_of_other_forms_are_named_by_their_version(self):
+        for head in ("sysbench 0.4.12:  multi-threaded system evaluation benchmark", "sysbench 0.5: x"):
+            with self.subTest(head):
+                error = self.assertRaises(base.OutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n")
+                self.assertIn(head.partition(":")[0], str(error))
+
+
 class FioTest(testcase.TestCase):
     def test_warnings_before_the_json(self):
         self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))

@@ -84,6 +84,7 @@ class BadTest(testcase.TestCase):
         self.assert_refused(documents.signalled("[" * 100000), "JSON")
         self.assert_refused(documents.signalled("[]"), "is not of type 'object'")
         self.assert_refused(documents.signalled('{"schema": NaN}'), "no number")
+        self.assert_refused(documents.signalled('{"schema": 1, "schema": 2}'), "'schema' twice")
 
     def test_two_documents_are_refused(self):
         good = documents.packed(documents.document(WANTED))

@@ -64,6 +64,7 @@ class FileTest(StoreCase):
             ("NaN", "NaN is no number"),
             (with_environment("")[:-1] + "[" * 100_000, "no JSON"),
             ('{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000, "no acceptable JSON"),
+            (with_environment('"seed": 1, "seed": 2'), "'seed' twice in one object"),
             ('{"schema": 3, "environment": {}, "trials": []}', "schema"),
             ('{"environment": {}, "trials": []}', "'schema' is a required property"),
             (with_environment('"seed": 1e999'), "too large"),
