@@ -6,25 +6,22 @@ A test without a cloud fails. What a test makes in it, it removes.
 """
 
 import contextlib
-import ctypes
 import json
 import pathlib
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import openstack
 from lxml import etree
 
-from tests.support import testcase
+from tests.support import netns, testcase
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 IMAGE = "perf-guest"
 NETWORK = "provider"
-
-_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h; os.setns is there from Python 3.12 on
 
 
 def tool(name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -56,19 +53,6 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 300) -> A
     return result
 
 
-@contextlib.contextmanager
-def network_of(process: int) -> Iterator[None]:
-    """Be, with this thread, in the network namespace of a process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{process}/ns/net", "rb") as there:
-        if libc.setns(there.fileno(), _NEW_NETWORK):
-            raise OSError(ctypes.get_errno(), "setns")
-        try:
-            yield
-        finally:
-            libc.setns(before.fileno(), _NEW_NETWORK)
-
-
 class CloudTest(testcase.TestCase):
     """A test in the controller's network, with ``self.cloud`` as the administrator."""
 
@@ -77,14 +61,17 @@ class CloudTest(testcase.TestCase):
         self.state = pathlib.Path(tool_state())
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
-        stack.enter_context(network_of(int((self.state / "run" / "host1-init.pid").read_text().split()[0])))
-        config = openstack.config.OpenStackConfig(
-            config_files=[str(self.state / "etc" / "clouds.yaml")], load_envvars=False
-        )
-        self.cloud = openstack.connection.Connection(config=config.get_one("perf"))
+        init = (self.state / "run" / "host1-init.pid").read_text().split()[0]
+        stack.enter_context(netns.inside(f"/proc/{init}/ns/net"))
+        self.cloud = self.connect()
         self.addCleanup(self.cloud.close)
         self.cloud.compute.default_microversion = "2.95"
         self.prefix = f"test-{uuid.uuid4().hex[:8]}"
+
+    def connect(self) -> openstack.connection.Connection:
+        files = [str(self.state / "etc" / "clouds.yaml")]
+        config = openstack.config.OpenStackConfig(config_files=files, load_envvars=False)
+        return openstack.connection.Connection(config=config.get_one("perf"))
 
     def make_member(self) -> Any:
         """Make a project and a user of it without an administrator's rights, both named ``self.prefix``.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heat stacks of benchmark pairs on the real cloud: real engine, real guests, real failures."""
 
+import contextlib
 import dataclasses
 import http.server
 import json
@@ -12,7 +13,6 @@ import time
 from unittest import mock
 
 import fixtures
-import openstack
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, heat_pair, host_cpu, model, stacks
@@ -53,11 +53,6 @@ class HeatCase(base.CloudTest):
         self.run_id = f"test-{secrets.token_hex(3)}"
         self.hosts = sorted(service.host for service in self.cloud.compute.services(binary="nova-compute"))
 
-    def connect(self):
-        files = [str(self.state / "etc" / "clouds.yaml")]
-        config = openstack.config.OpenStackConfig(config_files=files, load_envvars=False)
-        return openstack.connection.Connection(config=config.get_one("perf"))
-
     def launcher(self, **changes):
         settings = dataclasses.replace(SETTINGS, **changes)
         launcher = heat_pair.HeatPairLauncher(settings, api.Api(self.connect))
@@ -92,6 +87,25 @@ class HeatCase(base.CloudTest):
         self.addCleanup(served.shutdown)
         return f"http://127.0.0.1:{served.server_port}/{{host}}"
 
+    @contextlib.contextmanager
+    def stack(self, template, *options, **parameters):
+        """Make a stack as a user does, yield its name, and see that nothing of it stays."""
+        name = f"{self.run_id}-{template}"
+        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / f"{template}.yaml"), *options, name]
+        argv += [f"--parameter={key}={value}" for key, value in parameters.items()]
+        before = self.inventory()
+        try:
+            base.on_host("host1", *argv)
+            yield name
+        finally:
+            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
+        self.assertEqual(before, self.inventory())
+
+    def validation(self, *options, **parameters):
+        """Make a stack of pairs, of such guests as this cloud has."""
+        common = {"image": base.IMAGE, "external_network": base.NETWORK, "guest_tx_offload": "false"}
+        return self.stack("host_validation", *options, **common, time_limit=f"{LIMIT_S:.0f}", **parameters)
+
     def pair(self):
         return model.HostPair(self.hosts[0], self.hosts[-1])
 
@@ -123,23 +137,12 @@ class TemplatesTest(HeatCase):
             self.assertIn("Description", base.on_host("host1", *argv), path.name)
 
     def test_flavors_of_all_profiles(self):
-        name = f"{self.run_id}-flavors"
-        argv = ["openstack", "stack", "create", "-f", "json", "--wait", "-t", str(HEAT / "flavors.yaml")]
-        argv += ["--parameter", f"name_prefix={self.run_id}-", "--parameter", "is_public=false", name]
-        before = self.inventory()
-        base.on_host("host1", *argv)
-        try:
-            made = {
-                flavor.name: flavor
-                for flavor in self.cloud.compute.flavors(is_public=None)
-                if self.run_id in flavor.name
-            }
+        with self.stack("flavors", name_prefix=f"{self.run_id}-", is_public="false"):
+            flavors = self.cloud.compute.flavors(is_public=None)
+            made = {flavor.name: flavor for flavor in flavors if self.run_id in flavor.name}
             specs = self.cloud.compute.fetch_flavor_extra_specs(made[f"{self.run_id}-storage"]).extra_specs
-            self.assertEqual("storage", specs["perf:profile"])
-            self.assertEqual(6, len(made))
-        finally:
-            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
-        self.assertEqual(before, self.inventory())
+        self.assertEqual("storage", specs["perf:profile"])
+        self.assertEqual(6, len(made))
 
 
 class PairTest(HeatCase):
@@ -169,49 +172,27 @@ class PairTest(HeatCase):
         self.assertEqual(before, self.inventory())
 
     def test_the_plain_client_shows_figures(self):
-        name = f"{self.run_id}-plain"
-        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml")]
-        argv += ["-e", str(HEAT / "environments" / "quick.yaml"), "--parameter", f"image={base.IMAGE}"]
-        argv += ["--parameter", f'pairs=[{{"client": "{self.hosts[0]}", "server": "{self.hosts[-1]}"}}]']
-        argv += ["--parameter", f"slot_seconds={SLOT_S or 25}", "--parameter", f"time_limit={LIMIT_S:.0f}"]
-        argv += ["--parameter", f"external_network={base.NETWORK}", "--parameter", "guest_tx_offload=false", name]
-        before = self.inventory()
-        try:
-            base.on_host("host1", *argv)
+        pairs = json.dumps([{"client": self.hosts[0], "server": self.hosts[-1]}])
+        quick = ("-e", str(HEAT / "environments" / "quick.yaml"))
+        with self.validation(*quick, pairs=pairs, slot_seconds=SLOT_S or 25) as name:
             shown = base.on_host("host1", "openstack", "stack", "show", "-f", "json", name)
-            self.assertIn("throughput ", shown)
-            self.assertIn("IO/s, median of 1", shown)
-        finally:
-            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
-        self.assertEqual(before, self.inventory())
+        self.assertIn("throughput ", shown)
+        self.assertIn("IO/s, median of 1", shown)
 
 
 class SchedulerTest(HeatCase):
     """Where no host is named the scheduler obeys the policy, also for guests of several stacks at once."""
 
     def hosts_of_pairs(self, policy, pairs):
-        name = f"{self.run_id}-{policy}"
-        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml"), name]
-        for parameter in (
-            f"pairs={json.dumps([{}] * pairs)}",
-            'benchmarks=[{"benchmark": "cpu", "parameters": {"seconds": "1"}}]',
-            f"server_group_policy={policy}",
-            f"image={base.IMAGE}",
-            f"external_network={base.NETWORK}",
-            f"time_limit={LIMIT_S:.0f}",
-            f"slot_seconds={SLOT_S or 12}",
-            "ram=192",
-            "trials=1",
-            "guest_tx_offload=false",
-        ):
-            argv += ["--parameter", parameter]
-        before = self.inventory()
-        try:
-            base.on_host("host1", *argv)
+        with self.validation(
+            pairs=json.dumps([{}] * pairs),
+            benchmarks='[{"benchmark": "cpu", "parameters": {"seconds": "1"}}]',
+            server_group_policy=policy,
+            slot_seconds=SLOT_S or 12,
+            ram=192,
+            trials=1,
+        ) as name:
             shown = base.on_host("host1", "openstack", "stack", "output", "show", "-f", "json", name, "hosts")
-        finally:
-            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
-        self.assertEqual(before, self.inventory())
         return [(entry["client"], entry["server"]) for entry in json.loads(shown)["output_value"]]
 
     def test_on_two_hosts(self):

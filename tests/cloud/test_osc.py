@@ -87,19 +87,13 @@ class FlavorTest(CommandTest):
         self.assertEqual(("2", "512"), (driver.get("queues"), driver.get("rx_queue_size")))
 
     def test_novas_reason(self) -> None:
+        size = ("--vcpus", "2", "--ram", "192")
         line = self.refused(
-            [
-                *("flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192"),
-                *("--spec", "hw:pci_numa_affinity_policy=legcy"),
-            ]
+            ["flavor", "create", self.prefix, *size, "--spec", "hw:pci_numa_affinity_policy=legcy"]
         )
         self.assertIn("hw:pci_numa_affinity_policy", line)
         self.assertIn("400", line)
         self.assertIsNone(self.cloud.compute.find_flavor(self.prefix))
-        line = self.refused(
-            ["flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192", "--spec", "perf:vif_queues=4"]
-        )
-        self.assertIn("more than the 2 vCPUs", line)
 
 
 class ImageTest(CommandTest):
@@ -127,9 +121,6 @@ class RightsTest(CommandTest):
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)
         self.assertIn("openstack perf host list: ", done.stderr)
 
-    def test_nothing_at_the_url(self) -> None:
-        self.assertIn("127.0.0.1:1", self.refused(["host", "list"], ("--os-auth-url", "http://127.0.0.1:1/v3")))
-
     def test_without_admin_rights(self) -> None:
         self.make_member()
         member = ("--os-username", self.prefix, "--os-password", "secret", "--os-project-name", self.prefix)
@@ -145,7 +136,7 @@ class RightsTest(CommandTest):
                 self.assertIn("403", line)
 
 
-class PublishTest(CommandTest):
+class PublishCase(CommandTest):
     def setUp(self) -> None:
         super().setUp()
         directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-"))
@@ -175,6 +166,21 @@ class PublishTest(CommandTest):
         ]
         return found
 
+
+class PublishTest(PublishCase):
+    def test_disable_on_fail_and_enable_again(self) -> None:
+        failed = self.write(verdict="FAIL", budgets={"net": "FAIL"})
+        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
+        service = self.service()
+        self.assertEqual("disabled", service.status)
+        self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
+        self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
+        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
+        self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
+        self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
+
+
+class TraitTest(PublishCase):
     def test_trait_decides_where_guests_go(self) -> None:
         self.create_flavor("--spec", "trait:CUSTOM_PERF_VALIDATED=required")
         flavor = self.cloud.compute.find_flavor(self.prefix)
@@ -197,23 +203,14 @@ class PublishTest(CommandTest):
         refused = self.boot(flavor, expect="ERROR")
         self.assertIn("No valid host", refused.fault["message"])
 
-    def test_disable_on_fail_and_enable_again(self) -> None:
-        failed = self.write(verdict="FAIL", budgets={"net": "FAIL"})
-        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
-        service = self.service()
-        self.assertEqual("disabled", service.status)
-        self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
-        self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
-        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
-        self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
-        self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
-
     def test_nova_compute_with_a_result_file_is_left_to_it(self) -> None:
         file = self.state / "host1" / "verdict.json"
         self.addCleanup(base.wait_for, "traits gone with the file", lambda: not self.traits("host1"))
         self.addCleanup(file.unlink, missing_ok=True)
         file.write_text(pathlib.Path(self.write()).read_text())
-        base.wait_for("nova-compute takes over", lambda: traits.MANAGED in self.traits("host1"))
+        base.wait_for(
+            "nova-compute takes over", lambda: {traits.MANAGED, traits.VALIDATED} <= self.traits("host1")
+        )
         self.assertEqual([], self.publish(self.write())["Added"])
         self.assertIn("result_file", self.refused(["publish", self.write(verdict="FAIL")]))
         self.assertIn("result_file", self.refused(["publish", "--withdraw", "--host", "host1"]))

@@ -8,19 +8,16 @@ import subprocess
 import sys
 import time
 
-import fixtures
-
 from nova_perf_tuning.validation.cloud import run_store
-from tests.support import fleet_run_process, testcase
+from tests.support import directories, fleet_run_process
 
 KILLS = 4
 SCALE = "0.015"  # a pair takes about three seconds
 
 
-class KillTest(testcase.TestCase):
+class KillTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.url = f"sqlite:///{self.directory}/results.db"
         self.stacks = os.path.join(self.directory, "stacks")
         os.mkdir(self.stacks)

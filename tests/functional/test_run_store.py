@@ -12,15 +12,14 @@ import subprocess
 import sys
 import time
 
-import fixtures
 import sqlalchemy as sa
 
 from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model as results
+from tests.support import directories, patience
 from tests.support import simulated_cloud as simulation
-from tests.support import testcase
 
 PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
 TRIAL = results.Trial(
@@ -57,12 +56,11 @@ def crossing(url, first, second):
     connected.dispose()
 
 
-class SqliteTest(testcase.TestCase):
+class SqliteTest(directories.DirectoryCase):
     stop = signal.SIGTERM
 
     def setUp(self):
         super().setUp()
-        self.directory = self.useFixture(fixtures.TempDir()).path
         self.url = self.start()
 
     def start(self):
@@ -78,20 +76,18 @@ class SqliteTest(testcase.TestCase):
         server = subprocess.Popen(served, **quiet)
         self.addCleanup(server.wait)
         self.addCleanup(server.send_signal, self.stop)
-        until = time.monotonic() + 60
-        while True:
-            try:
-                return self.ready(url)
-            except sa.exc.OperationalError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
-
-    def ready(self, url):
-        server = sa.create_engine(url)
-        server.connect().close()
-        server.dispose()
+        patience.until(lambda: self.answers(url), "the database answers")
         return url
+
+    def answers(self, url):
+        server = sa.create_engine(url)
+        try:
+            server.connect().close()
+        except sa.exc.OperationalError:
+            return False
+        finally:
+            server.dispose()
+        return True
 
     def in_processes(self, *calls):
         with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
@@ -133,11 +129,10 @@ class SqliteTest(testcase.TestCase):
         self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
 
 
-class FirstTest(testcase.TestCase):
+class FirstTest(directories.DirectoryCase):
     def test_two_at_once_make_one(self):
-        directory = self.useFixture(fixtures.TempDir()).path
         program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
-        argv = [sys.executable, "-c", program, f"sqlite:///{directory}/state/runs.db"]
+        argv = [sys.executable, "-c", program, f"sqlite:///{self.directory}/state/runs.db"]
         running = [subprocess.Popen(argv) for _ in range(2)]
         self.assertEqual([0, 0], [process.wait() for process in running])
 

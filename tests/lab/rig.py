@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -226,9 +227,17 @@ class LabCase(testcase.TestCase):
 
     def status(self) -> dict[str, Any]:
         """Return what the agent says of itself."""
-        out = self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main status -f json")
-        agent: dict[str, Any] = json.loads(out)["agent"]
+        agent: dict[str, Any] = self.nova_perf("status")[1]["agent"]
         return agent
+
+    def nova_perf(self, *words: str) -> tuple[int, Any]:
+        """Return the exit code and the answer of ``nova-perf``, which must not complain."""
+        command = shlex.join(["python3", "-m", "nova_perf_tuning.cli.main", *words, "-f", "json"])
+        code, out = self.lab.ask("run", f"cd /opt/perf/tree && {command}")
+        try:
+            return code, json.loads(out)
+        except ValueError:
+            raise AssertionError(f"{command}: exit code {code}: {out}") from None
 
     def without_vfs(self) -> None:
         """Take away the VFs of other tests, with which an igb NIC has but two queues."""

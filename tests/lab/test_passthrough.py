@@ -184,9 +184,8 @@ class PassthroughTest(rig.LabCase):
         self.log()
         self.stop_agent(code=1)
         self.assertIn(f"WARNING irq_affinity irq:{irq}: failed: ", self.log())
-        command = "cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json"
-        code, out = self.lab.ask("run", command)
-        results = {row["target"]: row["result"] for row in json.loads(out)["settings"]}
+        code, answer = self.nova_perf("restore")
+        results = {row["target"]: row["result"] for row in answer["settings"]}
         # XPS, too, takes no CPU that is offline.
         self.assertEqual((1, "failed", {"failed"}), (code, results[f"irq:{irq}"], set(results.values())))
         self.lab.ask(*rig.online(1, 1))
@@ -213,8 +212,8 @@ class PassthroughTest(rig.LabCase):
         """The other agent neither verifies nor shows anything."""
         self.start_agent()
         self.start()
-        out = json.loads(self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main status -f json"))
-        mine = [setting for setting in out["settings"] if setting["rule"] == "passthrough-numa"]
+        _code, answer = self.nova_perf("status")
+        mine = [setting for setting in answer["settings"] if setting["rule"] == "passthrough-numa"]
         self.assertEqual({"holds"}, {setting["state"] for setting in mine})
         self.assertEqual(3, len(mine))
         self.assertIn("irq_placement=numa", mine[0]["reason"])

@@ -6,8 +6,6 @@ A machine without NICs and kvm of its own cannot show them; the other rules that
 that were lost: what is written, and what it holds before and after, is the kernel's own.
 """
 
-import json
-import shlex
 from typing import Any
 
 from tests.lab import rig
@@ -19,15 +17,6 @@ class RulesTest(rig.LabCase):
     def setUp(self):
         super().setUp()
         self.lab.run(f"rm -rf {_STATE}")
-
-    def nova_perf(self, *words: str) -> tuple[int, Any]:
-        """Return the exit code and the answer of ``nova-perf``, which must not complain."""
-        command = shlex.join(["python3", "-m", "nova_perf_tuning.cli.main", *words, "-f", "json"])
-        code, out = self.lab.ask("run", f"cd /opt/perf/tree && {command}")
-        try:
-            return code, json.loads(out)
-        except ValueError:
-            raise AssertionError(f"{command}: exit code {code}: {out}") from None
 
     def found(self, rule: str) -> list[Any]:
         """Return the findings of one rule, which must be able to judge this host."""

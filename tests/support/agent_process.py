@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.support import patience, sysroots, testcase
+from tests.support import patience, program, sysroots, testcase
 
 QUICK = "interval = 0.5\nverify_interval = 1\n"
 
@@ -83,10 +83,5 @@ class AgentCase(testcase.TestCase):
 
     def status(self):
         self.drain()
-        out = subprocess.run(
-            [sys.executable, "-m", "nova_perf_tuning.cli.main", "status", "--sysroot", self.root, "-f", "json"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        return json.loads(out)["agent"]
+        done = patience.run([*program.COMMAND, "status", "--sysroot", self.root, "-f", "json"])
+        return json.loads(done.stdout)["agent"]

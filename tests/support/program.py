@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from importlib import resources
 from unittest import mock
 
@@ -14,6 +15,8 @@ from nova_perf_tuning.cli import main
 _REPORT = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
 #: JSON schema of the notes of a document.
 NOTES = json.loads(_REPORT)["properties"]["notes"]
+#: The same as a process of its own.
+COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 
 
 def nova_perf(*arguments, env=None, input=""):

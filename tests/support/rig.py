@@ -7,11 +7,10 @@ without libvirt, QEMU or root fails these tests.
 
 import os
 import pathlib
-import sys
 import unittest
 from collections.abc import Mapping
 
-from tests.support import patience
+from tests.support import patience, program
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 #: Network devices, namespaces, files and domains of a run all have its id in their names.
@@ -55,8 +54,7 @@ class GuestCase(unittest.TestCase):
 
     def nova_perf(self, *arguments: str) -> str:
         """Run nova-perf, which must succeed without a word on stderr; return what it printed."""
-        argv = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
-        done = patience.run(argv, limit_s=3 * patience.LIMIT_S, env=self.environment)
+        done = patience.run([*program.COMMAND, *arguments], limit_s=3 * patience.LIMIT_S, env=self.environment)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         return done.stdout
 

@@ -1,30 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """pip's configuration reaches uv; what uv would not follow is named."""
 
-import importlib.util
 import pathlib
+import runpy
+import types
 
 import fixtures
 
 from tests.support import testcase
 
-FILE = pathlib.Path(__file__).parents[2] / "tools/pip_settings.py"
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("pip_settings", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+TOOL = types.SimpleNamespace(**runpy.run_path(pathlib.Path(__file__).parents[2] / "tools/pip_settings.py"))
 
 
 class PipSettingsTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.tool = load()
-
     def variables(self, *lines, **environment):
-        return self.tool.variables(self.tool.settings("\n".join(lines)), environment)
+        return TOOL.variables(TOOL.settings("\n".join(lines)), environment)
 
     def test_indexes_of_pip_become_those_of_uv(self):
         variables = self.variables(
@@ -66,4 +56,4 @@ class PipSettingsTest(testcase.TestCase):
 
     def test_settings_of_pip_alone_and_unknown_ones(self):
         self.assertEqual({"UV_SYSTEM_CERTS": "1"}, self.variables(":env:.disable-pip-version-check='1'"))
-        self.assertRaises(self.tool.UnknownSetting, self.variables, "global.constraint='https://host/constraints'")
+        self.assertRaises(TOOL.UnknownSetting, self.variables, "global.constraint='https://host/constraints'")

@@ -27,15 +27,9 @@ class AgentTest(agent_process.AgentCase):
         self.assertEqual((process.pid, 9, 2), (state["pid"], state["settings"], state["guests"]))
         code, err = self.end(process)
         self.assertEqual(0, code, err)
+        self.until_told("STOPPING=1")
         self.assertEqual(placed, self.irq())
         self.assertIsNone(self.status())
-
-    def test_stop_with_restore(self):
-        process = self.start(f"{agent_process.QUICK}on_stop = restore\n")
-        self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())
-        code, err = self.end(process)
-        self.assertEqual(0, code, err)
-        self.assertEqual(self.before, sysroots.content(self.root))
 
     def test_killed_and_started_again(self):
         process = self.start()
@@ -49,12 +43,6 @@ class AgentTest(agent_process.AgentCase):
         code, err = self.end(process)
         self.assertEqual(0, code, err)
         self.assertEqual(self.before, sysroots.content(self.root))
-
-    def test_the_watchdog_hears_of_it(self):
-        process = self.start()
-        self.until_told("WATCHDOG=1")
-        self.end(process)
-        self.until_told("STOPPING=1")
 
     def test_sets_that_contradict_each_other_are_told_and_mended(self):
         nova = self.directory / "nova.conf"

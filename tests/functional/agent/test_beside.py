@@ -12,8 +12,9 @@ import sys
 import time
 
 from nova_perf_tuning.agent import state
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import journal
-from tests.support import agent_process, patience, sysroots
+from tests.support import agent_process, patience, program, sysroots
 
 _RULE = "numa-balancing-with-pinned-guests"
 _BALANCING = "proc/sys/kernel/numa_balancing"
@@ -38,7 +39,7 @@ while True:
 class BesideCase(agent_process.AgentCase):
     def command(self, *words, code=0):
         """Run ``nova-perf`` and return its output and what it says on stderr."""
-        done = patience.run([sys.executable, "-m", "nova_perf_tuning.cli.main", *words, "--sysroot", self.root])
+        done = patience.run([*program.COMMAND, *words, "--sysroot", self.root])
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
@@ -47,14 +48,9 @@ class BesideCase(agent_process.AgentCase):
         rows = [dict(zip(("kind", "target", "value", "rule"), setting, strict=True)) for setting in settings]
         for row in rows:
             if row["kind"] == "irq_affinity":
-                row["identity"] = self.identity(row["target"])
+                row["identity"] = registry.kinds(self.root)["irq_affinity"].identity(row["target"])
         path.write_text(json.dumps({"settings": rows}))
         return str(path)
-
-    def identity(self, target):
-        from nova_perf_tuning.host.kinds import registry
-
-        return registry.kinds(self.root)["irq_affinity"].identity(target)
 
     def restored(self):
         """Restore what is left, and compare every byte."""

@@ -16,7 +16,7 @@ import uuid
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
-from tests.support import directories, documents
+from tests.support import directories, documents, netns
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"
@@ -149,13 +149,8 @@ class RunnerTest(directories.DirectoryCase):
         ready = threading.Event()
 
         def serve():
-            with (
-                open("/proc/thread-self/ns/net", "rb") as before,
-                open(f"/run/netns/{self.namespaces['client']}", "rb") as there,
-            ):
-                self.enter(there)
+            with netns.inside(f"/run/netns/{self.namespaces['client']}"):
                 self.server = http.server.ThreadingHTTPServer(("192.0.2.2", 8999), Signals)
-                self.enter(before)
             self.server.signals = signals
             ready.set()
             self.server.serve_forever(0.05)
@@ -167,14 +162,6 @@ class RunnerTest(directories.DirectoryCase):
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
         return signals
-
-    @staticmethod
-    def enter(namespace):
-        import ctypes
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(namespace.fileno(), 0x40000000):  # CLONE_NEWNET
-            raise OSError(ctypes.get_errno(), "setns")
 
     def log(self, role):
         return (self.directory / f"{role}.log").read_text(encoding="utf-8", errors="replace")

@@ -139,52 +139,32 @@ class LibvirtTest(testcase.TestCase):
                 file.truncate(1 << 20)
         result = transform.transform(GUEST.format(directory=self.directory, tap=tap), parsing.parse(SPECS))
         path = self.write("guest.xml", result.xml)
-        questions = {
-            "blk queues": ("/machine/peripheral/virtio-disk0", "num-queues"),
-            "blk thread": ("/machine/peripheral/virtio-disk0", "iothread"),
-            "scsi queues": ("/machine/peripheral/scsi0", "num_queues"),
-            "scsi thread": ("/machine/peripheral/scsi0", "iothread"),
-            "rx": ("/machine/peripheral/net0", "rx_queue_size"),
-            "tx": ("/machine/peripheral/net0", "tx_queue_size"),
-            "multiqueue": ("/machine/peripheral/net0", "mq"),
-            "host tso4": ("/machine/peripheral/net0", "host_tso4"),
-            "guest ufo": ("/machine/peripheral/net0", "guest_ufo"),
-            "guest csum": ("/machine/peripheral/net0", "guest_csum"),
+        disk, scsi, nic = (f"/machine/peripheral/{name}" for name in ("virtio-disk0", "scsi0", "net0"))
+        expected = {
+            (disk, "num-queues"): 2,
+            (disk, "iothread"): "/objects/iothread1",
+            (scsi, "num_queues"): 2,
+            (scsi, "iothread"): "/objects/iothread2",
+            (nic, "rx_queue_size"): 1024,
+            (nic, "tx_queue_size"): 256,
+            (nic, "mq"): True,
+            (nic, "host_tso4"): False,
+            (nic, "guest_ufo"): False,
+            (nic, "guest_csum"): True,
         }
-        commands = [
-            f"qemu-monitor-command perf-functional '{json.dumps(request)}'"
-            for request in (
-                {"execute": "query-iothreads"},
-                *(
-                    {"execute": "qom-get", "arguments": {"path": path, "property": name}}
-                    for path, name in questions.values()
-                ),
-            )
-        ]
+        asked = [{"path": device, "property": name} for device, name in expected]
+        questions = [{"execute": "query-iothreads"}]
+        questions += [{"execute": "qom-get", "arguments": arguments} for arguments in asked]
         out = self.virsh(
             f"define --validate {path}",
             "start --paused perf-functional",
-            *commands,
+            *(f"qemu-monitor-command perf-functional '{json.dumps(question)}'" for question in questions),
             "dumpxml perf-functional",
             "destroy perf-functional",
             "undefine perf-functional",
         )
         answers = [json.loads(line)["return"] for line in out.splitlines() if line.startswith("{")]
         self.assertEqual(["iothread1", "iothread2"], sorted(thread["id"] for thread in answers[0]))
-        self.assertEqual(
-            {
-                "blk queues": 2,
-                "blk thread": "/objects/iothread1",
-                "scsi queues": 2,
-                "scsi thread": "/objects/iothread2",
-                "rx": 1024,
-                "tx": 256,
-                "multiqueue": True,
-                "host tso4": False,
-                "guest ufo": False,
-                "guest csum": True,
-            },
-            dict(zip(questions, answers[1:], strict=True)),
-        )
+        self.assertEqual(expected, dict(zip(expected, answers[1:], strict=True)))
         self.assertIn('<perf:spec name="perf:vif_queues">2</perf:spec>', out)
         self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 
-from tests.support import testcase
+from tests.support import patience, testcase
 
 TOOL = pathlib.Path(__file__).parents[3] / "tools" / "image" / "added"
 
 
 def run(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False)
+    return patience.run([sys.executable, TOOL, *arguments])
 
 
 class AddedTest(testcase.TestCase):

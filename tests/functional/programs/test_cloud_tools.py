@@ -3,21 +3,16 @@
 
 import os
 import pathlib
-import subprocess
 
-from tests.support import directories
+from tests.support import directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
 class UsageTest(directories.DirectoryCase):
     def call(self, name, *arguments):
-        return subprocess.run(
-            [str(TOP / "tools" / "cloud" / name), *arguments],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "NOVA_PERF_CLOUD": f"{self.directory}/state"},
-        )
+        environment = {**os.environ, "NOVA_PERF_CLOUD": f"{self.directory}/state"}
+        return patience.run([TOP / "tools" / "cloud" / name, *arguments], env=environment)
 
     def test_wrong_usage_is_one_line_and_exit_3(self):
         for arguments, words in (

@@ -5,13 +5,11 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
 
 from nova_perf_tuning.cli import command, main
-from tests.support import testcase
+from tests.support import patience, program, testcase
 
-PROGRAM = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 EXPLAIN = ("explain", "--vcpus", "4", "--spec", "perf:profile=storage")
 
 
@@ -31,23 +29,23 @@ class CommandsTest(testcase.TestCase):
 
     def test_a_command_imports_no_other(self):
         """Else each would take the second that the statistics of validate take to load."""
-        program = f"import sys; from nova_perf_tuning.cli import main; main.main({list(EXPLAIN)});"
-        program += "sys.exit('numpy' in sys.modules)"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=600, check=False)
+        code = f"import sys; from nova_perf_tuning.cli import main; main.main({list(EXPLAIN)});"
+        code += "sys.exit('numpy' in sys.modules)"
+        done = patience.run([sys.executable, "-c", code])
         self.assertEqual(0, done.returncode, done.stderr)
 
     def test_no_sqlalchemy(self):
-        program = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
-        program += "sys.exit(main.main(['history']))"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
+        code = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
+        code += "sys.exit(main.main(['history']))"
+        done = patience.run([sys.executable, "-c", code])
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
         self.assertIn("install nova-perf-tuning[report]", done.stderr)
 
     def test_closed_pipe_ends_with_141(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):
             with self.subTest(arguments):
-                shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *PROGRAM, *arguments)
-                done = subprocess.run(shell, capture_output=True, text=True, timeout=600, check=False)
+                shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *program.COMMAND, *arguments)
+                done = patience.run(shell)
                 self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 
     def test_json_is_the_same_on_an_ascii_terminal(self):
@@ -55,8 +53,7 @@ class CommandsTest(testcase.TestCase):
         for encoding in ("utf-8", "ascii"):
             with self.subTest(encoding):
                 environment = {**os.environ, "PYTHONIOENCODING": encoding}
-                command = (*PROGRAM, *EXPLAIN, "-f", "json")
-                done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+                done = patience.run([*program.COMMAND, *EXPLAIN, "-f", "json"], env=environment)
                 self.assertEqual((0, ""), (done.returncode, done.stderr))
                 shown.append(json.loads(done.stdout))
         self.assertEqual(*shown)

@@ -2,16 +2,15 @@
 """Wrong use of tools/demo.sh: refused before anything is installed or started."""
 
 import pathlib
-import subprocess
 
-from tests.support import testcase
+from tests.support import patience, testcase
 
 DEMO = pathlib.Path(__file__).parents[3] / "tools" / "demo.sh"
 
 
 class OptionsTest(testcase.TestCase):
     def refused(self, words, *arguments):
-        done = subprocess.run([DEMO, *arguments], capture_output=True, text=True, timeout=60)
+        done = patience.run([DEMO, *arguments])
         self.assertEqual((3, ""), (done.returncode, done.stdout), done.stderr)
         self.assertIn(words, done.stderr)
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-from tests.support import sysroots, testcase
+from tests.support import patience, program, sysroots, testcase
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "doc/examples/nova_perf_example"
-PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
 
 
 class ExamplePackageTest(testcase.TestCase):
@@ -28,12 +27,8 @@ class ExamplePackageTest(testcase.TestCase):
         subprocess.run([*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True)
 
     def nova_perf(self, *arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments, "-f", "json"],
-            env={**os.environ, "PYTHONPATH": self.packages},
-            capture_output=True,
-            text=True,
-        )
+        environment = {**os.environ, "PYTHONPATH": self.packages}
+        done = patience.run([*program.COMMAND, *arguments, "-f", "json"], env=environment)
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
@@ -42,9 +37,7 @@ class ExamplePackageTest(testcase.TestCase):
         self.assertIn("SHA-256", listed["digest"]["summary"])
         done = self.nova_perf("bench", "run", "digest:seconds=1,bytes=1024")
         (reading,) = done["readings"]
-        self.assertEqual(
-            ["rate", "MB/s", "higher", True], [reading[k] for k in ("metric", "unit", "better", "primary")]
-        )
+        self.assertEqual(("rate", "MB/s"), (reading["metric"], reading["unit"]))
         self.assertGreater(reading["value"], 0)
 
     def test_rule_and_setting_are_found_applied_and_undone(self):
@@ -63,10 +56,7 @@ class ExamplePackageTest(testcase.TestCase):
         self.assertEqual("0", value.read_text().strip())
         self.nova_perf("apply", "--sysroot", root, *rule)
         self.assertEqual("20000", value.read_text().strip())
-        held = {
-            setting["kind"]: setting["state"]
-            for setting in self.nova_perf("verify", "--sysroot", root)["settings"]
-        }
-        self.assertEqual("holds", held["gro_flush_timeout"])
+        held = self.nova_perf("verify", "--sysroot", root)["settings"]
+        self.assertIn(("gro_flush_timeout", "holds"), [(setting["kind"], setting["state"]) for setting in held])
         self.nova_perf("restore", "--sysroot", root)
         self.assertEqual("0", value.read_text().strip())

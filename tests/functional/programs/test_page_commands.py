@@ -7,14 +7,13 @@ import itertools
 import os
 import pathlib
 import re
-import subprocess
 import sys
 from unittest import mock
 
 from cliff import commandmanager
 
 from nova_perf_tuning.agent import main as agent
-from tests.support import directories, testcase
+from tests.support import directories, patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 #: Blocks that are run here, in an empty directory: page, first line -> exit code.
@@ -151,12 +150,6 @@ class CommandsTest(directories.DirectoryCase):
         for (page, begin), code in RUN.items():
             with self.subTest(page):
                 block = next(block for block in blocks(page) if block.text.startswith(begin))
-                done = subprocess.run(
-                    ["bash", "-e", "-c", block.text],
-                    cwd=self.directory,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                )
+                done = patience.run(["bash", "-e", "-c", block.text], cwd=self.directory, env=environment)
                 said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
                 self.assertEqual(code, done.returncode, said)

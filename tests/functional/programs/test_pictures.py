@@ -3,10 +3,9 @@
 
 import pathlib
 import re
-import subprocess
 import sys
 
-from tests.support import directories
+from tests.support import directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
 PROGRAM = TOP / "doc/make_pictures.py"
@@ -14,16 +13,10 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class PicturesTest(directories.DirectoryCase):
-    def make(self, *arguments):
-        return subprocess.run(
-            [sys.executable, PROGRAM, *arguments, "--output", self.directory],
-            env={"PYTHONPATH": str(TOP), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-        )
-
     def test_plots_are_those_of_the_recorded_figures(self):
-        done = self.make("--plots-only")
+        environment = {"PYTHONPATH": str(TOP), "PYTHONDONTWRITEBYTECODE": "1"}
+        argv = [sys.executable, PROGRAM, "--plots-only", "--output", self.directory]
+        done = patience.run(argv, env=environment)
         self.assertEqual(0, done.returncode, done.stderr)
         made = {path.name: path.read_text() for path in self.directory.iterdir()}
         kept = {path.name: path.read_text() for path in (TOP / "doc/source/_static").glob("*.svg")}

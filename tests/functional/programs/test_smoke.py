@@ -4,14 +4,13 @@
 import io
 import os
 import pathlib
-import subprocess
 import sys
 import unittest
 
 import fixtures
 
 from nova_perf_tuning_smoke import test_api, test_guest
-from tests.support import openstack_program
+from tests.support import openstack_program, patience
 
 TOP = str(pathlib.Path(__file__).parents[3])
 
@@ -57,12 +56,8 @@ class SmokeTest(openstack_program.ProgramTestCase):
 
     def run_program(self, *arguments, code):
         """Run the program as an operator does, without the metadata definitions; return what it says."""
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "nova_perf_tuning_smoke", *arguments],
-            env={"NOVA_PERF_SMOKE_METADEFS": "no", "PYTHONPATH": TOP, **os.environ},
-            capture_output=True,
-            text=True,
-        )
+        argv = [sys.executable, "-W", "ignore", "-m", "nova_perf_tuning_smoke", *arguments]
+        done = patience.run(argv, env={"NOVA_PERF_SMOKE_METADEFS": "no", "PYTHONPATH": TOP, **os.environ})
         output = done.stdout + done.stderr
         self.assertEqual(code, done.returncode, output)
         return output

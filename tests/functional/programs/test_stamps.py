@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.launch import guest
-from tests.support import testcase
+from tests.support import patience, testcase
 
 
 class StampsTest(testcase.TestCase):
     def run_stamped(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["busybox", *guest._STAMPED, *argv], capture_output=True, text=True, check=False)
+        return patience.run(["busybox", *guest._STAMPED, *argv])
 
     def test_a_program_lives_between_its_stamps(self) -> None:
         before = time.time()

@@ -101,11 +101,6 @@ class FlavorsTest(testcase.TestCase):
     def test_generated_flavors_are_up_to_date(self):
         subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
 
-    def test_every_profile_is_there(self):
-        names = {path.stem for path in (TOP / "nova_perf_tuning" / "specs" / "profiles").glob("*.yaml")}
-        specs = [flavor["properties"]["extra_specs"] for flavor in template("flavors.yaml")["resources"].values()]
-        self.assertEqual(names, {spec["perf:profile"] for spec in specs})
-
 
 class CommandsTest(testcase.TestCase):
     """jq in the guest makes the same command lines as the plug-ins here."""

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from unittest import mock
 
 import fixtures
@@ -15,7 +13,7 @@ import fixtures
 from nova_perf_tuning.cli import validate, validate_options
 from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
-from tests.support import directories, program, samples, testcase
+from tests.support import directories, patience, program, samples, testcase
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
@@ -48,10 +46,9 @@ class ValidateTest(directories.DirectoryCase):
 
     def started(self, *arguments):
         """Run it in a process of its own, for signals."""
-        command = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output, *QUICK]
-        running = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment
-        )
+        argv = [*program.COMMAND, "validate", "--output", self.output, *QUICK, *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running = subprocess.Popen(argv, **pipes, text=True, env=self.environment)
         for stream in (running.stdout, running.stderr):
             self.addCleanup(stream.close)
         self.addCleanup(running.kill)
@@ -91,9 +88,7 @@ class ValidateTest(directories.DirectoryCase):
     def test_ctrl_c_keeps_what_there_is(self):
         running = self.started("--blocks", "1000", "--time-limit", "20s")
         path = os.path.join(self.output, "results.json")
-        until = time.monotonic() + 600
-        while not os.path.exists(path) and time.monotonic() < until:
-            time.sleep(0.05)
+        patience.until(lambda: os.path.exists(path), "results of the first block")
         running.send_signal(signal.SIGINT)
         shown, complaints = running.communicate(timeout=600)
         self.assertEqual(130, running.returncode, complaints)

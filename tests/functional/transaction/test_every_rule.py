@@ -8,14 +8,12 @@ Three of them cannot be shown on a machine like this one, and are in the lab (``
 import json
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from typing import Any
 
 from nova_perf_tuning.host.audit import runner
-from tests.support import live_rules, patience, testcase
+from tests.support import directories, live_rules, patience, program, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -27,11 +25,7 @@ IN_THE_LAB = {
 }
 
 
-class EveryRuleTest(testcase.TestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-"))
-
+class EveryRuleTest(directories.DirectoryCase):
     def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
         """Put back what the kernel holds even if the process that changes it is killed."""
         before = {path: path.read_bytes() for path in map(pathlib.Path, sorted(set(paths))) if path.exists()}
@@ -97,8 +91,7 @@ class MachineTest(testcase.TestCase):
     """On this machine as it is: what is found is the machine's affair, that it works is ours."""
 
     def test_the_whole_audit(self) -> None:
-        command = [sys.executable, "-m", "nova_perf_tuning.cli.main", "audit", "-f", "json", "--fail-on", "error"]
-        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+        done = patience.run([*program.COMMAND, "audit", "-f", "json", "--fail-on", "error"], cwd=TOP)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         self.assertEqual("", done.stderr)
         self.assertEqual([], json.loads(done.stdout)["failed"])

@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are written for other programs, read by those programs: modprobe, and systemd for our directories.
+"""Files that are written for other programs, read by those programs: systemd for our directories.
 
 What systemd-sysctl, systemd-tmpfiles and udev make of what ``--persist`` writes for a rule is in
 ``test_every_rule``.
 """
 
 import pathlib
-import tempfile
 
 from nova_perf_tuning.host.audit import persist
-from tests.support import patience, testcase
+from tests.support import directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
 
 
-class ReadersTest(testcase.TestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-readers-")))
-
+class ReadersTest(directories.DirectoryCase):
     def test_directories_that_are_installed(self) -> None:
         (self.directory / "etc").mkdir()
         (self.directory / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")

@@ -11,10 +11,9 @@ import sys
 import tempfile
 
 from nova_perf_tuning.host.transaction import planfile
-from tests.support import live_objects, patience, sysroots, testcase
+from tests.support import live_objects, patience, program, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
-COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 #: May read everything, as the tree under test may lie in root's home; may write nothing.
 READER = "+dac_read_search"
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -41,8 +40,7 @@ class RoughCase(testcase.TestCase):
     def run_command(self, *arguments, before=(), sysroot=True):
         """Run ``nova-perf ARGUMENTS`` as a process of its own."""
         where = ["--sysroot", self.root] if sysroot else []
-        command = [*before, *COMMAND, *arguments, *where]
-        return patience.run(command, cwd=TOP)
+        return patience.run([*before, *program.COMMAND, *arguments, *where], cwd=TOP)
 
     def refused(self, run, *words):
         """Check that a command ended with one line and exit code 3, and that the host is as it was."""
@@ -122,7 +120,7 @@ sys.exit(main.main(sys.argv[3:]))
 class OutputTest(RoughCase):
     def test_full_output_is_not_taken_for_a_refusal(self):
         with open("/dev/full", "w", encoding="ascii") as full:
-            command = [*COMMAND, "apply", "--from", self.plan, "--sysroot", self.root]
+            command = [*program.COMMAND, "apply", "--from", self.plan, "--sysroot", self.root]
             run = subprocess.run(command, cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(3, run.returncode)
         self.assertIn("the output was not; undo them with: nova-perf restore ", run.stderr)

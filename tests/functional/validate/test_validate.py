@@ -7,15 +7,13 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 from nova_perf_tuning.validation.measure import store
-from tests.support import patience, rig
+from tests.support import patience, program, rig
 
 KVM = "/dev/kvm"
-PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]
 
 
 class ValidateTest(rig.GuestCase):
@@ -27,7 +25,7 @@ class ValidateTest(rig.GuestCase):
     def command(self, *arguments: str) -> list[str]:
         fixed = ["validate", "--boots", "1", "--seconds", "1", "--output", self.output]
         fixed += ["--time-limit", f"{patience.LIMIT_S:.0f}s"]
-        return [*PROGRAM, *fixed, *arguments]
+        return [*program.COMMAND, *fixed, *arguments]
 
     def assert_removed(self) -> None:
         """Nothing that has this run's id in its name is left; the id stands in the guests' names."""

@@ -2,23 +2,16 @@
 """Configuration files of the agent and the commands: what is refused, and how."""
 
 import os
-import pathlib
-
-import fixtures
 
 from nova_perf_tuning.conf import opts
-from tests.support import testcase
+from tests.support import directories
 
 
-class LoadTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "x.conf")
-
+class LoadTest(directories.DirectoryCase):
     def refused(self, text, *words):
-        pathlib.Path(self.path).write_bytes(text.encode("latin-1"))
-        line = str(self.assertRaises(opts.ConfigError, opts.load, [self.path]))
-        for word in (self.path, *words):
+        path = self.write_file("x.conf", text.encode("latin-1"))
+        line = str(self.assertRaises(opts.ConfigError, opts.load, [path]))
+        for word in (path, *words):
             self.assertIn(word, line)
         for word in ("\n", "LocationInfo", "<"):
             self.assertNotIn(word, line)
@@ -46,9 +39,9 @@ class LoadTest(testcase.TestCase):
         self.refused("[agent]\n# gr\xfcn\n", "not UTF-8 text")
         for make, word in ((os.mkdir, "directory"), (os.mkfifo, "not a plain file")):
             with self.subTest(make):
-                self.path = f"{self.path}.{make.__name__}"
-                make(self.path)
-                self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
+                path = f"{self.directory}/{make.__name__}.conf"
+                make(path)
+                self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [path])))
 
     def test_no_other_source_is_fetched(self):
         """oslo.config would fetch the address, as root."""
@@ -58,5 +51,5 @@ class LoadTest(testcase.TestCase):
             )
 
     def test_empty_where_that_means_something(self):
-        pathlib.Path(self.path).write_text("[agent]\nhousekeeping =\n")
-        self.assertFalse(opts.load([self.path]).agent.housekeeping)
+        path = self.write_file("x.conf", "[agent]\nhousekeeping =\n")
+        self.assertFalse(opts.load([path]).agent.housekeeping)

@@ -10,25 +10,17 @@ from tests.support import corpus, directories, program
 WRONG_OPTIONS = [
     ([], "--vcpus"),
     (["--vcpus", "0"], "--vcpus: '0'"),
-    (["--vcpus", "-1"], "--vcpus"),
-    (["--vcpus", "4.5"], "--vcpus: '4.5'"),
     (["--vcpus", "9" * 5000], "--vcpus: '999"),
-    (["--vcpus", "٤"], "--vcpus"),
     (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile directory /nowhere"),
     *(
         (["--vcpus", "4", "--spec", text], words)
         for text, words in (
             ("", "KEY=VALUE"),
             ("perf:iothreads", "KEY=VALUE"),
-            ("=1", "KEY=VALUE"),
             ("iothreads=1", "did you mean perf:iothreads?"),
-            ("perf:iothread=1", "did you mean perf:iothreads?"),
-            ("perf:iothreads=17", "0 to 16"),
             ("perf:iothreads=1\n2", "perf:iothreads=1?2"),
             ("perf:vif_queues=\x1b[2J", "perf:vif_queues=?[2J"),
             ("perf:vif_queues=8", "at most 4"),
-            ("perf:irq_placement=vcpu", "hw:cpu_policy=dedicated"),
-            ("perf:profile=../../etc/passwd", "allowed: a name"),
             ("perf:profile=nothing", "there are balanced"),
         )
     ),
@@ -109,9 +101,6 @@ class XmlTest(CommandTest):
         path = self.xml_file(corpus.text("hostdev.xml").replace("dedicated", "shared"))
         wrong = "perf:irq_placement=vcpu needs vCPUs with CPUs of their own"
         self.check_error(program.run("xml", path, "--spec", "perf:irq_placement=vcpu"), wrong)
-        self.check_error(
-            program.run("xml", self.xml_file(corpus.SMALL % ""), "--spec", "perf:vif_queues=256"), "more than the"
-        )
 
     def test_hostile_domains(self):
         for content, words in ((corpus.LAUGHS, "DOCTYPE"), (corpus.SMALL % "<vcpu>-1</vcpu>", "<vcpu>")):

@@ -7,7 +7,7 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import parsing, profiles, request, vocabulary
+from nova_perf_tuning.specs import parsing, request, vocabulary
 from tests.support import spec_strategies, testcase
 
 PROFILES = strategies.sampled_from([None, "storage", "balanced", "compute", "network-latency"])
@@ -53,11 +53,6 @@ class ParsingTest(testcase.TestCase):
     def test_unknown_profile_lists_those_there_are(self):
         self.assertIn("balanced, compute", self.error({"perf:profile": "fast"}))
         self.assertIn("there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None}))
-
-    def test_own_profiles(self):
-        spec = profiles.ProfileSpec("8", "reason", "practice")
-        own = {"mine": profiles.Profile("mine", "x", {"perf:disk_queues": spec}, "mine.yaml")}
-        self.assertEqual(8, parsing.parse({"perf:profile": "mine"}, {}, own).disk_queues)
 
     def test_expanded_request_needs_no_profile(self):
         self.assertEqual("gone", parsing.parse_expanded({"perf:profile": "gone"}).profile)

@@ -3,7 +3,7 @@
 
 import pathlib
 
-from nova_perf_tuning.specs import crosscheck, parsing, profiles
+from nova_perf_tuning.specs import parsing, profiles
 from tests.support import directories, testcase
 
 GOOD = """
@@ -29,11 +29,6 @@ class ShippedTest(testcase.TestCase):
             self.assertEqual(profiles.shipped()[path.stem], profile)
             for key, spec in profile.specs.items():
                 self.assertIn(spec.basis, ("rule", "practice", "measured"), key)
-
-    def test_specs_of_a_shipped_profile_fit_together(self):
-        for name in profiles.shipped():
-            specs = {"perf:profile": name}
-            self.assertEqual([], crosscheck.findings(parsing.parse(specs), specs, {}, 4), name)
 
 
 class ParseTest(testcase.TestCase):
@@ -63,13 +58,11 @@ class ParseTest(testcase.TestCase):
             (GOOD.replace("name: mine\n", ""), "'name' is a required property"),
             (GOOD.replace("reason: because", "why: because", 1), "perf:iothreads"),
             (GOOD + "speed: 9\n", "speed"),
-            (GOOD + "name: other\n", "line", "twice"),
             (GOOD + '  "perf:iothreads": {value: 4, reason: x}\n', "line", "twice"),
             (GOOD.replace("value: 3", "value: [3]"), "perf:iothreads", "value"),
             (GOOD.replace('"perf:iothreads"', "7"), "7"),
             ("specs: !!python/object/apply:os.system [id]\n", "not usable YAML"),
             ("[" * 20000, "not usable YAML"),
-            ("name: [", "not usable YAML"),
             ("", "not of type 'object'"),
             ("a: \x07\n", "not usable YAML"),
         ):

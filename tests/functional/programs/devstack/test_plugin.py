@@ -9,13 +9,12 @@ import configparser
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
-from tests.support import directories, testcase
+from tests.support import directories, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[3]
@@ -23,12 +22,6 @@ STACK = ("stack/pre-install", "stack/install", "stack/post-config", "stack/extra
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 
 #: What the plugin takes of DevStack, looked up in the trees of stable/2026.1 and master.
-DEVSTACKS_FUNCTIONS = frozenset(
-    """
-    async_wait define_plugin die echo_summary enable_service iniset install_bindep install_package
-    is_service_enabled pip_uninstall run_process setup_develop trueorfalse
-    """.split()
-)
 DEVSTACKS_VARIABLES = frozenset(
     """
     DATA_DIR DEST DEVSTACK_VENV GLANCE_API_CONF GLANCE_BIN_DIR GLOBAL_VENV LOGDIR NOVA_BIN_DIR NOVA_CONF
@@ -76,18 +69,11 @@ class PluginTestCase(directories.DirectoryCase):
         """
         local_conf.setdefault("STATUS_CODE", "0")
         self.calls_file.unlink(missing_ok=True)
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("OS_", "NOVA_", "PYTHON")) or name in local_conf
-        }
-        done = subprocess.run(
-            ["bash", HERE / "run_phases.sh", self.directory, *names],
-            env={**environment, "HOME": str(self.directory), **local_conf},
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-        )
+        foreign = ("OS_", "NOVA_", "PYTHON")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        environment |= {"HOME": str(self.directory), **local_conf}
+        argv = ["bash", HERE / "run_phases.sh", self.directory, *names]
+        done = patience.run(argv, env=environment, cwd=self.directory)
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         self.output = done.stdout + done.stderr
         self.calls = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
@@ -117,12 +103,6 @@ class StackTest(PluginTestCase):
         self.assertEqual(f"{self.state}/verdict.json", self.option("nova_perf_tuning", "result_file"))
         self.assertIsNone(self.option("filter_scheduler", "weight_classes"))
         self.assertIsNone(self.option("compute", "cpu_dedicated_set"))
-        self.assertEqual(
-            f"{self.nova_conf.parent}/nova-cpu.conf", self.option("agent", "nova_config", self.agent_conf)
-        )
-        self.assertEqual(
-            str(self.state), self.option("nova_perf_tuning", "state_dir", self.agent_conf), self.output
-        )
         self.assertTrue(self.state.is_dir())
         command = f"{self.bin}/nova-perf-agent --config-file {self.agent_conf}"
         unit = [self.option("Service", key, self.unit) for key in ("User", "ExecStart")]
@@ -258,7 +238,7 @@ class StackTest(PluginTestCase):
 
 class StopsStackTest(PluginTestCase):
     def refused(self, words, *names, **local_conf):
-        self.phases(*names, code=local_conf.pop("code", 1), **local_conf)
+        self.phases(*names, code=1, **local_conf)
         self.assertIn(words, self.output)
 
     def test_wrong_variables_before_anything_is_done(self):
@@ -286,13 +266,6 @@ class StopsStackTest(PluginTestCase):
         inside.mkdir(parents=True)
         self.phases("stack/pre-install", NOVA_PERF_PROFILE_DIR=str(inside))
 
-    def test_nova_that_cannot_import_the_driver(self):
-        for code in ("2", "255"):
-            self.refused("do not fit together", "stack/post-config", STATUS_CODE=code)
-
-    def test_a_cloud_that_refuses(self):
-        self.refused("a command failed", "stack/extra", CLOUD_CODE="3", code=3)
-
 
 class SmokeTest(PluginTestCase):
     def test_without_an_image(self):
@@ -312,10 +285,6 @@ class SmokeTest(PluginTestCase):
                 (validation,) = self.called(command)
                 self.assertIn("--hosts all --image perf-guest", validation)
                 self.assertEqual(datapath == "netdev", "--no-guest-tx-offload" in validation)
-
-    def test_failures_end_stack(self):
-        self.phases("stack/test-config", code=1, NOVA_PERF_SMOKE="True", SMOKE_CODE="1")
-        self.assertIn("smoke tests of nova-perf-tuning failed", self.output)
 
 
 class UnstackTest(PluginTestCase):
@@ -350,8 +319,8 @@ class UnstackTest(PluginTestCase):
         deaths = [
             (STACK[:3], 0, {}),
             (STACK, 1, {"NOVA_PERF_ON_ERROR": "perhaps"}),
-            (STACK, 1, {"STATUS_CODE": "2"}),
-            (STACK, 3, {"CLOUD_CODE": "3"}),
+            (STACK[:3], 1, {"STATUS_CODE": "2"}),  # Nova cannot import the driver
+            (STACK[:4], 3, {"CLOUD_CODE": "3"}),
             (STACK, 1, {"NOVA_PERF_SMOKE": "True", "SMOKE_CODE": "1"}),
         ]
         for names_of_phases, code, local_conf in deaths:
@@ -396,11 +365,6 @@ class ContractTest(testcase.TestCase):
         plugin = [TOP / "devstack/plugin.sh", TOP / "devstack/settings", TOP / "devstack/lib/nova-perf-tuning"]
         self.settings = plugin[1].read_text()
         self.source = "".join(path.read_text() for path in plugin)
-
-    def test_functions_that_are_stood_in_for_are_devstacks(self):
-        phases = (HERE / "run_phases.sh").read_text()
-        stand_ins = re.findall(r"^    function (\w+)", phases, re.MULTILINE)
-        self.assertEqual(DEVSTACKS_FUNCTIONS, set(stand_ins))
 
     def test_variables_are_devstacks(self):
         used = set(re.findall(r"\$\{?!?([A-Z][A-Z0-9_]+)", self.source)) - {"BASH_SOURCE", "LINENO"}

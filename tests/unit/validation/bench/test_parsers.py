@@ -12,6 +12,7 @@ import statistics
 import hypothesis
 from hypothesis import strategies
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, cyclictest, fio, iperf3, netperf, own, plugins, sysbench
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
 from tests.support import testcase
@@ -324,6 +325,10 @@ class PluginsTest(testcase.TestCase):
         self.assertEqual("7", plugins.jobs(["cpu:seconds=7"], 3)[0].parameters["seconds"])
 
     def test_wrong_benchmarks_and_parameters_are_refused(self):
-        for text in ("cpu cpu", "cpu:threads=0", "cpu:threads", "cpu:x=1", "fio:directory=a:b", "linpack", ":"):
+        wrong = "linpack : cpu:threads=0 cpu:threads cpu:x=1 cpu:=1 cpu:threads=1,threads=1 fio:directory=a:b"
+        wrong += " fio:block_size=3x fio:pattern=trim fio:depth=32 smb:runs=2 memory:array=1536k"
+        for text in ("cpu cpu", *wrong.split()):
             with self.subTest(text):
-                self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, text.split())
+                error = self.assertRaises(errors.PerfTuningError, plugins.jobs, text.split())
+                self.assertIn(text.partition(":")[2].partition("=")[0], str(error))
+        self.assertTrue(plugins.jobs(["fio:depth=32,engine=libaio"]))

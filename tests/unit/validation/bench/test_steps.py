@@ -19,15 +19,6 @@ class StepsTest(testcase.TestCase):
         self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -P 4 -i 0 -J --connect-timeout 20000 -R", line)
         self.assertTrue(client.timeout_s > 4)
 
-    def test_what_no_tool_would_do(self):
-        for benchmark, given, words in (
-            (fio.Fio(), {"depth": "32"}, "depth=32 needs engine=libaio"),
-            (own.Memory(), {"array": "1536k"}, "whole MiB"),
-        ):
-            with self.subTest(benchmark):
-                self.assertIn(words, str(self.assertRaises(base.ParameterError, benchmark.steps, given)))
-        self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
-
     def test_fio_is_the_published_job(self):
         [step] = fio.Fio().steps({"jobs": "2"})
         for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
@@ -44,18 +35,6 @@ class StepsTest(testcase.TestCase):
                 at = client.argv.index("copy")
                 self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
                 self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
-
-    def test_values_out_of_bounds_are_refused(self):
-        for benchmark, given in (
-            (sysbench.Cpu(), {"seconds": "0"}),
-            (sysbench.Cpu(), {"second": "1"}),
-            (fio.Fio(), {"block_size": "3x"}),
-            (fio.Fio(), {"pattern": "trim"}),
-            (own.Smb(), {"runs": "2"}),
-        ):
-            with self.subTest(benchmark):
-                error = self.assertRaises(base.ParameterError, benchmark.steps, given, "10.0.0.2")
-                self.assertIn(next(iter(given)), str(error))
 
     @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data())
     @hypothesis.settings(deadline=None)
@@ -76,6 +55,3 @@ class StepsTest(testcase.TestCase):
 
     def test_parameters_stand_behind_the_kind(self):
         self.assertEqual(("fio", {"a": "1", "b": "x=y"}), base.split("fio:a=1,b=x=y"))
-        for text in ("fio:a", "fio:=1", "fio:a=1,a=1"):
-            with self.subTest(text):
-                self.assertRaises(base.ParameterError, base.split, text)

@@ -28,14 +28,8 @@ def printed(report, version="5.1.3"):
         f"{test} {unixbench.TESTS[test][1]:.1f} {result:.1f} {index:.1f}"
         for test, (result, index) in report["tests"].items()
     ]
-    return "\n".join(
-        (
-            f"   BYTE UNIX Benchmarks (Version {version})",
-            "System Benchmarks Index Values               BASELINE       RESULT    INDEX",
-            *rows,
-            f"System Benchmarks Index Score {report['score']:.1f}\n",
-        )
-    )
+    head = f"   BYTE UNIX Benchmarks (Version {version})\nSystem Benchmarks Index Values  BASELINE  RESULT  INDEX"
+    return "\n".join((head, *rows, f"System Benchmarks Index Score {report['score']:.1f}\n"))
 
 
 class PublishedTest(testcase.TestCase):

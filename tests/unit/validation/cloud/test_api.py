@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
 
+import json
 import os
 
 import fixtures
@@ -78,17 +79,11 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def by_variables(self):
         """Have the cloud in OS_* instead of clouds.yaml."""
-        os.unlink(f"{self.directory}/clouds.yaml")
-        for name, value in (
-            ("AUTH_URL", f"{self.cloud.url}/identity/v3"),
-            ("USERNAME", "somebody"),
-            ("PASSWORD", "secret"),
-            ("PROJECT_NAME", "project"),
-            ("USER_DOMAIN_ID", "default"),
-            ("PROJECT_DOMAIN_ID", "default"),
-            ("REGION_NAME", "RegionOne"),
-        ):
-            self.useFixture(fixtures.EnvironmentVariable(f"OS_{name}", value))
+        path = self.directory / "clouds.yaml"
+        cloud = json.loads(path.read_text())["clouds"]["test"]
+        for name, value in {**cloud["auth"], "region_name": cloud["region_name"]}.items():
+            self.useFixture(fixtures.EnvironmentVariable(f"OS_{name.upper()}", value))
+        path.unlink()
 
     def test_no_admin_rights(self):
         self.cloud.admin = False

@@ -77,21 +77,17 @@ class LostTrialsTest(testcase.TestCase):
 class BudgetTest(testcase.TestCase):
     def test_two_peers_are_enough(self):
         """Of each host they are two boots, of the fleet six."""
+        every = [f"h{number}" for number in range(6)]
+        uncertain = dict.fromkeys(every, V.INCONCLUSIVE)
         for name, data, budgets, expected in (
             ("met", run(), BUDGET, {}),
-            (
-                "broken by all",
-                run(of(*(f"h{number}" for number in range(6)), factor=0.8, arms=["tuned"])),
-                BUDGET,
-                V.FAIL,
-            ),
+            ("broken by all", run(of(*every, factor=0.8, arms=["tuned"])), BUDGET, dict.fromkeys(every, V.FAIL)),
             ("broken by one", run(of("h2", factor=0.7, arms=["tuned"])), LAX, {"h2": V.FAIL}),
-            ("noise may explain it", run(of("h2", factor=0.93, arms=["tuned"])), BUDGET, V.INCONCLUSIVE),
+            ("noise may explain it", run(of("h2", factor=0.93, arms=["tuned"])), BUDGET, uncertain),
         ):
             with self.subTest(name):
                 verdicts = {host: word for host, (word, _) in judged(data, budgets).items()}
-                all_ = {f"h{number}": expected for number in range(6)}
-                self.assertEqual(all_ if isinstance(expected, V) else expected, verdicts)
+                self.assertEqual(expected, verdicts)
 
     def test_service_cpu(self):
         data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)

@@ -196,17 +196,6 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual([], self.faults())
         self.check_consistent()
 
-    def test_nothing_works_and_then_it_does(self):
-        controller = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
-        error = self.assertRaises(fleet_run.HopelessError, controller.run)
-        self.assertIn("40 attempts on end failed, over different hosts; the last one: no signal", str(error))
-        self.assertEqual([], self.launcher.stacks())
-        self.assertEqual({"planned": 40}, self.states())
-        again = self.fleet_run(self.store.claim(self.run_id), simulation.Cloud(faults=0.2), retries=1)
-        self.assertEqual("complete", again.run())
-        self.assertEqual(2, max(self.launcher.attempts.values()), "pairs that failed have attempts of their own")
-        self.check_consistent()
-
     def test_results_of_many_trials_have_those_that_are_judged(self):
         controller = self.begin(6)
         controller.run()
@@ -313,7 +302,12 @@ class FleetRunTest(FleetRunCase):
                 self.progress = mock.Mock(**{"append.side_effect": gone})
                 controller = self.begin(16, peers=3)
                 self.launcher.make(f"{model.NAME_PREFIX}{self.run_id}-left")
-                self.stop_after(controller, 7, number)
+
+                def stop(_pair, controller=controller, number=number):
+                    if self.ended() >= 7 and not controller.stopped_by:
+                        kill(controller, number)
+
+                self.first(stop)
                 self.assertEqual("interrupted", controller.run())
                 self.assertEqual(number, controller.stopped_by)
                 before = self.states()
@@ -328,15 +322,3 @@ class FleetRunTest(FleetRunCase):
                 self.assertEqual({"done": 24}, self.states())
                 self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
                 self.check_consistent()
-
-    def stop_after(self, controller, ended, number):
-        """Send a signal to this process when so many attempts have ended."""
-        whole = self.launcher.measured
-
-        def measured(*rest):
-            outcome = whole(*rest)
-            if self.ended() == ended:
-                kill(controller, number)
-            return outcome
-
-        self.launcher.measured = measured

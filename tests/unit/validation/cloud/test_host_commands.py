@@ -3,29 +3,12 @@
 
 import datetime
 import json
-import os
 
-from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.measure import store
-from tests.support import openstack_program, samples
+from tests.support import host_results, openstack_program, samples
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
-
-
-def write_result(directory, **kwargs):
-    """Write a result made a minute ago by default; return the path."""
-    fields = {
-        "host": "cmp1",
-        "created_at": datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1),
-        "verdict": "PASS",
-        "budgets": {"net-10g": "PASS"},
-        **kwargs,
-    }
-    path = os.path.join(directory, "result.json")
-    with open(path, "w") as file:
-        file.write(host_result.HostResult(**fields).to_json())
-    return path
 
 
 class HostTest(openstack_program.ProgramTestCase):
@@ -61,8 +44,14 @@ class PublishTest(openstack_program.ProgramTestCase):
         super().setUp()
         self.host = self.cloud.add_host("cmp1", {"CUSTOM_OTHER"})
 
+    def write_result(self, **changes):
+        """Write a result made a minute ago by default; return the path."""
+        made = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
+        fields = {"created_at": made, "budgets": {"net-10g": "PASS"}, **changes}
+        return self.write_file("result.json", host_results.result(**fields).to_json())
+
     def publish(self, *options, **fields):
-        [row] = self.perf("publish", write_result(self.directory, **fields), *options)
+        [row] = self.perf("publish", self.write_result(**fields), *options)
         return row
 
     def withdraw(self, *options):
@@ -129,8 +118,7 @@ class PublishTest(openstack_program.ProgramTestCase):
 
     def test_a_writer_that_never_rests_is_one_line(self):
         self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
-        line = self.refused("publish", write_result(self.directory))
-        self.assertIn("409", line)
+        self.assertIn("409", self.refused("publish", self.write_result()))
 
     def test_never_against_nova_compute(self):
         self.host["traits"] |= {MANAGED, VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G"}
@@ -139,7 +127,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.assertEqual([[], []], [done["Added"], done["Removed"]])
         before = set(self.host["traits"])
         for arguments in (
-            ["publish", write_result(self.directory, verdict="FAIL")],
+            ["publish", self.write_result(verdict="FAIL")],
             ["publish", "--withdraw", "--host", "cmp1"],
         ):
             with self.subTest(arguments):
@@ -147,17 +135,15 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.assertEqual(before, self.host["traits"])
 
     def test_results_that_do_not_count(self):
-        now = datetime.datetime.now(datetime.UTC)
         self.cloud.add_host("cmp2")
         for words, fields in {
             "INVALID": {"verdict": "INVALID"},
-            "= 2592000 seconds": {"created_at": now - datetime.timedelta(days=31)},
-            "in the future": {"created_at": now + datetime.timedelta(days=1)},
+            "= 2592000 seconds": {"created_at": host_results.NOW - datetime.timedelta(days=365)},
             "there is no compute host 'cmp9'": {"host": "cmp9"},
         }.items():
             with self.subTest(words):
-                self.assertIn(words, self.refused("publish", write_result(self.directory, **fields)))
-        other = self.refused("publish", write_result(self.directory), "--host", "cmp2")
+                self.assertIn(words, self.refused("publish", self.write_result(**fields)))
+        other = self.refused("publish", self.write_result(), "--host", "cmp2")
         self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
         self.assert_traits()
 
@@ -174,10 +160,10 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         self.hosts = {name: self.cloud.add_host(name) for name in ("cmp1", "cmp2", "cmp3")}
         self.path = f"{self.directory}/results.json"
 
-    def write(self, created=None, **environment):
-        created = created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        with open(self.path, "w") as file:
-            json.dump({"schema": 2, "environment": {"created": created, **environment}, "trials": []}, file)
+    def write(self, **environment):
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        content = {"schema": 2, "environment": {"created": created, **environment}, "trials": []}
+        self.write_file("results.json", json.dumps(content))
 
     def validated(self):
         return [name for name, provider in self.hosts.items() if VALIDATED in provider["traits"]]

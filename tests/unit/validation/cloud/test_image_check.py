@@ -36,10 +36,8 @@ class RulesTest(testcase.TestCase):
     def test_nova_reads_the_type_letter_by_letter(self):
         for value in ("Windows", "WINDOWS", " windows"):
             with self.subTest(value):
-                self.assertEqual({"windows-not-said"}, self.found({"os_type": value}, "x"), value)
-                self.assertEqual(
-                    {"windows-not-said"}, self.found({"os_distro": "windows", "os_type": value}), value
-                )
+                for properties in ({"os_type": value}, {"os_type": value, "os_distro": "windows"}):
+                    self.assertEqual({"windows-not-said"}, self.found(properties), value)
 
     def test_sockets_of_desktop_windows(self):
         windows = {"os_type": "windows", "os_distro": "windows"}
@@ -69,7 +67,6 @@ class RulesTest(testcase.TestCase):
     def test_wrong_properties_are_found(self):
         self.assertEqual({"unknown-spec"}, self.found({"hw_perf_iothreds": "3"}))
         self.assertEqual({"value-not-allowed"}, self.found({"hw_perf_iothreads": "lots"}))
-        self.assertEqual({"unknown-spec"}, self.found({"hw_perf_profile": "gone"}))
 
 
 class FlavorRulesTest(testcase.TestCase):

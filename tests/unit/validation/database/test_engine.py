@@ -39,13 +39,6 @@ class EngineTest(directories.DirectoryCase):
         self.assertEqual(0o755, stat.S_IMODE(os.stat(os.path.dirname(self.path)).st_mode))
         self.assertEqual(0, os.stat(self.path).st_mode & 0o007)
 
-    def test_not_made_by_who_only_reads(self):
-        error = self.assertRaises(engine.DatabaseError, engine.connect, self.url, make=False)
-        self.assertIn(f"there is no database of runs at {self.path}", str(error))
-        self.assertEqual([], os.listdir(self.directory))
-        self.connect().dispose()
-        engine.connect(self.url, make=False).dispose()
-
     def test_made_by_a_newer_version(self):
         self.connect().dispose()
         with sqlite3.connect(self.path) as connection:

@@ -7,6 +7,7 @@ import types
 from lxml import etree
 
 from nova_perf_tuning.guest import parsing, probe, transform
+from nova_perf_tuning.guest.domain import Interface
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
@@ -33,7 +34,7 @@ class BaseDomainTest(testcase.TestCase):
         read = parsing.parse_domain(domain())
         self.assertEqual(("qemu", 2, 0), (read.type, read.vcpus, read.iothreads))
         [interface] = read.interfaces
-        self.assertEqual(("bridge", "npt1", "virtio", "qemu", 1), _shape(interface))
+        self.assertEqual(Interface("bridge", "npt1", "fa:16:3e:00:00:01", "virtio", "qemu", 1), interface)
         root = etree.fromstring(domain())
         disks = [(disk.find("target").get("bus"), disk.find("driver").get("type")) for disk in root.iter("disk")]
         self.assertEqual([("virtio", "qcow2"), ("virtio", "raw")], disks)
@@ -52,10 +53,6 @@ class BaseDomainTest(testcase.TestCase):
     def test_names_are_escaped(self) -> None:
         root = etree.fromstring(domain(bridge="<&\"'>"))
         self.assertEqual("<&\"'>", root.find("devices/interface/source").get("bridge"))
-
-
-def _shape(interface: object) -> tuple[object, ...]:
-    return tuple(getattr(interface, name) for name in ("kind", "device", "model", "driver", "queues"))
 
 
 class PortTest(testcase.TestCase):

@@ -131,10 +131,6 @@ class FileTest(StoreCase):
 class ContradictionTest(StoreCase):
     """What no schema sees: trials that were copied, mixed, renumbered or lost."""
 
-    def change(self, **changes):
-        for row in self.rows:
-            row.update(changes)
-
     def test_a_benchmark_knows_its_figure(self):
         """Which way is better, and in which unit; of other people's benchmarks nothing is known."""
         for changes in ({"better": "lower"}, {"unit": "Gbit/s"}, {"work_unit": "Mbit"}):

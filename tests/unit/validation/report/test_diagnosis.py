@@ -119,8 +119,3 @@ class DiagnosisTest(testcase.TestCase):
         few = results({"cpu": 0.05})
         few.trials = [trial for trial in few.trials if trial.boot < 1]
         self.assertEqual([C.MORE_BOOTS], codes(output(few)))
-
-    def test_guests_that_are_not_what_was_asked_for(self):
-        finding = {"code": "queues", "text": "client: eth0: 1 of 4 queues are enabled"}
-        data = results({"cpu": 0.0}, arms={"tuned": {"findings": [finding]}})
-        self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], diagnosis.guest_findings(data))

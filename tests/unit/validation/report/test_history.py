@@ -47,10 +47,11 @@ class HistoryTest(directories.DirectoryCase):
         self.assertEqual(5, point.n)
         self.assertTrue(point.value > 90)
 
-    def test_other_hardware_is_another_series(self):
-        for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
+    def test_other_hardware_or_parameters_are_another_series(self):
+        parameters = {"benchmarks": {"iperf3": {"parameters": {"seconds": "8"}}}}
+        for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}, parameters):
             self.add(**output)
-        self.assertEqual([1] * 3, [len(series.points) for series in history.series(self.engine)])
+        self.assertEqual([1] * 4, [len(series.points) for series in history.series(self.engine)])
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}
@@ -66,8 +67,3 @@ class HistoryTest(directories.DirectoryCase):
         counts["network-throughput (vif_queues=auto)"] = 5
         self.assertEqual(counts, {series.tuning: len(series.points) for series in found})
         self.assertEqual([], [series.changes for series in found if series.changes])
-
-    def test_other_parameters_are_another_series(self):
-        for day, seconds in ((1, "4"), (2, "8")):
-            self.add(day=day, benchmarks={"iperf3": {"parameters": {"seconds": seconds}}})
-        self.assertEqual([1, 1], [len(series.points) for series in history.series(self.engine)])

@@ -66,10 +66,10 @@ class ReportTest(testcase.TestCase):
         noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
         data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **noisy)
         _, seen = page(data)
-        for output in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
-            with self.subTest(output):
-                self.assertIn(output, seen.text)
-        self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
+        found = report.as_json(data, summary.summarise(data), [])
+        codes = [detail["code"] for detail in found["warning_details"]]
+        self.assertEqual(["other_work", "no_vhost_net", "files_in_memory"], codes)
+        self.assertEqual([], [line for line in found["warnings"] if line not in seen.text])
 
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
         noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
@@ -200,17 +200,11 @@ class ChartTest(testcase.TestCase):
         self.assertEqual([10, 100, 1000], wide.ticks)
 
     def test_values_lie_on_the_axis_in_their_order(self):
-        for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0]):
+        for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0], [290.0, 1310.0], [2.1, 9.4]):
             with self.subTest(values):
                 axis = charts.axis(values)
                 places = [axis.place(value) for value in sorted(values)]
                 self.assertEqual(sorted(places), places)
                 self.assertTrue(all(0 <= place <= 100 for place in places), values)
-                self.assertTrue(len(axis.ticks) <= 12, axis)
-
-    def test_logarithmic_axes_have_ticks(self):
-        for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
-            with self.subTest(low):
-                axis = charts.axis([low, high])
-                self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
-                self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks))
+                self.assertTrue(2 * axis.logarithmic <= len(axis.ticks) <= 12, axis)
+                self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks), axis)

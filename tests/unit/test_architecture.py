@@ -7,7 +7,7 @@ import re
 
 from tests.support import testcase
 
-TOP = pathlib.Path(__file__).parents[3]
+TOP = pathlib.Path(__file__).parents[2]
 PLACE = re.compile(r"``((?:specs|guest|host|nova|agent|validation|cli)/[\w/]+\.py)(?::(\w+))?``")
 
 
