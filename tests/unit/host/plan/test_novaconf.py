@@ -1,28 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova.conf as nova-compute reads it, and what goes wrong with it."""
 
-import os
-import pathlib
-import tempfile
-
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.plan.layout import CpuSets
-from tests.support import testcase
+from tests.support import directories
 
 
-class NovaConfTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
-
+class NovaConfTest(directories.DirectoryCase):
     def files(self, *texts):
-        paths = []
-        for number, text in enumerate(texts):
-            paths.append(os.path.join(self.directory, f"{number}.conf"))
-            pathlib.Path(paths[-1]).write_bytes(text if isinstance(text, bytes) else text.encode())
-        return paths
+        return [self.write_file(f"{number}.conf", text) for number, text in enumerate(texts)]
 
     def test_sets_and_power_management(self):
         [path] = self.files(

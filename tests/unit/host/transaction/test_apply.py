@@ -4,20 +4,18 @@
 import errno
 import os
 import sqlite3
-import tempfile
 
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
-from tests.support import boxes, testcase
+from tests.support import boxes, directories
 
 Result, RestoreResult = apply.Result, restore.RestoreResult
 
 
-class TransactionCase(testcase.TestCase):
+class TransactionCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-transaction-"))
-        self.directory = os.path.join(directory, "state")
+        self.directory = os.path.join(self.directory, "state")
         self.box = boxes.Box()
         self.box.values = {"a": "1", "b": "1", "c": "1"}
         self.kinds = {"box": self.box}
