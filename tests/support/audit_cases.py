@@ -2,7 +2,6 @@
 """For each rule a host on which it fires: what differs from the host on which all hold; how it is judged."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping
 
@@ -202,9 +201,7 @@ class ApplyCase(testcase.TestCase):
         self.before = hosts.content(self.root)
 
     def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
-        status, out, err = program.run(*arguments, "--sysroot", self.root, "-f", "json")
-        self.assertEqual((code, ""), (status, err), out)
-        result: dict[str, object] = json.loads(out)
+        result: dict[str, object] = program.document(self, *arguments, "--sysroot", self.root, code=code)
         return result
 
     def text(self, path: str) -> str:

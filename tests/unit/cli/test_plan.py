@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
 
-import json
 import os
 import pathlib
 
@@ -38,10 +37,6 @@ SCHEMA = {
 }
 
 
-def run(*arguments):
-    return program.run("plan", *arguments)
-
-
 class PlanCommandTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
@@ -60,9 +55,7 @@ class PlanCommandTest(directories.DirectoryCase):
         self.assertEqual("1,3-5,7", self.plan("--nova-config", str(other))["sets"]["dedicated"])
 
     def plan(self, *arguments):
-        code, out, err = run("--sysroot", self.root, "-f", "json", *arguments)
-        self.assertEqual((0, ""), (code, err))
-        plan = json.loads(out)
+        plan = program.document(self, "plan", "--sysroot", self.root, *arguments)
         jsonschema.validate(plan, SCHEMA)
         return plan
 
@@ -109,8 +102,7 @@ class PlanCommandTest(directories.DirectoryCase):
         self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
 
     def test_table_for_people(self):
-        code, out, err = run("--sysroot", self.root)
-        self.assertEqual((0, ""), (code, err))
+        out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
             "dedicated     1,3,5,7  owned by guests",
             "no overlap: emulator, iothread, vhost and irq share no CPU with dedicated",
@@ -120,7 +112,7 @@ class PlanCommandTest(directories.DirectoryCase):
         ):
             with self.subTest(words):
                 self.assertIn(words, out)
-        code, out, _err = run("--sysroot", self.root, "--all")
+        out = program.shown(self, "plan", "--sysroot", self.root, "--all")
         self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
 
     def test_contradictions_are_one_line(self):
@@ -149,5 +141,7 @@ class PlanCommandTest(directories.DirectoryCase):
         path = self.directory / "evil.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
-        _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path))
+        _code, out, err = program.run(
+            "plan", "--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path)
+        )
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])

@@ -34,20 +34,14 @@ class PublishTest(directories.DirectoryCase):
     def budget(self, max_loss, name="net-10g.yaml"):
         return self.write_file(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
 
-    def publish(self, *arguments):
-        return program.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
-
     def published_by(self, *arguments):
-        done = self.publish(*arguments)
-        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stderr)
-        return json.loads(done.stdout)
+        return program.document(self, "publish", *arguments, "--nova-config", self.config)
 
     def refused(self, *arguments):
         before = os.path.exists(self.published)
-        done = self.publish(*arguments)
-        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        line = program.refused(self, "publish", *arguments, "--nova-config", self.config, "-f", "json")
         self.assertEqual(before, os.path.exists(self.published))
-        return done.stderr
+        return line
 
     def read_by_compute(self):
         """Return what the driver makes of the file, with the configuration that publish has read."""
@@ -63,10 +57,9 @@ class PublishTest(directories.DirectoryCase):
                 path = f"{self.directory}/{number}.json"
                 text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
                 self.write_file(f".nova/{name}/10-ours.conf", text)
-                done = program.nova_perf(
-                    "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": str(self.directory)}
-                )
-                self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
+                home = {**os.environ, "HOME": str(self.directory)}
+                done = program.document(self, "publish", "--withdraw", env=home)
+                self.assertEqual({"file": path, "removed": False}, done)
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()

@@ -93,9 +93,8 @@ class RecordTest(testcase.TestCase):
         self.assertEqual("precious", path.read_text())
 
     def test_command_writes_a_file_and_tells_its_size(self) -> None:
-        code, out, _err = program.run("record", self.path, "-f", "json")
-        shown = {"file": self.path, "bytes": os.path.getsize(self.path)}
-        self.assertEqual((0, shown), (code, json.loads(out)))
+        shown = program.document(self, "record", self.path)
+        self.assertEqual({"file": self.path, "bytes": os.path.getsize(self.path)}, shown)
 
     def test_domains_survive(self) -> None:
         """What the planner and the rules use of a domain is the same in a recorded host; nothing else is in it."""
