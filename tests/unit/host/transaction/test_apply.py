@@ -30,11 +30,10 @@ class TransactionCase(directories.DirectoryCase):
                 for outcome in apply.apply(settings, self.kinds, session, boot)
             }
 
-    def restore(self, boot="boot", force=False):
+    def restore(self, boot="boot"):
         with self.open() as session:
             return {
-                restored.entry.target: restored.result
-                for restored in restore.restore(session, self.kinds, boot, force=force)
+                restored.entry.target: restored.result for restored in restore.restore(session, self.kinds, boot)
             }
 
     def entries(self):
@@ -54,13 +53,6 @@ class ApplyTest(TransactionCase):
         self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
         self.assertEqual({}, self.restore())
-
-    def test_the_first_original_is_kept(self):
-        for value in ("2", "3", "4"):
-            self.apply(boxes.setting("a", value))
-        self.assertEqual("1", self.entries()["a"].original)
-        self.restore()
-        self.assertEqual("1", self.box.values["a"])
 
     def test_originals_are_in_the_journal_before_the_first_write(self):
         seen = []
@@ -213,23 +205,6 @@ class FailureTest(TransactionCase):
 
 
 class RestoreTest(TransactionCase):
-    def test_what_somebody_else_changed_is_left_alone(self):
-        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
-        self.box.values["a"] = "9"
-        self.assertEqual({"a": RestoreResult.FOREIGN, "b": RestoreResult.RESTORED}, self.restore())
-        self.assertEqual("9", self.box.values["a"])
-        self.assertEqual({"a": RestoreResult.FOREIGN}, self.restore())
-        self.assertEqual({"a": RestoreResult.RESTORED}, self.restore(force=True))
-        self.assertEqual("1", self.box.values["a"])
-        self.assertEqual({}, self.entries())
-
-    def test_after_a_reboot_originals_are_stale(self):
-        self.apply(boxes.setting("a", "2"), boot="first")
-        self.box.values["a"] = "7"
-        self.assertEqual({"a": RestoreResult.STALE}, self.restore(boot="second"))
-        self.assertEqual("7", self.box.values["a"])
-        self.assertEqual({}, self.entries())
-
     def test_apply_after_a_reboot_starts_afresh(self):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"), boot="first")
         self.box.values.update(a="7", b="1")
@@ -272,12 +247,6 @@ class RestoreTest(TransactionCase):
         self.assertEqual([base.State.UNREADABLE], [observation.state for observation in seen])
         self.kinds = kinds
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore())
-
-    def test_a_value_set_before_us_and_never_written_is_not_ours(self):
-        self.apply(boxes.setting("a", "1"))
-        self.box.values["a"] = "5"
-        self.assertEqual({"a": RestoreResult.ALREADY}, self.restore())
-        self.assertEqual([], self.box.writes)
 
 
 class VerifyTest(TransactionCase):
