@@ -95,21 +95,19 @@ class WatchTest(testcase.TestCase):
         self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 
+    def test_guests_and_cpus_are_looked_at_and_affinities_are_not(self):
+        for path, text, changes in (
+            ("run/libvirt/qemu/new.xml", "<domain/>", True),
+            ("sys/devices/system/cpu/online", "0-6\n", True),
+            ("proc/irq/24/smp_affinity_list", "0\n", False),
+        ):
+            with self.subTest(path):
+                pathlib.Path(self.root, path).write_text(text)
+                self.assertEqual(changes, self.watch.changed())
+
     def test_a_vector_that_goes(self):
         shutil.rmtree(pathlib.Path(self.root, "proc/irq/24"))
         self.assertTrue(self.watch.changed())
-        self.assertFalse(self.watch.changed())
-
-    def test_a_guest_that_comes(self):
-        pathlib.Path(self.root, "run/libvirt/qemu/new.xml").write_text("<domain/>")
-        self.assertTrue(self.watch.changed())
-
-    def test_a_cpu_that_goes(self):
-        pathlib.Path(self.root, "sys/devices/system/cpu/online").write_text("0-6\n")
-        self.assertTrue(self.watch.changed())
-
-    def test_an_affinity_is_not_looked_at(self):
-        pathlib.Path(self.root, "proc/irq/24/smp_affinity_list").write_text("0\n")
         self.assertFalse(self.watch.changed())
 
 
