@@ -85,20 +85,12 @@ class ApplyTest(TransactionCase):
         self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
         with self.open() as session:
             wanted = [boxes.setting(name, "2") for name in "abc"]
-            outcomes = {
-                outcome.setting.target: outcome for outcome in apply.apply(wanted, self.kinds, session, "boot")
-            }
-        self.assertIs(Result.WRITTEN, outcomes["a"].result, "tried again")
-        self.assertEqual(
-            (Result.FAILED, base.FailureClass.NO_ROOM),
-            (outcomes["b"].result, outcomes["b"].failure),
-            "not tried again",
-        )
-        self.assertEqual(
-            (Result.FAILED, base.FailureClass.TRANSIENT), (outcomes["c"].result, outcomes["c"].failure)
-        )
+            a, b, c = apply.apply(wanted, self.kinds, session, "boot")
+        self.assertIs(Result.WRITTEN, a.result, "tried again")
+        self.assertEqual((Result.FAILED, base.FailureClass.NO_ROOM), (b.result, b.failure), "not tried again")
+        self.assertEqual((Result.FAILED, base.FailureClass.TRANSIENT), (c.result, c.failure))
         self.assertEqual(9 - 3, len(self.box.refuse["c"]))
-        self.assertEqual(os.strerror(errno.EINVAL), outcomes["c"].detail)
+        self.assertEqual(os.strerror(errno.EINVAL), c.detail)
 
     def test_a_failure_after_an_earlier_success_keeps_the_earlier_entry(self):
         self.apply(boxes.setting("a", "2"))
@@ -170,13 +162,13 @@ class ApplyTest(TransactionCase):
 
 
 class FailureTest(TransactionCase):
-    def fail(self, lasting=()):
+    def fail(self, error=RuntimeError, lasting=()):
         """Let the second write break, and return two settings; ``lasting`` cannot be undone."""
 
         def cut(target, value):
             if (target, value) == ("b", "2"):
                 self.box.refuse |= {name: [errno.EIO] for name in lasting}
-                raise RuntimeError("broken")
+                raise error("broken")
 
         self.box.on_write = cut
         return boxes.setting("a", "2"), boxes.setting("b", "2")
@@ -193,12 +185,7 @@ class FailureTest(TransactionCase):
         self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
 
     def test_interrupted_it_is_put_back_by_restore(self):
-        def interrupt(target, value):
-            if (target, value) == ("b", "2"):
-                raise KeyboardInterrupt
-
-        self.box.on_write = interrupt
-        self.assertRaises(KeyboardInterrupt, self.apply, boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.assertRaises(KeyboardInterrupt, self.apply, *self.fail(KeyboardInterrupt))
         self.assertEqual("2", self.box.values["a"])
         self.restore()
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
