@@ -86,18 +86,16 @@ class AgentTest(StateCase):
 
     def test_a_state_that_no_agent_wrote(self):
         self.run_json("apply", "--from", self.some_plan())
-        for schema, updated in ((agent_state.SCHEMA, "null"), (agent_state.SCHEMA + 1, "0")):
-            with self.subTest(schema):
-                self.agent()
-                path = f"{self.run_dir}/agent.json"
-                pathlib.Path(path).write_text(f'{{"schema": {schema}, "updated_monotonic": {updated}}}')
-                (line,) = self.lines()
-                self.assertIn(f"agent: its state cannot be read: {path}: ", line)
-                document = self.run_json("status")
-                self.assertEqual(4, len(document["settings"]))
-                self.assertIsNone(document["agent"]["running"])
-                self.assertIn(path, document["agent"]["unreadable"])
-                self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
+        self.agent()
+        path = self.run_dir / "agent.json"
+        path.write_text(f'{{"schema": {agent_state.SCHEMA}, "updated_monotonic": null}}')
+        (line,) = self.lines()
+        self.assertIn(f"agent: its state cannot be read: {path}: ", line)
+        document = self.run_json("status")
+        self.assertEqual(4, len(document["settings"]))
+        self.assertIsNone(document["agent"]["running"])
+        self.assertIn(str(path), document["agent"]["unreadable"])
+        self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
