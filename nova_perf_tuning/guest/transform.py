@@ -6,7 +6,7 @@ import dataclasses
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing, storage
-from nova_perf_tuning.guest.domain import LeftOut
+from nova_perf_tuning.guest.domain import VIRTIO_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -74,12 +74,26 @@ def write(
     for interface in domain.iterfind("devices/interface"):
         left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)
     left_out += storage.write(domain, request, vcpus, mapping)
+    left_out += _write_balloon(domain, request.free_page_reporting)
     specs = request.extra_specs()
     if specs:
         element = _metadata(domain)
         for key, value in specs.items():
             etree.SubElement(element, parsing.SPEC, {"name": key}).text = value
     return tuple(left_out)
+
+
+def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftOut]:
+    """Let the balloon report free pages or not; return what was left out.
+
+    What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
+    """
+    balloon = domain.find("devices/memballoon")
+    if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
+        return [LeftOut(Omission.NO_BALLOON)] if reporting else []
+    values = {"autodeflate": "on", "freePageReporting": "on"} if reporting else {"freePageReporting": "off"}
+    network.assign(balloon, values)
+    return []
 
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:

@@ -95,6 +95,7 @@ _DOMAIN: Final = {
     "driver": "name type queues rx_queue_size cache io iothread",
     "target": "dev bus",
     "mtu": "size",
+    "memballoon": "model freePageReporting",
     "address": "domain bus slot function",
     **{f"{_NOVA}{name}": "" for name in ("instance", "flavor", "extraSpecs", "image", "properties")},
     **dict.fromkeys(_ASKING, "name"),

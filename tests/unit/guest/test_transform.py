@@ -174,6 +174,29 @@ class StorageTest(testcase.TestCase):
         self.assertEqual(once, transform.transform(once, spec_parsing.parse(specs), mapping=True).xml)
 
 
+class BalloonTest(testcase.TestCase):
+    def test_reporting_is_written_as_nova_32_writes_it(self):
+        for text, line in (
+            ("true", '<memballoon model="virtio" autodeflate="on" freePageReporting="on">'),
+            ("false", '<memballoon model="virtio" freePageReporting="off">'),
+        ):
+            with self.subTest(text):
+                lines, left_out = changed("virtio-blk.xml", {"perf:free_page_reporting": text})
+                self.assertEqual(([line], []), (lines, left_out))
+                domain = transform.transform(
+                    corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:free_page_reporting": text})
+                )
+                self.assertEqual(text == "true", parsing.parse_inventory(domain.xml).free_page_reporting)
+
+    def test_without_a_balloon_there_is_nothing_to_switch_off(self):
+        none = corpus.text("virtio-blk.xml").replace('<memballoon model="virtio">', '<memballoon model="none">')
+        for text, omissions in (("true", [Omission.NO_BALLOON]), ("false", [])):
+            with self.subTest(text):
+                done = transform.transform(none, spec_parsing.parse({"perf:free_page_reporting": text}))
+                self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
+                self.assertNotIn("freePageReporting", done.xml)
+
+
 class WholeTest(testcase.TestCase):
     def test_other_documents_than_qemu_domains_are_refused(self):
         status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
