@@ -47,7 +47,7 @@ def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000
     return nic(name, numbers, node, pci, speed), irqs
 
 
-def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None):
+def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None, **more):
     numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
     table = distances or {node: {other: 10 if node == other else 20 for other in numbers} for node in numbers}
     return model.HostFacts(
@@ -73,7 +73,13 @@ def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolate
         virtualization="none",
         boot_id=None,
         sysctls={},
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in more.items()},
     )
+
+
+def bound(program, pid, cpu):
+    """Return a thread that has a CPU for itself."""
+    return model.ProgramThread(program, pid, pid + cpu, f"pmd-c{cpu:02}/id:9", str(cpu), True)
 
 
 def guest(
