@@ -162,10 +162,8 @@ class Omission(enum.Enum):
     THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
     NO_BALLOON = "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
     NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
-    IDLE_THREADS = (
-        "I/O thread {detail} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
-        "QEMU 9.0.0"
-    )
+    IDLE_THREADS = "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
+    ONE_THREAD = "{device} has one I/O thread; several for one such device need {detail}"
 
 
 class LeftOut(NamedTuple):
