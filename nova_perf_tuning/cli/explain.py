@@ -13,7 +13,7 @@ from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
-#: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
+#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova writes them.
 _SAMPLE: Final = """<domain type='kvm'>
   <name>sample</name>
   <vcpu>{vcpus}</vcpu>
@@ -29,6 +29,7 @@ _SAMPLE: Final = """<domain type='kvm'>
     <interface type='bridge'>
       <model type='virtio'/>
     </interface>
+    <memballoon model='virtio'/>
   </devices>
 </domain>
 """

@@ -9,7 +9,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, notes
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts import reader, topology
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -101,6 +101,11 @@ def _summary(facts: model.HostFacts) -> str:
     ]
     sets = [("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full)]
     sets += [("isolated by partitions", facts.isolated_now)]
+    for kind in topology.KINDS:
+        sets.append((f"{kind} CPUs", cpulist.format(cpu.id for cpu in facts.cpus if cpu.kind == kind)))
+    for program in sorted({thread.program for thread in facts.programs if thread.is_bound}):
+        bound = (thread.affinity for thread in facts.programs if thread.is_bound and thread.program == program)
+        sets.append((f"threads of {program} own", _union(bound)))
     named = [f"{name}: {cpus}" for name, cpus in sets if cpus]
     return "\n".join([*lines, *(["; ".join(named)] if named else [])])
 

@@ -125,6 +125,7 @@ class Inventory:
     :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
+    :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
     :ivar windows: image properties or libosinfo say so.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
@@ -134,6 +135,7 @@ class Inventory:
     cells: int = 0
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
+    free_page_reporting: bool = False
     windows: bool = False
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
@@ -158,11 +160,10 @@ class Omission(enum.Enum):
     OWN_BACK_END = "{device}: of type {detail}, served by its own back end"
     CONTROLLER_NOT_VIRTIO = "{device}: its model is {detail}, not virtio-scsi"
     THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
+    NO_BALLOON = "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
     NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
-    IDLE_THREADS = (
-        "I/O thread {detail} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
-        "QEMU 9.0.0"
-    )
+    IDLE_THREADS = "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
+    ONE_THREAD = "{device} has one I/O thread; several for one such device need {detail}"
 
 
 class LeftOut(NamedTuple):

@@ -154,6 +154,8 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         cells=len(root.findall("cpu/numa/cell")),
         hyperv=frozenset(names),
         hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
+        free_page_reporting=attribute(root, "devices/memballoon", "model") in domain.VIRTIO_MODELS
+        and attribute(root, "devices/memballoon", "freePageReporting") == "on",
         windows=_is_windows(root),
         disks=tuple(
             domain.Disk(

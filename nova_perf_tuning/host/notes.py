@@ -85,6 +85,10 @@ class NoteCode(enum.Enum):
         "them: they are left alone; give it hw:emulator_threads_policy=share and a cpu_shared_set with CPUs of "
         "its node"
     )
+    SLICE_CONFINED = (
+        "guest {guest}: {slice} may use CPUs {cpus}, none of which may carry its emulator and vhost threads: "
+        "they are left alone; add shared CPUs of its node to AllowedCPUs= of {slice}"
+    )
     IOTHREAD_CONFINED = (
         "guest {guest}: libvirt keeps I/O thread {iothread} on CPUs {cpus}, outside of {pool}: it is left alone"
     )

@@ -19,7 +19,7 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.facts import devices, ethtool, guests, reader
+from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, reader, topology
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -36,6 +36,10 @@ _FILES: Final = {
     "proc/xen": "capabilities",
     "proc/net": "softnet_stat",
     "proc/sys/kernel": "osrelease arch",
+    claims.CGROUPS: claims.ISOLATED,
+    **{f"sys/devices/cpu_{kind}": "cpus" for kind in topology.KINDS},
+    f"{claims.CGROUPS}/*.slice": " ".join(claims.SLICE_FILES),
+    f"{claims.CGROUPS}/*.slice/*.slice": " ".join(claims.SLICE_FILES),
     "proc/irq": "default_smp_affinity",
     "proc/irq/[0-9]*": "smp_affinity_list effective_affinity_list node",
     _CPU: "online offline possible present isolated nohz_full",
@@ -95,6 +99,7 @@ _DOMAIN: Final = {
     "driver": "name type queues rx_queue_size cache io iothread",
     "target": "dev bus",
     "mtu": "size",
+    "memballoon": "model freePageReporting",
     "address": "domain bus slot function",
     **{f"{_NOVA}{name}": "" for name in ("instance", "flavor", "extraSpecs", "image", "properties")},
     **dict.fromkeys(_ASKING, "name"),
@@ -205,6 +210,7 @@ def collect(root: Root) -> Tree:
     _add_texts(tree)
     for guest in facts.guests:
         _add_threads(tree, guest)
+    _add_programs(tree, facts)
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
         link = ethtool.read(root, name)
         if link is not None:
@@ -215,10 +221,17 @@ def collect(root: Root) -> Tree:
 def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
     tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
     tree.copy(f"proc/{guest.pid}/stat", _stat)
+    tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
     for thread in guest.threads:
         own = f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}"
         tree.copy(f"{own}/stat", _stat)
-        tree.copy(f"{own}/status", _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:"))
+        tree.copy(f"{own}/status", _STATUS)
+
+
+def _add_programs(tree: Tree, facts: model.HostFacts) -> None:
+    for pid in {thread.pid for thread in facts.programs}:
+        tree.copy(f"proc/{pid}/stat", _stat)
+        tree.copy(f"proc/{pid}/task/*/status", _STATUS)
 
 
 def _add_texts(tree: Tree) -> None:
@@ -251,6 +264,9 @@ def _lines(starts: str) -> Callable[[str], str]:
         return "".join(f"{line}\n" for line in wanted)
 
     return kept
+
+
+_STATUS: Final = _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:")
 
 
 def _stat(text: str) -> str:

@@ -221,6 +221,18 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
         becomes="<driver queues=> of virtio-blk disks and virtio-scsi controllers",
     ),
     Spec(
+        name="free_page_reporting",
+        kind=Kind.BOOLEAN,
+        image=True,
+        description=(
+            "Whether the balloon gives pages that the guest has freed back to the host while it runs. Unneeded "
+            "where memory is not overcommitted, as for guests with dedicated CPUs or huge pages."
+        ),
+        default="Nova's choice: on for every guest from Nova 32 on, off before",
+        effects=(Effect.XML,),
+        becomes="<memballoon freePageReporting=on|off>",
+    ),
+    Spec(
         name="emulator_placement",
         kind=Kind.CHOICE,
         choices=("default", "numa"),

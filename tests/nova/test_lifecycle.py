@@ -89,6 +89,13 @@ class RequestTest(base.PerfTestCase):
         self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
         self.assertNotIn("perf:emulator_placement", self.request(domain))
 
+    def test_balloon_is_the_same_on_every_release(self):
+        """As Nova 32 and later have it where it is on; the guest's statistics stay Nova's."""
+        image = self.image(uuids.reporting_image, {"hw_perf_free_page_reporting": "true"})
+        balloon = self.domain(self.boot({}, image_uuid=image)).find("devices/memballoon")
+        self.assertEqual({"model": "virtio", "autodeflate": "on", "freePageReporting": "on"}, dict(balloon.attrib))
+        self.assertEqual(["10"], balloon.xpath("stats/@period"))
+
     def test_cpus_of_its_own_by_their_resource_class(self):
         """Nova pins such a guest, and refuses hw:cpu_policy beside it."""
         self.start()

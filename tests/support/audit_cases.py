@@ -123,6 +123,11 @@ CASES: dict[str, Case] = {
     "deep-idle-states": Case({f"{_CPU}/cpu2/cpuidle/state2/latency": "133\n"}, "info", "133 us"),
     # memory
     "guest-small-pages": Case({_GUEST: hosts.domain(backing="")}, "info", "no <hugepages>"),
+    "guest-free-page-reporting": Case(
+        {_GUEST: hosts.domain(devices="<memballoon model='virtio' freePageReporting='on'/>")},
+        "info",
+        "<memballoon freePageReporting='on'>",
+    ),
     "thp-never": Case(
         {
             _GUEST: hosts.domain(backing=""),

@@ -47,7 +47,7 @@ def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000
     return nic(name, numbers, node, pci, speed), irqs
 
 
-def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None):
+def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None, **more):
     numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
     table = distances or {node: {other: 10 if node == other else 20 for other in numbers} for node in numbers}
     return model.HostFacts(
@@ -73,7 +73,13 @@ def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolate
         virtualization="none",
         boot_id=None,
         sysctls={},
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in more.items()},
     )
+
+
+def bound(program, pid, cpu):
+    """Return a thread that has a CPU for itself."""
+    return model.ProgramThread(program, pid, pid + cpu, f"pmd-c{cpu:02}/id:9", str(cpu), True)
 
 
 def guest(
@@ -212,7 +218,29 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
                 nic(made.domain.interfaces[0].device, (), None, None, 10000, draw(st.integers(1, 4)), "tap")
             )
     isolated = cpulist.format(draw(st.sets(st.sampled_from([cpu.id for cpu in cpus]), max_size=2)))
-    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers)
+    more = draw(_claims([cpu.id for cpu in cpus]))
+    if more["slices"]:
+        path = st.sampled_from([None, *(group.path for group in more["slices"])])
+        guests = [dataclasses.replace(guest, slice=draw(path)) for guest in guests]
+    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers, **more)
+
+
+@st.composite
+def _claims(draw, numbers):
+    """PMD threads, slices of systemd and partitions, also such as name CPUs that are offline or others' own."""
+    some = st.sets(st.sampled_from(numbers), max_size=max(len(numbers) // 3, 1))
+    slices = []
+    for path in draw(st.sets(st.sampled_from(("machine.slice", "machine.slice/machine-rt.slice", "dpdk.slice")))):
+        cpus = cpulist.format(draw(some) or {numbers[0]})
+        partition = draw(
+            st.sampled_from(("member", "root", "isolated", "isolated invalid (Parent is not a partition)"))
+        )
+        slices.append(model.Slice(path, cpus, cpus, partition))
+    return {
+        "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(st.one_of(st.just(()), some)))],
+        "slices": slices,
+        "isolated_now": cpulist.format(draw(st.one_of(st.just(()), some))),
+    }
 
 
 @st.composite

@@ -15,6 +15,7 @@ class Expected:
     """The sets as the documentation defines them."""
 
     online: frozenset
+    dedicated: frozenset
     avoid: frozenset
     housekeeping: frozenset
     shared: frozenset
@@ -32,13 +33,29 @@ def expected(facts, sets):
         cpulist.parse(facts.online) or frozenset(cpu.id for cpu in facts.cpus)
     )
     configured = cpulist.parse(sets.dedicated or "")
-    avoid = configured | {cpu for domain in facts.domains for cpu in owned(domain)}
-    isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
+    dedicated = configured | {cpu for domain in facts.domains for cpu in owned(domain)}
+    avoid = dedicated | programs(facts)
+    isolated = cpulist.union((facts.isolated, facts.nohz_full, facts.isolated_now))
+    isolated |= cpulist.union(group.effective for group in facts.slices if group.partition == "isolated")
+    partitions = cpulist.union(group.effective for group in facts.slices if group.partition == "root")
     given = cpulist.parse(sets.housekeeping or "")
-    keep = (given & online) - avoid if given else online - avoid - isolated
+    keep = (given & online) - avoid if given else online - avoid - isolated - partitions
     shared = (cpulist.parse(sets.shared or "") & online) - avoid
     shared = (shared - isolated or shared) or keep
-    return Expected(online, frozenset(avoid), keep or shared, shared, {cpu.id: cpu.node for cpu in facts.cpus})
+    nodes = {cpu.id: cpu.node for cpu in facts.cpus}
+    return Expected(online, frozenset(dedicated), frozenset(avoid), keep or shared, shared, nodes)
+
+
+def programs(facts):
+    """CPUs to which single threads of programs are bound, unless a program has one on every CPU."""
+    by_program = collections.defaultdict(set)
+    for thread in facts.programs:
+        if thread.is_bound:
+            by_program[thread.pid].add(int(thread.affinity))
+    online = cpulist.parse(facts.online)
+    return {cpu for cpus in by_program.values() if not online <= cpus for cpu in cpus} & {
+        cpu.id for cpu in facts.cpus
+    }
 
 
 def cpus_of(setting):
@@ -68,13 +85,13 @@ def _forbidden(facts, sets, plan, real):
         if not cpus or not cpus <= real.online:
             yield f"{setting.target}: {setting.value} is empty or offline"
         if setting.kind == "xps":
-            if sets.power_managed and cpus & real.avoid:
+            if sets.power_managed and cpus & real.dedicated:
                 yield f"{setting.target}: {setting.value} may go offline"
         elif setting.rule == "passthrough-vcpu":
             if not cpus <= every_own:
                 yield f"{setting.target}: {setting.value} is no guest's own"
         elif cpus & real.avoid:
-            yield f"{setting.target}: {setting.value} is dedicated ({setting.rule})"
+            yield f"{setting.target}: {setting.value} is reserved ({setting.rule})"
         elif not cpus <= real.housekeeping | real.shared:
             yield f"{setting.target}: {setting.value} is outside of housekeeping and shared"
     for setting in plan.settings:
@@ -105,19 +122,20 @@ def _nodes(facts, plan, real):
         about = {"nic": nic.name, "nodes": str(nic.node), "node": next(iter(used))}
         if not _warned(plan, NoteCode.NODE_WITHOUT_HOUSEKEEPING, **about):
             yield f"{nic.name}: no warning"
+    limits = {group.path: cpulist.parse(group.effective) for group in facts.slices}
     for guest in facts.guests:
-        yield from _guest_nodes(guest, plan, real)
+        yield from _guest_nodes(guest, plan, real, limits.get(guest.slice, real.online))
 
 
 def _warned(plan, code, **params):
     return any(note.code is code and params.items() <= note.params.items() for note in plan.warnings)
 
 
-def _guest_nodes(guest, plan, real):
+def _guest_nodes(guest, plan, real, slice_cpus):
     domain = guest.domain
     if domain is None or not domain.memory_nodes:
         return
-    limit = cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online
+    limit = slice_cpus & (cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online)
     home = cpulist.parse(domain.memory_nodes)
     near = {cpu for cpu in (real.shared | real.housekeeping) & limit if real.node_of[cpu] in home}
     tids = {f"tid:{thread.tid}" for thread in guest.threads if thread.kind != "iothread"}
@@ -126,7 +144,7 @@ def _guest_nodes(guest, plan, real):
             if near and not cpus_of(setting) <= near:
                 yield f"{guest.name} {setting.target}: {setting.value} is not on node {domain.memory_nodes}"
             if not cpus_of(setting) <= limit:
-                yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {domain.emulator_pin}"
+                yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {sorted(limit)}"
 
 
 def _unasked(facts, plan):
@@ -223,5 +241,5 @@ def _sets(plan, real):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"
         if both and not _warned(plan, NoteCode.OVERLAP, work=name, cpus=cpulist.format(both)):
             yield f"overlap of {name} is not named"
-    if cpulist.parse(plan.sets["dedicated"]) != real.avoid:
+    if cpulist.parse(plan.sets["dedicated"]) != real.dedicated:
         yield f"dedicated is shown as {plan.sets['dedicated']}"

@@ -238,6 +238,31 @@ class Hugepages(Rule):
             )
 
 
+def _asks_to_report(guest: Guest) -> bool:
+    return guest.domain.request is not None and bool(guest.domain.request.free_page_reporting)
+
+
+class FreePageReporting(Rule):
+    """Guests with dedicated CPUs or huge pages do not report free pages."""
+
+    id = "guest-free-page-reporting"
+    level = Level.INFO
+    why = "Unneeded where memory is not overcommitted: nobody takes the pages; each costs a fault at its next use."
+    remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
+    source = "Nova 32 and later switch it on for every guest; kubevirt #9572 leaves such guests out"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        own = [guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages]
+        need(own, "no guest with dedicated CPUs or huge pages")
+        reporting = [guest for guest in own if guest.inventory.free_page_reporting and not _asks_to_report(guest)]
+        if reporting:
+            yield self.finding(
+                [(reporting[0].path, "<memballoon freePageReporting='on'>")],
+                f"{counted(len(reporting), 'guest')} with dedicated CPUs or huge pages: "
+                f"{named(guest.name for guest in reporting)}",
+            )
+
+
 class TransparentPages(Rule):
     """Transparent huge pages are available to QEMU (madvise or always)."""
 

@@ -16,6 +16,8 @@ from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
 CPUS: Final = "sys/devices/system/cpu"
+#: arch/x86/events/intel/core.c: names of the PMUs of a hybrid machine, the strongest kind first.
+KINDS: Final = ("core", "atom", "lowpower")
 _NODES: Final = "sys/devices/system/node"
 _MEMORY: Final = re.compile(rb"MemTotal:\s*(\d{1,18})(?!\S)")
 #: IBM POWER has 8 threads a core; a longer list is no core.
@@ -97,13 +99,14 @@ def _read_cpus(
     if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
         capacities = [None] * len(cores)
     caches = _read_caches(root, directories, cores, online)
+    kinds = _read_kinds(root)
     cpus: dict[int, model.Cpu] = {}
     for core, rating in zip(cores.values(), capacities, strict=True):
         capacity = _natural(root, rating)
         text = cpulist.format(core.threads)
         for thread in core.threads:
             known = core.id, core.package, node_of.get(thread), True, text, capacity, caches.get(thread)
-            cpus[thread] = model.Cpu(thread, *known)
+            cpus[thread] = model.Cpu(thread, *known, kinds.get(thread))
     for cpu, place in directories.items():
         if cpu not in cpus:
             # While it is offline the kernel keeps its link to the node, but the node's list forgets it.
@@ -111,6 +114,13 @@ def _read_cpus(
             node = next(iter(links), node_of.get(cpu))
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
+
+
+def _read_kinds(root: Root) -> dict[int, str]:
+    """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no ``cpu_capacity``."""
+    lists = {kind: cpulist.find(root.text(root.directory(f"sys/devices/cpu_{kind}"), "cpus")) for kind in KINDS}
+    kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpus or ()}
+    return kinds if len(set(kinds.values())) > 1 else {}
 
 
 def _natural(root: Root, data: bytes | None) -> int | None:

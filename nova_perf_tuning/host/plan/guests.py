@@ -36,17 +36,32 @@ class DevicePlacement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestPlacement:
-    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about."""
+    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about.
+
+    :ivar slice: what systemd limits its threads by; None where it does not.
+    """
 
     process: model.GuestProcess
     domain: domain_module.Domain
     request: request_module.Request
     nodes: frozenset[int] | None
     devices: Sequence[DevicePlacement]
+    slice: model.Slice | None
 
     @property
     def title(self) -> str:
         return self.domain.title or self.process.name
+
+    @property
+    def allowed(self) -> str | None:
+        """The CPUs that the cgroups of its emulator thread leave it, as a cpulist; None: all.
+
+        sched_setaffinity() cuts a mask to them in silence, and refuses one wholly outside (EINVAL).
+        """
+        pin = self.domain.emulator_pin
+        if self.slice is None or pin is None:
+            return pin if self.slice is None else self.slice.effective
+        return cpulist.format(cpulist.parse(pin) & cpulist.parse(self.slice.effective))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
     placements = []
     warnings: list[Note] = []
     every = frozenset(node for node in layout.node_of.values() if node is not None)
+    slices = {group.path: group for group in facts.slices}
     irqs = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
     for guest in in_start_order(facts):
         domain = guest.domain
@@ -100,7 +116,9 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
             to_vcpus = domain.request.irq_placement == "vcpu"
             devices, faults = _devices(domain, nodes, irqs, layout, to_vcpus)
             warnings += [fault.about(guest=domain.title or guest.name) for fault in faults]
-        placements.append(GuestPlacement(guest, domain, domain.request, nodes, devices))
+        placements.append(
+            GuestPlacement(guest, domain, domain.request, nodes, devices, slices.get(guest.slice or ""))
+        )
     return placements, warnings
 
 
@@ -188,11 +206,11 @@ def thread_placements(
         moves_others = request.emulator_placement == "numa"
         if not moves_vhost and not moves_others:
             continue
-        allowed = domain.emulator_pin
+        allowed = guest.allowed
         pool = pool_for(guest.nodes, allowed, avoid)
         if pool is None:
-            if allowed and layout.housekeeping:
-                warnings.append(Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed))
+            if allowed is not None and layout.housekeeping:
+                warnings.append(_confined(guest, allowed, layout))
             continue
         if pool.warning:
             pinned = {"emulator_pin": allowed} if allowed else {}
@@ -221,6 +239,15 @@ def thread_placements(
             )
         )
     return placements, [*warnings, *faults]
+
+
+def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
+    """Say what keeps the threads of a guest from every CPU that could carry them."""
+    group, usable = guest.slice, layout.shared | layout.housekeeping
+    if group is not None and not cpulist.parse(group.effective) & usable:
+        about = {"slice": group.path.rpartition("/")[2], "cpus": group.effective}
+        return Note.of(NoteCode.SLICE_CONFINED, guest=guest.title, **about)
+    return Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed or "none")
 
 
 def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:

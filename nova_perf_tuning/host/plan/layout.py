@@ -116,7 +116,7 @@ class CpuLayout:
             shared=shared,
             transmitting=online - dedicated if sets.power_managed else online,
             node_of={cpu.id: cpu.node for cpu in facts.cpus},
-            class_of=_classes(facts, housekeeping | shared, online, dedicated),
+            class_of=_classes(facts, housekeeping | shared, online, dedicated | programs),
             distances={node.id: node.distances for node in facts.nodes},
             owners=owners,
             warnings=tuple(warnings),
@@ -274,17 +274,17 @@ def _contradictions(
 
 
 def _classes(
-    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], dedicated: frozenset[int]
+    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], reserved: frozenset[int]
 ) -> dict[int, int]:
     """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
 
-    Among equals those come last whose core a guest's dedicated CPU shares, then weak cores (hybrid machines).
+    Among equals those come last whose core a dedicated CPU or a program's shares, then weak cores (hybrid machines).
     """
     keys: dict[int, tuple[bool, int, bool, int]] = {}
     for cpu in facts.cpus:
         if cpu.id in usable:
             core = cpulist.parse(cpu.siblings) & online
             thread = sum(other < cpu.id for other in core)
-            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(dedicated), -(cpu.capacity or 0))
+            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(reserved), -(cpu.capacity or 0))
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
     return {cpu: ranks[key] for cpu, key in keys.items()}

@@ -153,8 +153,8 @@ class LibvirtLauncher(base.Launcher):
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
         xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM)
         connection = self._connected()
-        mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
-        transformed = transform_module.transform(xml, arm.request, mapping=mapping)
+        spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
+        transformed = transform_module.transform(xml, arm.request, spread=spread)
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = connection.createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
