@@ -9,13 +9,14 @@ from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.report import ndjson, report, summary
 
 
 class Report(command.PerfCommand):
     """Make the report of recorded results: one HTML file that needs nothing else.
 
-    With -f json the same figures are printed for programs, and HTML is written only if -o is given.
+    With -f json the same figures are printed for programs. With -f json or --ndjson HTML is written only where -o
+    is given.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -23,13 +24,16 @@ class Report(command.PerfCommand):
         html = "HTML file (default: report.html beside the results)"
         parser.add_argument("-o", "--output", metavar="FILE", help=html)
         options.add(parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)")
+        options.add(
+            parser, "--ndjson", "FILE", "write a JSON document a trial, one a line, for OpenSearch and the like"
+        )
 
     def run_command(self, args: argparse.Namespace) -> None:
         path = args.output
-        if path is None and args.format != "json":
+        if path is None and args.format != "json" and args.ndjson is None:
             path = os.path.join(os.path.dirname(args.results), "report.html")
-        if path is not None:
-            evaluate.check_output(path, args.results)
+        for output in filter(None, (path, args.ndjson)):
+            evaluate.check_output(output, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         recorded, hosts = False, None
@@ -49,5 +53,8 @@ class Report(command.PerfCommand):
             command.print_json(data)
         if path is not None:
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
-            if args.format != "json":
-                command.say(path)
+        if args.ndjson is not None:
+            lines = ndjson.lines(results, summary.excluded(summaries), fleet.ran_on(results.environment))
+            store.write_atomically(args.ndjson, "".join(lines))
+        if args.format != "json":
+            command.say(*filter(None, (path, args.ndjson)))

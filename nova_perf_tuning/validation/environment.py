@@ -6,6 +6,7 @@ beside the rest is in :attr:`Environment.shown`.
 """
 
 import dataclasses
+import datetime
 import enum
 import functools
 import typing
@@ -231,6 +232,15 @@ class Environment:
     def places(self) -> dict[str, str]:
         """Return what budgets are chosen by."""
         return {"host_group": self.host_group, "flavor": self.flavor}
+
+    @property
+    def began(self) -> datetime.datetime:
+        """Return when the run began, in UTC without a zone as the database has it; the epoch if not known."""
+        try:
+            at = datetime.datetime.fromisoformat(self.created)
+            return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+        except (ValueError, OverflowError):
+            return datetime.datetime(1970, 1, 1)
 
     def updated(self, other: "Environment") -> "Environment":
         """Return it with all that the other one knows in place of its own."""

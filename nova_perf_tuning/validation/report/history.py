@@ -122,7 +122,7 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     Return the run's id, and False if it was there already; DatabaseError: it cannot be written.
     """
     text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
-    at = _created(results)
+    at = results.environment.began
     run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
     # Domain XML would be most of the database.
     arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
@@ -181,15 +181,6 @@ def _key(host: str, environment: environments.Environment, trial: model.Trial) -
         *(host, trial.benchmark, trial.metric, trial.arm, _fingerprint(environment)),
         *(parameters, _request(environment, trial.arm), trial.unit, trial.better),
     )
-
-
-def _created(results: model.Results) -> datetime.datetime:
-    """Return when the run began, in UTC without a zone as the database has it; the epoch if it does not say."""
-    try:
-        at = datetime.datetime.fromisoformat(results.environment.created)
-        return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
-    except (ValueError, OverflowError):
-        return datetime.datetime(1970, 1, 1)
 
 
 def changes(values: Sequence[float]) -> list[Change]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """openstack perf validate on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
+import collections
 import dataclasses
 import json
 import os
@@ -122,6 +123,13 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         results = self.results()
+        path = os.path.join(self.output, "trials.ndjson")
+        program.nova_perf("report", os.path.join(self.output, "results.json"), "--ndjson", path)
+        with open(path, encoding="ascii") as file:
+            documents = list(map(json.loads, file))
+        self.assertEqual({False}, {row["peer"] is None for row in documents if row["benchmark"] == "iperf3"})
+        alone = collections.Counter(row["host"] for row in documents if row["peer"] is None and row["primary"])
+        self.assertEqual(dict.fromkeys((f"h00{number}" for number in range(6)), 12), alone)
         fleet = results.environment.fleet
         fleet.verdict = "PASS"
         for host in fleet.hosts:
