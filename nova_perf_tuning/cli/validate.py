@@ -18,7 +18,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import registry as launchers
-from nova_perf_tuning.validation.measure import model, session, store
+from nova_perf_tuning.validation.measure import collectors, model, session, store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary, text
@@ -76,6 +76,10 @@ class Validate(command.PerfCommand):
             " and which is removable. It takes a pair of guests and their time for each spec. With --budget it"
             " ends at half of its boots only if each spec is decided too",
         )
+        tools = (
+            f"watch each trial by a tool: {', '.join(plugins.installed(collectors.NAMESPACE))}; what it collects"
+        )
+        options.add_repeated(parser, "--collect", "KIND", f"{tools} lies in {collectors.DIRECTORY}/")
         boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
         options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
@@ -197,6 +201,7 @@ def _planned(args: argparse.Namespace) -> _Run:
             noise.check_budgets(budgets, plan.jobs, floors)
         except ReasonError as error:
             raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
+    plan.attached.check()
     validate_options.make_output_directory(args.output)
     return _Run(args, plan, launcher, budgets, floors)
 
@@ -231,6 +236,8 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         reasons={second: reasons},
         host_group=args.host_group or "",
         flavor=args.flavor or "",
+        tags=options.tags(args),
+        attached=collectors.Attachment(collectors.load(args.collect), args.output),
         ablation={arm.name: environments.LeftOut(spec, values[spec]) for spec, arm in without.items()},
     )
 

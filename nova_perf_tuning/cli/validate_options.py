@@ -33,6 +33,7 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
     seconds = f"length of each trial (default: {_SECONDS})"
     options.add(parser, "--seconds", "N", seconds, options.whole(1, 3600))
+    options.add_tags(parser, "name the run, such as --tag kernel=new, for filters of 'nova-perf history'")
     judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
     options.add(parser, "--budget", "FILE", judge)
     evaluate.add_places(parser, flavor=flavor)

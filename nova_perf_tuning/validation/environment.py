@@ -186,6 +186,7 @@ class Environment:
     """What results rest on.
 
     :ivar accelerator: what guests ran on: ``kvm``, ``tcg`` …; None: not known.
+    :ivar tags: what the operator calls the run, for filters.
     :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
     :ivar looks: boots that there were at each interim look.
@@ -203,6 +204,7 @@ class Environment:
     nova_perf_tuning: str = ""
     host_group: str = ""
     flavor: str = ""
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seed: int | None = None
     boots: int | None = None
     blocks: int | None = None

@@ -28,13 +28,16 @@ MAX_TRIALS = 40_000
 _MAX_CPU_FAULTS: Final = 50
 
 
-def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> environments.Environment:
+def environment(
+    plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
+) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
     return environments.Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
         nova_perf_tuning=metadata.version("nova-perf-tuning"),
         host_group=host_group or "",
+        tags=dict(tags),
         seed=plan.settings.seed,
         blocks=plan.measure.trials,
         guest={"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},

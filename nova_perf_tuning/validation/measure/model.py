@@ -51,6 +51,7 @@ class Trial:
     :ivar error: why there is no value; then ``value`` is None. :ivar failure: a :class:`TrialFailure`.
     :ivar work: units of work done in the window; None if not counted.
     :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
+    :ivar collectors: tools that watched it, see :mod:`nova_perf_tuning.validation.measure.collectors`.
     :ivar conditions: what the host could tell of the window's circumstances, see
         :mod:`nova_perf_tuning.validation.measure.host_environment`; what it could not tell is missing.
 
@@ -78,6 +79,7 @@ class Trial:
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
     window: Literal["", "measuring", "program", "execution"] = ""
     exec_s: float | None = None
+    collectors: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)

@@ -68,6 +68,7 @@ class ReasonCode(enum.StrEnum):
     ENDED_EARLY = "ended_early"  # ended
     TRIALS_FAILED = "trials_failed"  # count, of
     WIDE_WINDOWS = "wide_windows"  # count
+    WATCHED = "watched"  # count, of, collectors
     NO_RATIO = "no_ratio"  # benchmark, arm, baseline, why
     OTHER_WORK = "other_work"  # load, cpus
     NO_VHOST_NET = "no_vhost_net"

@@ -11,13 +11,14 @@ import datetime
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, model, trial
+from nova_perf_tuning.validation.measure import collectors, host_environment, model, trial
 
 _I = environments.IncidentCode
 #: Left of the time limit for removing guests and writing the report.
@@ -49,6 +50,7 @@ class Plan:
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
     :ivar host_group, flavor: what the operator says of the host, for choosing budgets.
     :ivar ablation: arm -> what an ablation leaves out there.
+    :ivar tags: what the operator calls the run; :ivar attached: tools that watch each trial.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -63,6 +65,8 @@ class Plan:
     host_group: str = ""
     flavor: str = ""
     ablation: Mapping[str, environments.LeftOut] = dataclasses.field(default_factory=dict)
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    attached: collectors.Attachment = collectors.Attachment()
 
 
 class Timetable:
@@ -170,6 +174,7 @@ class Session:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             host_group=plan.host_group,
             flavor=plan.flavor,
+            tags=plan.tags,
             ablation=plan.ablation,
             seed=plan.seed,
             boots=plan.boots,
@@ -279,7 +284,8 @@ class Session:
                 where = f"boot {boot + 1}/{self._plan.boots} block {block + 1}/{self._plan.blocks}"
                 self._tell(f"{where}: {job.label} on {arm}")
                 begun = time.monotonic()
-                outcome = self._trial(job, arm)
+                about = {"benchmark": job.label, "arm": arm, "boot": boot, "block": block}
+                outcome = self._trial(job, arm, lambda: self._plan.attached.around(self._order, about))  # noqa: B023
                 if outcome.error is None:
                     self._times.measured(job, time.monotonic() - begun)
                 self._record(job, arm, boot, block, outcome)
@@ -298,7 +304,7 @@ class Session:
             incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label, code=_I.WARM_UP)
             self.results.environment.errors.append(incident)
 
-    def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
+    def _trial(self, job: plugins.Job, arm: str, attached: trial.Attached = nullcontext) -> trial.Outcome:
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"
@@ -307,7 +313,7 @@ class Session:
         if limit_s <= 0:
             raise TimeUp
         self._launcher.activate(None if arm == model.HOST else arm)
-        outcome = trial.run(job, self._pairs[arm], limit_s, self._idle_softirq)
+        outcome = trial.run(job, self._pairs[arm], limit_s, self._idle_softirq, attached)
         if outcome.lost:
             self._lost.add(arm)
         return outcome
@@ -337,6 +343,7 @@ class Session:
             conditions=outcome.conditions,
             window=window.kind if window else "",
             exec_s=outcome.exec_s if window else None,
+            collectors=self._plan.attached.names,
         )
         self.results.trials += [
             dataclasses.replace(failed, **dataclasses.asdict(figure), error=None, failure="") for figure in figures

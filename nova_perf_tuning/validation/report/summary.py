@@ -313,6 +313,9 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
         remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
     if wide:
         remarks.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
+    if watched := {trial.order for trial in results.trials if trial.collectors}:
+        names = sorted({name for trial in results.trials for name in trial.collectors})
+        remarks.append(reason(_C.WATCHED, count=len(watched), of=len(orders), collectors=names))
     return remarks + [
         reason(_C.NO_RATIO, benchmark=benchmark.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
         for benchmark in summaries

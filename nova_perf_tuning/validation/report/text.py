@@ -177,6 +177,7 @@ _LISTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "why": lines,
     "known": _listed,
     "arms": ", ".join,
+    "collectors": ", ".join,
     "benchmarks": ", ".join,
     "budgets": "; ".join,
     "mhz": lambda mhz: ", ".join(f"{arm} {speed:.0f} MHz" for arm, speed in mhz.items()),
@@ -244,6 +245,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WIDE_WINDOWS: (
         "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
         " program."
+    ),
+    _C.WATCHED: (
+        "Tools watched {count} of {of} trials ({collectors}) and took CPU; compare them with trials watched the"
+        " same way."
     ),
     _C.NO_RATIO: "{benchmark}: no ratio {arm}/{baseline}: {why}.",
     _C.OTHER_WORK: (

@@ -25,6 +25,8 @@ class HistoryTest(directories.DirectoryCase):
         again = ("history", "one", "--arm", "tuned", "--add", self.results)
         [series] = program.document(self, *again, env=self.environment)["series"]
         self.assertEqual(("one", "tuned", 1), (series["host"], series["arm"], len(series["points"])))
+        tagged = ("history", "one", "--tag", "kernel=new")
+        self.assertEqual([], program.document(self, *tagged, env=self.environment)["series"])
         out = program.shown(self, "history", "nobody", env=self.environment)
         self.assertIn("no run of this kind is in the database", out)
 
@@ -38,6 +40,7 @@ class HistoryTest(directories.DirectoryCase):
         for arguments, words in (
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--tag", "a b=1"), "--tag a b: give a key of"),
             (("--database", f"sqlite:///{self.path('new.db')}"), "there is no database of runs at"),
         ):
             with self.subTest(arguments):

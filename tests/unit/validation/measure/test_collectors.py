@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools that watch trials: what they read, and that a trial never suffers from one."""
+
+import json
+
+from nova_perf_tuning.validation.measure import collectors
+from tests.support import directories, testcase
+
+BEFORE = """\
+           CPU0       CPU2
+ 24:         10          5  PCI-MSI 1-edge  eth0-rx-0
+LOC:        100        200  Local timer interrupts
+ERR:          3
+"""
+AFTER = (
+    BEFORE.replace(" 10 ", " 17 ").replace("24:", "25:")
+    + " 24:         10          9  PCI-MSI 1-edge  eth0-rx-0\n"
+)
+
+
+class Counting(collectors.Collector):
+    kind = "counting"
+    summary = "counts"
+
+    def start(self):
+        self.count = 1
+
+    def stop(self):
+        return {"count": self.count + 1}
+
+
+class FailsToStart(Counting):
+    kind = "fails-to-start"
+
+    def start(self):
+        raise RuntimeError("no\nway")
+
+
+class FailsToStop(Counting):
+    kind = "fails-to-stop"
+
+    def stop(self):
+        raise OSError("gone")
+
+
+class ReadTest(testcase.TestCase):
+    def test_only_what_occurred_is_told_by_cpu(self):
+        watching = collectors.Interrupts()
+        tables = iter({"interrupts": collectors.parse_counts(text), "softirqs": {}} for text in (BEFORE, AFTER))
+        watching._read = lambda: next(tables)
+        watching.start()
+        new, old = watching.stop()["interrupts"]
+        self.assertEqual(("25", {"0": 17, "2": 5}), (new["name"], new["cpus"]), "that is new counts whole")
+        self.assertEqual(("24", {"2": 4}), (old["name"], old["cpus"]))
+        self.assertEqual("PCI-MSI 1-edge eth0-rx-0", old["about"])
+
+    def test_events_that_a_virtual_machine_cannot_count_are_null(self):
+        rest = '"unit" : "", "event-runtime" : 0, "pcnt-running" : 50.00'
+        lines = [f'{{"counter-value" : "<not supported>", "event" : "cycles", {rest}}}', "perf says hello"]
+        lines += [f'{{"counter-value" : "977.000000", "event" : "context-switches", {rest}}}']
+        cycles, switches = collectors.parse_perf("\n".join(lines))
+        self.assertEqual(("cycles", None), (cycles["event"], cycles["value"]))
+        self.assertEqual((977.0, 50.0), (switches["value"], switches["running_percent"]))
+
+    def test_an_unknown_kind_is_refused(self):
+        error = self.assertRaises(collectors.CollectorError, collectors.load, ["interrupts", "nope"])
+        self.assertIn("there is no collector 'nope'; there are interrupts, perf", str(error))
+        self.assertEqual((collectors.Interrupts,), collectors.load(["interrupts", "interrupts"]))
+
+
+class AttachmentTest(directories.DirectoryCase):
+    def setUp(self):
+        super().setUp()
+        kinds = (FailsToStart, Counting, FailsToStop)
+        self.attachment = collectors.Attachment(kinds, str(self.directory))
+
+    def read(self, kind):
+        return json.loads((self.directory / "collected" / f"00007-{kind}.json").read_text())
+
+    def test_each_has_a_file_with_its_data_or_its_error(self):
+        self.attachment.check()
+        with self.attachment.around(7, {"arm": "tuned"}):
+            pass
+        wanted = {"collector": "counting", "order": 7, "arm": "tuned", "data": {"count": 2}}
+        self.assertEqual(wanted, self.read("counting"))
+        self.assertEqual(
+            ["no way", "gone"], [self.read(f"fails-to-{when}")["error"] for when in ("start", "stop")]
+        )
+        self.assertRaises(collectors.CollectorError, self.attachment.check)
+
+    def test_the_error_of_a_trial_is_its_own(self):
+        def trial():
+            with self.attachment.around(7, {}):
+                raise ValueError("of the trial")
+
+        self.assertRaises(ValueError, trial)
