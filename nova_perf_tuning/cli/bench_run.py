@@ -5,9 +5,10 @@ import argparse
 import os
 import socket
 
-from nova_perf_tuning.cli import bench, command, options
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import bench, command, options, plan
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
@@ -32,6 +33,8 @@ class BenchRun(command.PerfCommand):
                 listener.bind(("127.0.0.1", 0))
                 chosen.setdefault("port", str(listener.getsockname()[1]))
         merged = benchmark.merged(chosen)
+        if merged.get("cpus") == rt_tests.PLANNED:
+            merged["cpus"] = cpulist.format(plan.quiet_cpus()).replace(",", "+")
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = host_environment.read()

@@ -13,7 +13,8 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.plan import guests, planner
+from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.plan import guests, layout, planner
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
 #: Warnings that are shown one by one.
@@ -95,6 +96,19 @@ def plan_from(args: argparse.Namespace) -> planner.Plan:
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
     return planner.plan(guests.with_domains(reader.read_root(root), domains), sets, rps=args.rps)
+
+
+def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
+    """Return the CPUs of a host that the plan keeps free for guests, and that none has now.
+
+    :raises layout.PlanError: there are none.
+    """
+    root = reader.open_root(sysroot)
+    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(_nova_files(root)))
+    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
+    if not quiet:
+        raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
+    return quiet
 
 
 def _nova_files(root: Root) -> list[tuple[str, str]]:

@@ -6,7 +6,10 @@ import pathlib
 
 import jsonschema
 
-from tests.support import directories, gen_host, program
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import plan
+from nova_perf_tuning.host.plan import layout
+from tests.support import audit_hosts, directories, gen_host, program, testcase
 
 SCHEMA = {
     "type": "object",
@@ -145,3 +148,18 @@ class PlanCommandTest(directories.DirectoryCase):
             "plan", "--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path)
         )
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
+
+
+class QuietCpusTest(testcase.TestCase):
+    def test_those_of_the_plan_without_a_guest_or_none(self):
+        nova, cpus = "etc/nova/nova.conf", "sys/devices/system/cpu"
+        isolated, nohz_full = f"{cpus}/isolated", f"{cpus}/nohz_full"
+        for changes, expected in (
+            ({}, "14-15"),
+            ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5"),
+        ):
+            with self.subTest(expected):
+                root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
+                self.assertEqual(expected, cpulist.format(plan.quiet_cpus(root)))
+        nothing = audit_hosts.changed(audit_hosts.good(), {nova: None, isolated: "2-3\n", nohz_full: "\n"})
+        self.assertRaises(layout.PlanError, plan.quiet_cpus, audit_hosts.grow(self, nothing))
