@@ -3,10 +3,11 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning import bounded_read, cpulist, errors, rules
+from nova_perf_tuning.nova import native_specs
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles, vocabulary
 from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
@@ -174,6 +175,19 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
             hint = vocabulary.suggestion(f"{vocabulary.PREFIX}{key}") or scope
             raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
     return specs
+
+
+def single_warnings(args: argparse.Namespace, specs: Mapping[str, str]) -> list[rules.Finding]:
+    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
+
+    :raises crosscheck.ContradictionError: some are wrong; names all of them.
+    """
+    native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
+    check = native_specs.validator() if native else None
+    faults, _ = flavor_rules.single_findings(specs, profiles.load(args.profile_dir), check)
+    if any(fault.level is rules.Level.ERROR for fault in faults):
+        raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
+    return faults
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:

@@ -50,6 +50,7 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
     """
     specs = options.flavor(args, DEFAULT_PROFILE)
+    options.single_warnings(args, specs)
     known = profiles.load(args.profile_dir)
     tuned = parsing.parse(specs, {}, known)
     crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))

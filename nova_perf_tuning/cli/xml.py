@@ -31,6 +31,7 @@ class Xml(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> None:
         specs = options.flavor(args)
+        single = options.single_warnings(args, specs)
         properties = options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
         hint = "; give domain XML (virsh dumpxml), or - for stdin"
@@ -41,7 +42,7 @@ class Xml(command.PerfCommand):
             result = transform.transform(data, wanted)
         except parsing.DomainError as error:
             raise options.OptionError(f"{args.domain}: {error}") from None
-        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in warnings]
+        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in (*single, *warnings)]
         notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
         if not wanted:
             nothing = "nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged"

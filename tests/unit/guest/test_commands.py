@@ -70,6 +70,17 @@ class ExplainTest(CommandTest):
         codes = [warning["code"] for warning in document["warnings"]]
         self.assertEqual(["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes)
 
+    def test_novas_own_specs_are_shown_and_judged(self):
+        options = ("explain", "--vcpus", "8", "--spec", "hw:numa_nodes=1", "--spec", "hw:later=1", "-f", "json")
+        code, out, _ = program.run(*options)
+        document = json.loads(out)
+        rows = [(row["spec"], row["origin"]) for row in document["specs"]]
+        self.assertEqual((0, [("hw:numa_nodes", "flavor"), ("hw:later", "flavor")]), (code, rows))
+        self.assertEqual(["native-unknown"], [warning["code"] for warning in document["warnings"]])
+        refused = program.run(*options, "--spec", "hw:pmu=2", "--spec", "perf:vif_queues=0")
+        for key in ("hw:later=1", "hw:pmu=2", "perf:vif_queues=0"):
+            self.check_error(refused, key)
+
     def test_wrong_options_are_one_line(self):
         for options, words in WRONG_OPTIONS:
             self.check_error(program.run("explain", *options), words)
