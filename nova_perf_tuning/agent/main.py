@@ -87,7 +87,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
-    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, options.nova_config)
+    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, host.nova_files)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban)
     with journal.agent(), contextlib.ExitStack() as stack:
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)

@@ -20,6 +20,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import rewrite_limit, sources
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -121,7 +122,7 @@ class JournalSession:
 class TunedHost:
     """The running host, or a generated one below ``root``.
 
-    :param nova_config: files of nova-compute; those that do not exist are passed over.
+    :param nova_config: files of nova-compute; those that do not exist are passed over. None named: those found.
     :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
     """
 
@@ -155,9 +156,16 @@ class TunedHost:
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
             for guest in facts.guests
         )
-        nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
-        sets = dataclasses.replace(nova, housekeeping=self._housekeeping)
-        return planner.plan(dataclasses.replace(facts, guests=guests), sets, rps=self._rps)
+        root = Root(self.root)
+        files = [path for path in self.nova_files(root, strict=True) if os.path.exists(path)]
+        sets = dataclasses.replace(novaconf.read(files), housekeeping=self._housekeeping)
+        warnings = (*facts.warnings, *root.notes.all())
+        return planner.plan(dataclasses.replace(facts, guests=guests, warnings=warnings), sets, rps=self._rps)
+
+    def nova_files(self, root: Root | None = None, *, strict: bool = False) -> Sequence[str]:
+        """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
+        found = () if self._nova_config else novaconf.find(root or Root(self.root), strict=strict)
+        return self._nova_config or [f"{self.root.rstrip('/')}/{path}" for path in found]
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""

@@ -320,6 +320,7 @@ class Service:
                 for finding in itertools.islice(members, findings.NAMED)
             ],
             findings_total=dict(collections.Counter(finding.code.value for finding in every)),
+            nova_config=list(last.plan.nova_config) if last is not None else [],
             **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
         )
 

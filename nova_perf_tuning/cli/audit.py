@@ -32,7 +32,7 @@ class Audit(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_module.add_host(parser, "/etc/nova/nova.conf")
+        plan_module.add_host(parser)
         add_path(parser)
         options.add_repeated(parser, "--rule", "ID", "only this rule")
         parser.add_argument(
@@ -58,9 +58,10 @@ class Audit(command.PerfCommand):
         # The rules' own reads are among these: what they could not read they judge as if it were not there.
         warnings = host.root.notes.all()
         if args.format == "json":
-            command.print_json(as_json(report, warnings))
+            command.print_json({**as_json(report, warnings), "nova_config": host.nova_paths})
         else:
             show(report, args.all, warnings)
+            plan_module.show_nova_config(args, host.nova_paths)
         for name, error, _code in report.failed:
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:

@@ -53,6 +53,8 @@ class Plan(command.PerfCommand):
             command.print_json(as_json(plan))
         else:
             _show(plan, args.all)
+            if not args.no_nova_config:
+                show_nova_config(args, plan.nova_config)
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
@@ -61,20 +63,18 @@ def add_sysroot(parser: argparse.ArgumentParser) -> None:
     options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
 
 
-def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
-    """Add ``--sysroot``, ``--nova-config`` and ``--domain``.
-
-    :param nova_config: what is read where no nova.conf is named.
-    """
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot``, ``--nova-config`` and ``--domain``."""
     add_sysroot(parser)
     sets = "take CPU sets and what else counts from this nova.conf; later files win"
-    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {nova_config})")
+    found = "where RHOSO, kolla-ansible or packages keep it"
+    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {found})")
     options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`plan_from` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
-    add_host(parser, "/etc/nova/nova.conf and nova-compute.conf, where they are")
+    add_host(parser)
     parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
     options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
@@ -83,6 +83,12 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs",
     )
+
+
+def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
+    """Print which files of nova-compute were found, where the user has named none."""
+    if not args.nova_config:
+        command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
 
 
 def plan_from(args: argparse.Namespace) -> planner.Plan:
@@ -114,7 +120,7 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
 def _nova_files(root: Root) -> list[tuple[str, str]]:
     """Return path and text of nova-compute's own files."""
     files = []
-    for path in novaconf.NOVA_FILES:
+    for path in novaconf.find(root):
         directory, name = os.path.split(path)
         data = root.head(root.directory(directory), name, novaconf.MAX_BYTES)
         files.append((f"/{path}", data.decode("utf-8", "replace")))
@@ -140,6 +146,7 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
     return {
         "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],
         "sets": plan.sets,
+        "nova_config": list(plan.nova_config),
         **notes.as_json(plan.warnings),
     }
 

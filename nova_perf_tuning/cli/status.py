@@ -104,6 +104,7 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
         f"state of {agent.age_s:.0f} s ago"
     ]
+    lines.append(f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}")
     if agent.skipped:
         lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
     if agent.error:

@@ -15,11 +15,11 @@ it: with the default of ``on_stop`` that moves nothing.
 OPTS = [
     cfg.MultiStrOpt(
         "nova_config",
-        default=["/etc/nova/nova.conf"],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Where nova.conf is
-not on this host (a container) or not readable, name a file of your own with these options.
+cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Not set: they are
+found where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which. Where
+none is on this host or none can be read, name a file of your own with these options.
 
 The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
 later: without the sets only the pins of guests that are already there are known.

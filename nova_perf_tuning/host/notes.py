@@ -53,6 +53,7 @@ class NoteCode(enum.Enum):
     THREAD_UNKNOWN = "status of a thread unreadable, left out"
     THREAD_ABSURD = "stat of a thread is garbage"
     THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
+    NOVA_CONF_PASSED_OVER = "nova.conf is passed over, since there is {taken} too (remove the stale one)"
 
     # -- plan: CPU sets
     OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"

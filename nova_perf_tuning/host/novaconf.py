@@ -5,18 +5,36 @@ nova-compute must refuse a faulty file, and so does :func:`read` for the planner
 about the host all the same. Other sources (``config_source``) and ``$other`` are never followed.
 """
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oslo_config import iniparser, types
 
 from nova_perf_tuning import bounded_read, cpulist, errors
+from nova_perf_tuning.host import notes
+from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.owners import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20
-#: Files of nova-compute that are read below a root where none is named.
-NOVA_FILES: Final = ("etc/nova/nova.conf", "etc/nova/nova-compute.conf")
+#: Where deployments keep nova-compute's files on the host, each in the order of reading. Containers first, since
+#: packages that were removed leave theirs. RHOSO: role edpm_nova of edpm-ansible, earlier ``config/nova``;
+#: kolla-ansible: role nova-cell; packages and OpenStack-Ansible: where oslo.config looks by itself.
+PLACES: Final = (
+    ("var/lib/openstack/nova/*nova*.conf",),
+    ("var/lib/openstack/config/nova/*nova*.conf",),
+    ("etc/kolla/nova-compute/nova.conf",),
+    (
+        "etc/nova/nova.conf",
+        "etc/nova/nova-compute.conf",
+        "etc/nova/nova.conf.d/*.conf",
+        "etc/nova/nova-compute.conf.d/*.conf",
+    ),
+)
+#: The most files that one pattern may match: a recorded host is a stranger's.
+_MOST_FILES: Final = 100
 NEUTRON_FILES: Final = (
     "etc/neutron/plugins/ml2/linuxbridge_agent.ini",
     "etc/neutron/plugins/ml2/sriov_agent.ini",
@@ -117,6 +135,30 @@ def cpu_set(options: Options, key: str) -> frozenset[int] | None:
         return None
 
 
+def find(root: Root, *, strict: bool = False) -> list[str]:
+    """Return nova-compute's files below ``root``, without leading slash: of the first of :data:`PLACES` with any.
+
+    Noted are other places that have some too, and directories that may not be listed.
+
+    :raises NovaConfigError: with ``strict``, instead of the latter note.
+    """
+    found = [files for place in PLACES if (files := [file for path in place for file in _matching(root, path)])]
+    for others in found[1:]:
+        root.notes.add(NoteCode.NOVA_CONF_PASSED_OVER, others[0], taken=f"/{found[0][0]}")
+    for note in root.notes.all() if strict else ():
+        if note.code is NoteCode.NO_PERMISSION:
+            raise NovaConfigError(
+                f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
+            )
+    return found[0] if found else []
+
+
+def _matching(root: Root, path: str) -> list[str]:
+    directory, _, pattern = path.rpartition("/")
+    names = fnmatch.filter(root.names(root.directory(directory)), pattern)
+    return [f"{directory}/{name}" for name in sorted(names)[:_MOST_FILES] if name.isprintable()]
+
+
 def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Return (path, text) of files.
 
@@ -141,6 +183,7 @@ def read(paths: Sequence[str]) -> CpuSets:
 
 def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     """Do as :func:`read`, for (path, text) pairs."""
+    files = list(files)
     options = merge(files, strict=True)
     if ("DEFAULT", "config_source") in options:
         raise NovaConfigError(
@@ -168,7 +211,8 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     managed = checked(types.Boolean(), "cpu_power_management")
     strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
     power_managed = bool(managed) and strategy != "governor"
-    return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed)
+    taken = tuple(path for path, _text in files)
+    return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed, files=taken)
 
 
 def recorded(text: str) -> str:

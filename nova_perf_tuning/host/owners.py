@@ -30,6 +30,7 @@ class CpuSets:
         CPUs may go offline.
     :ivar legacy: ``dedicated`` is ``vcpu_pin_set``, with which ``shared`` may overlap.
     :ivar sources: where ``dedicated`` and ``shared`` are from: ``/etc/nova/nova.conf [compute] cpu_shared_set``.
+    :ivar files: the configuration that was read for them.
     """
 
     dedicated: str | None = None
@@ -38,6 +39,7 @@ class CpuSets:
     power_managed: bool = False
     legacy: bool = False
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    files: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def option(self, name: str) -> str:
         """Return what an operator calls the set of this field's name."""

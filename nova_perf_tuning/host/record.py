@@ -8,6 +8,7 @@ because plans are read by them: names of network devices, PCI addresses, libvirt
 
 import fnmatch
 import io
+import itertools
 import os
 import tarfile
 from collections.abc import Callable, Iterator
@@ -240,7 +241,7 @@ def _add_texts(tree: Tree) -> None:
     tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for directory in guests.XML_DIRECTORIES:
         tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
-    for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
+    for path in (*itertools.chain.from_iterable(novaconf.PLACES), *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))

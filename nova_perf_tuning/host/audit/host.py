@@ -31,7 +31,7 @@ class Options:
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
-    :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
+    :ivar nova: (path, text) of configuration files in place of those that are found.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
@@ -127,10 +127,15 @@ class Host:
         return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
 
     @functools.cached_property
+    def nova_files(self) -> Sequence[tuple[str, str]]:
+        """(path, text) of the configuration files of nova-compute that are judged."""
+        return self.options.nova or [(f"/{path}", self.content(path) or "") for path in novaconf.find(self.root)]
+
+    @functools.cached_property
     def nova(self) -> novaconf.Options:
         """Options of nova.conf and of Neutron's agents."""
-        paths = (*novaconf.NEUTRON_FILES, *(() if self.options.nova else novaconf.NOVA_FILES))
-        return novaconf.merge([*((f"/{path}", self.content(path) or "") for path in paths), *self.options.nova])
+        neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
+        return novaconf.merge([*neutron, *self.nova_files])
 
     @property
     def powers_cpus(self) -> bool:
@@ -159,7 +164,12 @@ class Host:
     @property
     def nova_path(self) -> str:
         """The nova.conf that is judged, for what is not in it."""
-        return self.options.nova[0][0] if self.options.nova else f"/{novaconf.NOVA_FILES[0]}"
+        return (*self.nova_paths, "/etc/nova/nova.conf")[0]
+
+    @property
+    def nova_paths(self) -> list[str]:
+        """The files of nova-compute that are judged."""
+        return [path for path, _text in self.nova_files]
 
     @property
     def owned(self) -> tuple[str, str]:

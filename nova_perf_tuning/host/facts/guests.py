@@ -3,7 +3,7 @@
 
 Processes are found by libvirt's own status files, since QEMU can write its pid file. Domain XML is the running one
 of /run/libvirt/qemu where it can be read (it has the pins in force and the names of the taps), else the definition
-in /etc/libvirt.
+in /etc/libvirt, or in the volume that containers of kolla-ansible have there.
 """
 
 import collections
@@ -20,8 +20,12 @@ from nova_perf_tuning.host.notes import NoteCode
 
 _RUNNING: Final = "run/libvirt/qemu"
 _DEFINED: Final = "etc/libvirt/qemu"
+#: ``nova_libvirt_qemu`` of kolla-ansible's role nova-cell, with Docker and with Podman; /run is the host's own.
+_VOLUMES: Final = tuple(
+    f"var/lib/{engine}/volumes/nova_libvirt_qemu/_data" for engine in ("docker", "containers/storage")
+)
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
-XML_DIRECTORIES: Final = (_RUNNING, _DEFINED)
+XML_DIRECTORIES: Final = (_RUNNING, _DEFINED, *_VOLUMES)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -39,8 +43,9 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
         files = [name for name in root.names(directory) if name.endswith(".pid") and name.isprintable()]
         beside = {file[:-4]: root.number(directory, file) for file in files if file[:-4] not in pids}
         pids |= {name: pid for name, pid in beside.items() if pid is not None and 0 < pid <= domain.MAX_PID}
-    defined = root.directory(_DEFINED)
-    domains |= _read_domains(root, defined, domains)
+    # Others than root may not look into a volume, which is worth a warning only where there can be one.
+    for place in (_DEFINED, *(_VOLUMES if root.has(root.directory("etc"), "kolla") else ())):
+        domains |= _read_domains(root, root.directory(place), domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
         root.notes.add(NoteCode.PROCESS_SHARED, name)

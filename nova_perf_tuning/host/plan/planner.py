@@ -37,12 +37,14 @@ class Plan:
         programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
     :ivar warnings: what could not be read, or not be done as asked, and why.
     :ivar owners: whose each CPU is; the sets follow from it.
+    :ivar nova_config: the files of nova-compute from which the operator's CPU sets are.
     """
 
     settings: list[model.Setting]
     sets: Mapping[str, str]
     warnings: list[Note]
     owners: CpuOwners
+    nova_config: tuple[str, ...] = ()
 
     def changes(self) -> list[model.Setting]:
         """Settings whose value does not hold now."""
@@ -90,7 +92,7 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     pools = [(placement.nic.name, placement.data.pool) for placement in nics]
     nic_warnings = [pool.warning.about(nic=name) for name, pool in pools if pool.warning]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
-    return Plan(settings, shown, warnings, layout.owners)
+    return Plan(settings, shown, warnings, layout.owners, sets.files)
 
 
 def _show(

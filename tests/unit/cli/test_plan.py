@@ -13,7 +13,7 @@ from tests.support import audit_hosts, directories, gen_host, program, testcase
 
 SCHEMA = {
     "type": "object",
-    "required": ["settings", "sets", "warnings", "notes"],
+    "required": ["settings", "sets", "nova_config", "warnings", "notes"],
     "additionalProperties": False,
     "properties": {
         "settings": {
@@ -34,6 +34,7 @@ SCHEMA = {
             },
         },
         "sets": {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"}},
+        "nova_config": {"type": "array", "items": {"type": "string"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
     },
