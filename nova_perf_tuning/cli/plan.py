@@ -32,6 +32,7 @@ _ROLES = {
     "vhost": "vhost workers may run here",
     "irq": "interrupts of NICs and passed-through devices go here",
     "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
+    "napi": "threads of threaded NAPI may run here",
     "overlap": "dedicated CPUs and programs' on which something of the host may run",
 }
 
@@ -160,7 +161,7 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     changes = plan.changes()
     if everything:
         head = ("kind", "target", "now", "planned", "reason")
-        command.print_table(head, [_row(setting) for setting in plan.settings])
+        command.print_table(head, list(_rows(plan.settings)))
     else:
         command.print_table(("rule", "changes", "CPUs", "for example"), _summary(changes))
     if plan.settings:
@@ -173,9 +174,13 @@ def _show(plan: planner.Plan, everything: bool) -> None:
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 
 
-def _row(setting: model.Setting) -> tuple[object, ...]:
-    planned = "holds" if setting.current == setting.value else setting.value
-    return setting.kind, setting.target, setting.current, planned, setting.reason
+def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each setting; a reason that several have in turn is said once."""
+    said = ""
+    for setting in settings:
+        planned = "holds" if setting.current == setting.value else setting.value
+        reason, said = "as above" if setting.reason == said else setting.reason, setting.reason
+        yield setting.kind, setting.target, setting.current, planned, reason
 
 
 def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:

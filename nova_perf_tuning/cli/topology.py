@@ -43,7 +43,7 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
         "nodes": [
             _fields(node) | {"distances": {str(to): d for to, d in node.distances.items()}} for node in facts.nodes
         ],
-        "nics": [_fields(nic) for nic in facts.nics],
+        "nics": [_fields(nic) | {"napis": [dataclasses.asdict(napi) for napi in nic.napis]} for nic in facts.nics],
         "irqs": [_fields(irq) for irq in facts.irqs.values()],
         "guests": [
             {

@@ -84,9 +84,11 @@ class Nic:
     :ivar bridge: Linux bridge it is a port of; ``ovs-system`` for a port of a kernel Open vSwitch.
     :ivar bond: bond it is a member of.
     :ivar speed_mbps: None when the link is down or the driver does not know.
-    :ivar irqs: its MSI/MSI-X (or legacy) interrupt numbers, ascending.
+    :ivar irqs: numbers of its interrupts, of all its PCI functions, ascending; without PCI those of its name.
     :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue.
     :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue).
+    :ivar threaded: whether its NAPIs run in threads, unless set one by one; None: unknown (Linux < 5.12).
+    :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
     """
 
     name: str
@@ -104,17 +106,19 @@ class Nic:
     irqs: tuple[int, ...]
     rps: tuple[str | None, ...]
     xps: tuple[str | None, ...]
+    threaded: bool | None = None
+    napis: tuple["Napi", ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
 class Thread:
-    """One thread that runs a guest.
+    """One thread that runs a guest or a NAPI.
 
-    :ivar kind: ``vcpu``, ``emulator``, ``iothread``, ``vhost`` or ``worker`` (QEMU's pool threads).
-    :ivar index: number of the vCPU or I/O thread; for vhost the queue pair in thread id order.
+    :ivar kind: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` (QEMU's pool threads) or ``napi``.
+    :ivar index: number of the vCPU, I/O thread or NAPI; for vhost the queue pair in thread id order.
     :ivar affinity: allowed CPUs as a cpulist; None when it vanished while being read.
     :ivar start: start time in clock ticks after boot: with the id it names the thread for ever.
-    :ivar kernel: True for a vhost worker that is a kernel thread (Linux <= 6.3), outside QEMU's process.
+    :ivar kernel: True for a kernel thread, as NAPI's, or a vhost worker outside QEMU's process (Linux <= 6.3).
     """
 
     tid: int
@@ -123,6 +127,22 @@ class Thread:
     affinity: str | None
     start: int
     kernel: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Napi:
+    """What polls queues of a NIC (Documentation/networking/napi.rst).
+
+    :ivar irq: number of its interrupt, None where the driver does not tell or there is none (veth).
+    :ivar rx, tx: numbers of the queues that it polls; empty where the driver does not tell.
+    :ivar thread: the kernel thread that polls in place of the softirq, None without threaded NAPI.
+    """
+
+    id: int
+    irq: int | None
+    rx: tuple[int, ...]
+    tx: tuple[int, ...]
+    thread: Thread | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -263,9 +283,10 @@ class IrqTarget:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThreadTarget:
-    """A thread of a guest: ``tid:123``; its identity is ``PID:START``.
+    """A thread of a guest or of a NAPI: ``tid:123``; its identity is ``PID:START``.
 
-    :ivar pid: process of the guest; :ivar start: start time in ticks after boot. 0 where no identity was given.
+    :ivar pid: process of the guest, of a NAPI the thread; :ivar start: start time in ticks after boot. 0 where no
+        identity was given.
     """
 
     tid: int
@@ -305,6 +326,7 @@ class PlanRule(enum.StrEnum):
     NIC_IRQ_NEAREST = "nic-irq-nearest"
     NIC_XPS = "nic-xps"
     NIC_RPS = "nic-rps"
+    NAPI_LOCAL = "napi-local"
     VHOST_NUMA = "vhost-numa"
     VHOST_SPREAD = "vhost-spread"
     EMULATOR_NUMA = "emulator-numa"

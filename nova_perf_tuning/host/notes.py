@@ -45,6 +45,7 @@ class NoteCode(enum.Enum):
     NO_NICS = "no network devices in {directory}"
     NIC_NAME = "not a usable name of a network device, left out"
     NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
+    NAPIS_UNKNOWN = "no record of NAPIs"
     PROCESS_SHARED = "process is another guest's too (restart libvirtd, which forgets the one that ended)"
     PROCESS_GONE = "process does not run, guest left out"
     PROCESS_NOT_QEMU = "process is no QEMU, guest left out"
@@ -75,6 +76,12 @@ class NoteCode(enum.Enum):
     # -- plan: placements
     #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
     NODE_WITHOUT_HOUSEKEEPING = "{who}{where} has no housekeeping CPU: node {node} is used instead, {how}"
+    QUEUES_UNPAIRED = (
+        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS is left alone"
+    )
+    SURPLUS_VECTORS = (
+        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as others"
+    )
     REQUEST_UNUSABLE = "guest {guest}: its request is not used: {reason}"
     NO_OWN_CPU = (
         "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
@@ -162,6 +169,7 @@ _WORK: Final = {
     "iothread": "I/O threads",
     "vhost": "vhost workers",
     "irq": "interrupts",
+    "napi": "NAPI threads",
 }
 #: Who is left alone by a plan, and what moves them.
 _MOVERS: Final = {

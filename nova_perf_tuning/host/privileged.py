@@ -58,7 +58,8 @@ _ETHTOOL: Final = {
     "channels": ("channels", {name: f"{name}_count" for name in ("rx", "tx", "combined")}),
 }
 
-_VHOST = re.compile(rb"vhost-[0-9]+").fullmatch
+#: Kernel threads that may be moved: vhost's, and those of threaded NAPI.
+_KERNEL = re.compile(rb"vhost-[0-9]+|napi/.{1,60}").fullmatch
 
 
 class PrivilegeError(errors.PerfTuningError):
@@ -113,18 +114,18 @@ def _write_record(root: str, path: str, value: str) -> None:
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
-    """Let a thread of QEMU or of vhost run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
+    """Let a thread of QEMU, vhost or NAPI run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
 
     The caller has compared the thread's start time just before; in between, its number can be reused only
     if it ends and all other numbers are taken within microseconds.
 
     :raises OSError: ESRCH: it has ended; EINVAL: none of the CPUs is online and inside its cpuset.
-    :raises TargetError: it is no thread of a guest.
+    :raises TargetError: it is none of these.
     """
     if not 1 < tid <= 1 << 22:
         raise TargetError(f"{tid} is not a thread's number")
-    if not _serves_guest(tid):
-        raise TargetError(f"thread {tid} belongs to no guest: only threads of QEMU and vhost are ever moved")
+    if not _may_move(tid):
+        raise TargetError(f"thread {tid} belongs to no guest: only threads of QEMU, vhost and NAPI are ever moved")
     os.sched_setaffinity(tid, cpus)
 
 
@@ -135,13 +136,13 @@ def status_fields(tid: int, *names: bytes) -> list[bytes]:
     return [status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0] for name in names]
 
 
-def _serves_guest(tid: int) -> bool:
+def _may_move(tid: int) -> bool:
     try:
         name, parent, group = status_fields(tid, b"Name", b"PPid", b"Tgid")
         leader = bounded_read.kernel_bytes(f"/proc/{int(group)}/comm")
     except (FileNotFoundError, ProcessLookupError, ValueError):
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
-    if leader.startswith(b"qemu") or (parent == b"2" and _VHOST(name)):
+    if leader.startswith(b"qemu") or (parent == b"2" and _KERNEL(name)):
         return True
     try:
         return os.path.basename(os.readlink(f"/proc/{int(group)}/exe")).startswith("qemu")

@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lxml import etree
@@ -20,7 +20,7 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, reader, topology
+from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader, topology
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -54,7 +54,7 @@ _FILES: Final = {
     _NODE: "online possible has_cpu has_memory",
     f"{_NODE}/node[0-9]*": "cpulist cpumap distance meminfo",
     _PCI: "class vendor device numa_node local_cpulist irq",
-    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name",
+    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name threaded",
     f"{_NIC}/device": "numa_node",
     f"{_NIC}/queues/*": "rps_cpus xps_cpus",
     f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
@@ -212,6 +212,7 @@ def collect(root: Root) -> Tree:
     for guest in facts.guests:
         _add_threads(tree, guest)
     _add_programs(tree, facts)
+    _add_napis(tree, facts.nics)
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
         link = ethtool.read(root, name)
         if link is not None:
@@ -225,14 +226,25 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
     tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
     for thread in guest.threads:
         own = f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}"
-        tree.copy(f"{own}/stat", _stat)
-        tree.copy(f"{own}/status", _STATUS)
+        _add_thread(tree, own)
 
 
 def _add_programs(tree: Tree, facts: model.HostFacts) -> None:
     for pid in {thread.pid for thread in facts.programs}:
         tree.copy(f"proc/{pid}/stat", _stat)
         tree.copy(f"proc/{pid}/task/*/status", _STATUS)
+
+
+def _add_napis(tree: Tree, nics: Sequence[model.Nic]) -> None:
+    if any(nic.napis for nic in nics):
+        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napi.as_json(nics)
+    for thread in (known.thread for nic in nics for known in nic.napis if known.thread):
+        _add_thread(tree, f"proc/{thread.tid}")
+
+
+def _add_thread(tree: Tree, directory: str) -> None:
+    tree.copy(f"{directory}/stat", _stat)
+    tree.copy(f"{directory}/status", _STATUS)
 
 
 def _add_texts(tree: Tree) -> None:

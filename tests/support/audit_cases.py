@@ -73,6 +73,7 @@ CASES: dict[str, Case] = {
     "nic-irq-remote-node": Case(_irqs(4, 9), "warning", "4 (eth0-TxRx-0)"),
     "nic-irq-on-dedicated": Case(_irqs(2, 9), "warning", "2 (eth0-TxRx-0)"),
     "nic-irq-one-cpu": Case(_irqs(9, 9), "warning", "9 (eth0-TxRx-1)"),
+    "napi-thread-on-dedicated": Case(hosts.napi_thread("0-15"), "warning", "0-15"),
     "irqbalance-unaware": Case({"proc/300/comm": "irqbalance\n"}, "warning", "no bans"),
     # guests
     "guest-floats-over-nodes": Case(

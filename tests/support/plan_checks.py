@@ -6,7 +6,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.plan import nics
+from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.host.transaction import journal
 
 
@@ -70,6 +70,7 @@ def problems(facts, sets, plan):
     wrong += _unasked(facts, plan)
     wrong += _spread(facts, plan, real)
     wrong += _sets(plan, real)
+    wrong += _napis(facts, plan)
     targets = [(setting.kind, setting.target) for setting in plan.settings]
     wrong += [
         f"{target} is planned twice" for target, number in collections.Counter(targets).items() if number > 1
@@ -147,6 +148,19 @@ def _guest_nodes(guest, plan, real, slice_cpus):
                 yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {sorted(limit)}"
 
 
+def _napis(facts, plan):
+    """A NAPI's thread is where its interrupt is, all of them are planned or in the proof."""
+    value = {setting.target: setting.value for setting in plan.settings}
+    for nic in facts.nics:
+        for napi in nic.napis:
+            tid = f"tid:{napi.thread.tid}"
+            if f"irq:{napi.irq}" in value and tid in value and value[tid] != value[f"irq:{napi.irq}"]:
+                yield f"{nic.name}'s NAPI thread is on {value[tid]}, its interrupt on {value[f'irq:{napi.irq}']}"
+            left = cpulist.parse(value.get(tid, napi.thread.affinity or ""))
+            if not left <= cpulist.parse(plan.sets.get("napi", "")):
+                yield f"{nic.name}'s NAPI thread may run on {left}, which is not in the proof"
+
+
 def _unasked(facts, plan):
     silent = [guest for guest in facts.guests if not (guest.domain and guest.domain.request)]
     tids = {f"tid:{thread.tid}" for guest in silent for thread in guest.threads}
@@ -166,11 +180,12 @@ def groups(facts, plan):
     for nic in facts.nics:
         irqs = [facts.irqs[number] for number in nic.irqs if ("irq_affinity", f"irq:{number}") in value]
         if irqs and value["irq_affinity", f"irq:{irqs[0].number}"].rule.startswith("nic-"):
-            queues, control = nics.vectors(nic, irqs)
-            weight = max(1, (nic.speed_mbps or 1000) // len(queues))
-            yield nic.name, "irq", weight, placed([serving[0] for serving in queues.values()])
-            if control:
-                yield f"{nic.name} control", "irq", 1, placed(control)
+            found = vectors.classify(nic, irqs)
+            weight = max(1, (nic.speed_mbps or 1000) // len(found.queues or found.other))
+            if found.queues:
+                yield nic.name, "irq", weight, placed([serving[0] for serving in found.queues.values()])
+            if found.other:
+                yield f"{nic.name} other", "other", 1 if found.queues else weight, placed(found.other)
     for guest in facts.guests:
         device = guest.domain.hostdevs[0] if guest.domain and guest.domain.hostdevs else None
         irqs = [irq for irq in facts.irqs.values() if device and irq.device == device]
@@ -187,7 +202,7 @@ def groups(facts, plan):
 
 def pool_of(facts, plan, real, name, layer):
     """Return the CPUs that a group may use: stated as in the documentation, not as in the planner."""
-    if layer == "irq" and not name.endswith("vectors"):
+    if layer in ("irq", "other") and not name.endswith("vectors"):
         node = next(nic.node for nic in facts.nics if nic.name == name.split()[0])
     else:
         return None
@@ -211,18 +226,22 @@ def _spread(facts, plan, real):
     """The guarantees of :mod:`nova_perf_tuning.host.plan.spread`, for NICs, word for word."""
     spread = list(groups(facts, plan))
     rank = classes(facts, real)
-    load = {"irq": collections.Counter(), "vhost": collections.Counter()}
+    load = {"irq": collections.Counter(), "vhost": collections.Counter(), "other": collections.Counter()}
     for _name, layer, weight, cpus in spread:
         for cpu in cpus:
             load[layer][cpu] += weight
-    heaviest = max((weight for _name, layer, weight, _cpus in spread if layer == "irq"), default=0)
+    load["other"] += load["irq"]  # they are placed after what carries packets
+    heaviest = {
+        layer: max((weight for _name, other, weight, _cpus in spread if other == layer), default=0)
+        for layer in load
+    }
     for name, layer, weight, cpus in spread:
         pool = pool_of(facts, plan, real, name, layer) or set(cpus)
         count = collections.Counter(cpus)
         numbers = [count[cpu] for cpu in pool]
         if max(numbers) - min(numbers) > 1:
             yield f"{name}: uneven, {dict(count)} in {sorted(pool)}"
-        limit = heaviest if layer == "irq" else 1
+        limit = heaviest[layer]
         for cpu in pool:
             for other in pool:
                 if count[cpu] <= count[other]:
@@ -235,8 +254,8 @@ def _spread(facts, plan, real):
 
 
 def _sets(plan, real):
-    for name in ("emulator", "iothread", "vhost", "irq"):
-        both = cpulist.parse(plan.sets[name]) & real.avoid
+    for name in ("emulator", "iothread", "vhost", "irq", "napi"):
+        both = cpulist.parse(plan.sets.get(name, "")) & real.avoid
         if plan.sets.get(f"overlap_{name}", "") != cpulist.format(both):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"
         if both and not _warned(plan, NoteCode.OVERLAP, work=name, cpus=cpulist.format(both)):

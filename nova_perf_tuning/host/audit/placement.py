@@ -7,16 +7,16 @@ What is to be written of interrupts comes from the planner.
 import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.kinds import irqbalance
-from nova_perf_tuning.host.plan import nics as plan_nics
+from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, NotApplicableError, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
@@ -161,6 +161,45 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
 
 
+class NapiOnDedicated(Rule):
+    """Threads of threaded NAPI are off the CPUs that guests own."""
+
+    id = "napi-thread-on-dedicated"
+    why = "Such a thread does a NIC's receive work wherever the scheduler likes, on a vCPU's CPU, too."
+    remedy = "nova-perf apply --rule napi-thread-on-dedicated  # to the CPUs that take interrupts"
+    source = "kernel documentation of NAPI, threaded mode: pin each thread to the CPU that services its interrupt"
+    appliable = True
+    safe = True
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        told = [nic for nic in host.facts.nics if nic.threaded is not None or nic.napis]
+        need(told, "whether NAPI is threaded is not in this record (or Linux before 5.12)", NoDataError)
+        threads = [(nic, thread) for nic in told for _napi, thread in napi.threads(nic)]
+        need(
+            threads or not any(nic.threaded for nic in told),
+            "NAPI is threaded, its threads are unknown",
+            NoDataError,
+        )
+        need(threads, "no threaded NAPI")
+        taken = host.sets.reserved | host.sets.isolated
+        need(taken, "no dedicated or isolated CPUs")
+        for nic in told:
+            there = [thread for owner, thread in threads if owner is nic]
+            wrong = [thread for thread in there if cpulist.parse(thread.affinity or "") & taken]
+            if wrong:
+                planned = filter(None, (host.planned.get(("thread_affinity", f"tid:{one.tid}")) for one in wrong))
+                both = cpulist.format(cpulist.union(one.affinity or "" for one in wrong) & taken)
+                yield self.finding(
+                    [(f"/proc/{one.tid}/status Cpus_allowed_list", one.affinity) for one in wrong[:3]],
+                    f"{counted(len(wrong), 'NAPI thread')} of {nic.name} may run on CPUs {both}, which "
+                    "belong to guests or are isolated for them",
+                    subject=nic.name,
+                    settings=[dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned],
+                )
+
+
+#: The interrupts that carry packets: of each queue one, or one for each direction.
+_Queues: TypeAlias = Sequence[Sequence[model.Irq]]
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
 _IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
 
@@ -173,10 +212,9 @@ class NicInterruptRule(Rule):
     remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all' shows where to"
 
     @abc.abstractmethod
-    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         """Return those of a NIC's interrupts that are wrong, and in words where they are.
 
-        :param queues: the interrupts that carry packets: of each queue one, or one for each direction.
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
@@ -192,8 +230,12 @@ class NicInterruptRule(Rule):
         return shown
 
     def check(self, host: Host) -> Iterator[Finding]:
-        by_queue = [(nic, plan_nics.vectors(nic, host.interrupts(nic))[0].values()) for nic in host.links]
-        need(any(queues for _nic, queues in by_queue), "no NIC with interrupts of its own")
+        by_queue = [(nic, vectors.classify(nic, host.interrupts(nic)).queues.values()) for nic in host.links]
+        unknown = [nic.name for nic, queues in by_queue if not queues]
+        lacking = (
+            f"which interrupts carry packets of {named(unknown)} is not known" if unknown else "no NIC that is up"
+        )
+        need(any(queues for _nic, queues in by_queue), lacking, NoDataError if unknown else NotApplicableError)
         for nic, queues in by_queue:
             irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
             if irqs:
@@ -222,7 +264,7 @@ class OnCpu0(NicInterruptRule):
     why = "CPU 0 serves timers and every device without an affinity; packets wait behind them."
     source = "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
         there = [irq for queue in queues for irq in queue if _cpus(irq) == {0}]
         # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
@@ -237,7 +279,7 @@ class RemoteNode(NicInterruptRule):
     why = "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
     source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         host.need_nodes()
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
@@ -257,7 +299,7 @@ class OnDedicated(NicInterruptRule):
     why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
     source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         taken = host.sets.dedicated | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
         there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
@@ -272,7 +314,7 @@ class OneCpu(NicInterruptRule):
     why = "One CPU in softirq is the limit of the whole NIC, whatever its number of queues."
     source = "scylladb #10600: CPU 0 at 100 % softirq, the NIC dropping"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         pool = host.sets.interrupts(nic.node)
         irqs = [irq for queue in queues for irq in queue]
         used = {cpus for irq in irqs if (cpus := _cpus(irq))}

@@ -87,7 +87,7 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     started = {
         name: known[1]
         for name, stat in zip(alive, stats, strict=False)
-        if (known := _name_and_start(root, stat, base)) is not None
+        if (known := name_and_start(root, stat, base)) is not None
     }
     processes = {}
     for name, pid in pids.items():
@@ -112,7 +112,7 @@ def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, by
 
 def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
-    named = ((tid, _name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
+    named = ((tid, name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
     return [(tid, *known, may_use(tid)) for tid, known in named if known is not None]
 
 
@@ -143,7 +143,7 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     return tuple(threads)
 
 
-def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
+def name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
     """Return name and start time (field 22, clock ticks after boot) out of a task's ``stat``.
 
     The name may hold spaces and parentheses, so it ends at the last one.
@@ -157,6 +157,11 @@ def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> 
         root.notes.add(NoteCode.THREAD_ABSURD, place or "")
         return None
     return front[begin + 1 :], int(fields[19])
+
+
+def affinity_of(root: Root, tid: int, place: Directory | None) -> str | None:
+    """Return the CPUs that a thread may use, given its directory; None when it has ended or that is unreadable."""
+    return may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
 
 
 def may_use(tid: int) -> str | None:
@@ -208,7 +213,7 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
     base = root.directory("proc")
     tids = numbers(root.directories(base), 1, domain.MAX_PID)
     for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
-        known = _name_and_start(root, data, base)
+        known = name_and_start(root, data, base)
         if data is None or known is None or not _VHOST.fullmatch(known[0]):
             continue
         if (
@@ -217,9 +222,7 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
             continue
         pid = int(known[0].removeprefix(b"vhost-"))
         if pid in pids:
-            place = root.child(base, str(tid))
-            affinity = may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
-            tasks.setdefault(pid, []).append((tid, *known, affinity))
+            tasks.setdefault(pid, []).append((tid, *known, affinity_of(root, tid, root.child(base, str(tid)))))
     workers = {}
     for pid, own in tasks.items():
         own.sort(key=lambda task: (task[2], task[0]))  # as they were made

@@ -6,7 +6,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, claims, devices, guests, topology
+from nova_perf_tuning.host.facts import archive, claims, devices, guests, napi, topology
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -102,12 +102,15 @@ def read_root(root: Root) -> model.HostFacts:
     running, domains = guests.read_guests(root)
     pids = {guest.pid for guest in running}
     owners = devices.read_devices(root)
+    nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
+    napi.read_napis(root, nics)
+    devices.find_interrupts(root, nics, irqs)
     kernel = root.directory("proc/sys/kernel")
     return model.HostFacts(
         cpus=cpus,
         nodes=nodes,
-        nics=devices.read_nics(root, owners),
-        irqs=devices.read_irqs(root, owners),
+        nics=nics,
+        irqs=irqs,
         guests=claims.in_slices(root, running, slices),
         domains=domains,
         online=online,

@@ -273,17 +273,18 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
         else:
             text, rule = pool.text, model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
-        yield thread.tid, _thread(thread, pid, text, reason, rule)
+        yield thread.tid, thread_setting(thread, pid, text, reason, rule)
     for thread, text in placement.others:
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
         rule = model.PlanRule.IOTHREAD_NUMA if thread.kind == "iothread" else model.PlanRule.EMULATOR_NUMA
-        yield thread.tid, _thread(thread, pid, text, reason, rule)
+        yield thread.tid, thread_setting(thread, pid, text, reason, rule)
 
 
-def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
+def thread_setting(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
+    """Return the affinity of one thread of process ``pid``."""
     current = thread.affinity
     if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
         value = current  # the same CPUs in another spelling

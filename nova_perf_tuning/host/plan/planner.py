@@ -14,12 +14,13 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.plan import guests as guests_module
+from nova_perf_tuning.host.plan import napi, spread
 from nova_perf_tuning.host.plan import nics as nics_module
-from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.layout import CpuLayout
 
 #: Classes of work that must stay off reserved CPUs.
-WORK = ("emulator", "iothread", "vhost", "irq")
+WORK = ("emulator", "iothread", "vhost", "irq", "napi")
+_THREADS = ("vcpu", "emulator", "iothread", "vhost")
 #: cpulist -> names of what runs there.
 _Users = Mapping[str, Sequence[str]]
 
@@ -32,8 +33,9 @@ class Plan:
     :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, ``programs`` (only
         where single threads of other programs own CPUs), and where each class of work may run once the plan
         holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq`` (NICs and passed-through devices, also
-        where the plan leaves them alone), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``).
-        ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated or
+        where the plan leaves them alone), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``), ``napi`` (only
+        with threaded NAPI).
+        ``overlap`` is empty when none of emulator, iothread, vhost, irq and napi shares a CPU with dedicated or
         programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
     :ivar warnings: what could not be read, or not be done as asked, and why.
     :ivar owners: whose each CPU is; the sets follow from it.
@@ -62,23 +64,27 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the host.
     """
     layout = CpuLayout.of(facts, sets)
-    nics = nics_module.nic_placements(facts, layout)
+    nic_plans = nics_module.nic_plans(facts, layout)
+    nics = [placement for nic_plan in nic_plans for placement in nic_plan.placements]
     guests, guest_warnings = guests_module.guest_placements(facts, layout)
     devices = [device for guest in guests for device in guest.devices]
-    near = [group for nic in nics for group in (nic.data, nic.rest)]
-    near += [device.group for device in devices if not device.own]
+    near = [nic.data for nic in nics] + [device.group for device in devices if not device.own]
     own = [device.group for device in devices if device.own]
     placed = spread.balance(near, layout.class_of) | spread.balance(own, {})
+    rest = [nic.rest for nic in nics]
+    placed |= spread.balance(rest, layout.class_of, placed)
     busy = frozenset(cpu for nic in nics for cpu in placed[nic.data])
     threads, thread_warnings = guests_module.thread_placements(guests, layout, busy)
     placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
     moved_threads = dict(pair for guest in threads for pair in guests_module.thread_settings(guest, placed))
+    moved_napis = list(napi.settings(facts, nic_plans, placed, layout))
     settings = [
         *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
         *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
         *moved_threads.values(),
-        *nics_module.steering(nics, placed, facts, layout, rps),
+        *moved_napis,
+        *nics_module.steering(nic_plans, placed, facts, layout, rps),
     ]
     moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
     users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})
@@ -87,10 +93,11 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
         "nics": _by_cpus(nics_module.left_alone(facts, moved_irqs)),
         "devices": _by_cpus(guests_module.left_alone(facts, moved_irqs)),
     }
-    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
+    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near + rest, own))
+    if napis := _napi_users(facts, {setting.target: setting.value for setting in moved_napis}):
+        work["napi"] = {"nics": napis}
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
-    pools = [(placement.nic.name, placement.data.pool) for placement in nics]
-    nic_warnings = [pool.warning.about(nic=name) for name, pool in pools if pool.warning]
+    nic_warnings = [note for nic_plan in nic_plans for note in nic_plan.warnings()]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
     return Plan(settings, shown, warnings, layout.owners, sets.files)
 
@@ -113,12 +120,12 @@ def _show(
     cpus["irq"] |= irq
     sets = ("housekeeping", "shared", "dedicated", "isolated", *(["programs"] if layout.programs else []))
     shown = {name: cpulist.format(getattr(layout, name)) for name in sets}
-    shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
+    shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK) if name in cpus}
     if irq_vcpu:
         shown["irq_vcpu"] = cpulist.format(irq_vcpu)
     warnings: list[Note] = []
     total: frozenset[int] = frozenset()
-    for name in WORK:
+    for name in filter(cpus.get, WORK):
         both = cpus[name] & layout.reserved
         if both:
             total |= both
@@ -140,9 +147,18 @@ def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
     return users
 
 
+def _napi_users(facts: model.HostFacts, planned: Mapping[str, str]) -> _Users:
+    """Return cpulist -> NICs whose NAPI threads may run there, given what is planned by target."""
+    users: dict[str, list[str]] = {}
+    for nic in facts.nics:
+        for _napi, thread in napi.threads(nic):
+            users.setdefault(planned.get(f"tid:{thread.tid}", thread.affinity or ""), []).append(nic.name)
+    return users
+
+
 def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _Users]:
     """Return kind of thread -> cpulist -> names of guests, given the lists that are planned by thread id."""
-    users: dict[str, dict[str, list[str]]] = {name: {} for name in ("vcpu", *WORK)}
+    users: dict[str, dict[str, list[str]]] = {name: {} for name in _THREADS}
     for guest in facts.guests:
         used = dict.fromkeys((thread.kind, planned.get(thread.tid, thread.affinity)) for thread in guest.threads)
         for kind, text in used:

@@ -17,6 +17,15 @@ def _list(**properties: object) -> dict[str, object]:
     return {"type": "array", "items": item | {"additionalProperties": False}}
 
 
+_THREAD = _list(
+    tid=_ID,
+    kind={"const": "napi"},
+    index=_MAYBE,
+    affinity=_MAYBE_CPUS,
+    start=_ID,
+    kernel={"type": "boolean"},
+)["items"]
+
 SCHEMA = {
     "type": "object",
     "required": ["cpus", "nodes", "nics", "irqs", "guests", "virtualization", "online", "warnings", "notes"],
@@ -51,6 +60,14 @@ SCHEMA = {
             irqs={"type": "array", "items": _ID},
             rps={"type": "array", "items": _TEXT},
             xps={"type": "array", "items": _TEXT},
+            threaded={"type": ["boolean", "null"]},
+            napis=_list(
+                id=_ID,
+                irq=_MAYBE,
+                rx={"type": "array", "items": _ID},
+                tx={"type": "array", "items": _ID},
+                thread={"anyOf": [_THREAD, {"type": "null"}]},
+            ),
         ),
         "irqs": _list(
             number=_ID, name=_TEXT, device=_TEXT, affinity=_MAYBE_CPUS, effective=_MAYBE_CPUS, node=_MAYBE

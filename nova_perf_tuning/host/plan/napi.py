@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that poll NICs in place of the softirq (threaded NAPI): on the CPU that takes the interrupt.
+
+Documentation/networking/napi.rst, "Threaded": each thread on one CPU, the one that services its interrupt. Where
+there is none (veth), or it is not known, the threads have the host's CPUs of the device's node.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.plan import guests, nics, spread
+from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
+
+
+def settings(
+    facts: model.HostFacts, plans: Sequence[nics.NicPlan], placed: spread.Placed, layout: CpuLayout
+) -> Iterator[model.Setting]:
+    """Yield the affinity of each NAPI's thread."""
+    by_name = {plan.nic.name: plan for plan in plans}
+    passed = passed_through(facts)
+    for nic in sorted(facts.nics, key=lambda nic: nic.name):
+        pool = layout.interrupts(nic.node)
+        if pool is None or (nic.pci or "").lower() in passed:
+            continue
+        plan = by_name.get(nic.name)
+        cpus = _serving(plan, placed) if plan else {}
+        for napi, thread in threads(nic):
+            head = f"{nic.name}'s NAPI thread {napi.id}"
+            cpu = cpus.get(napi.irq)
+            if cpu is not None:
+                text, reason = str(cpu), f"{head} polls on CPU {cpu}, which takes its interrupt"
+            else:
+                text = pool.text
+                reason = (
+                    f"{head} may use the {pool.what} CPUs {text} of {pool.where}: no interrupt of its is known"
+                )
+            yield guests.thread_setting(thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL)
+
+
+def threads(nic: model.Nic) -> Iterator[tuple[model.Napi, model.Thread]]:
+    """Yield the NAPIs of a NIC that have a thread, and that."""
+    for napi in nic.napis:
+        if napi.thread is not None and napi.thread.affinity is not None:
+            yield napi, napi.thread
+
+
+def _serving(plan: nics.NicPlan, placed: spread.Placed) -> dict[int | None, int]:
+    """Return number of interrupt -> the CPU that it goes to."""
+    queues = plan.cpus(placed)
+    cpus: dict[int | None, int] = {
+        irq.number: queues[queue] for queue, serving in plan.vectors.queues.items() for irq in serving
+    }
+    for placement in plan.placements:
+        others = zip(placement.other, placed[placement.rest], strict=True)
+        cpus |= {irq.number: cpu for irq, cpu in others}
+    return cpus
