@@ -72,7 +72,8 @@ class Finding:
             case FindingCode.IRQBALANCE_WITHOUT_SCRIPT:
                 return _NO_SCRIPT
             case FindingCode.COMPETING_DAEMON:
-                return f"{self.cause} runs, which may write {', '.join(sorted(verify.DAEMONS[self.cause]))}"
+                kinds = ", ".join(sorted(verify.DAEMONS[self.cause]))
+                return f"{self.cause} (process {self.pid}) runs and may change settings of kind {kinds}"
 
     def as_json(self) -> dict[str, object]:
         """Return it for the state file: its code and values for programs, its text for people."""

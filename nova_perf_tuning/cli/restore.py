@@ -15,6 +15,12 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction.restore import RestoreResult
 
+#: What a count of these results is called, where the result itself says too little.
+_WORDS = {
+    RestoreResult.ALREADY.value: "with the original already",
+    RestoreResult.STALE.value: "of an earlier boot",
+}
+
 
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
@@ -109,6 +115,7 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
     if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
+    counts = {_WORDS.get(result, result): number for result, number in counts.items()}
     print(command.summary(counts, "setting") if done else nothing)
     if kept:
         print(

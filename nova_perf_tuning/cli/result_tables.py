@@ -66,7 +66,12 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
     """Print a row per host of a fleet."""
     rows = [
-        [host.verdict or "-", host.host, f"{host.measured} of {host.peers}", (*host.reasons, "")[0]]
+        [
+            host.verdict or verdict.Verdict.INCONCLUSIVE.value,
+            host.host,
+            f"{host.measured} of {host.peers}",
+            (*host.reasons, "nothing to judge it by: no peers to compare with, no budget")[0],
+        ]
         for host in hosts
     ]
     command.print_table(("verdict", "host", "peers", "why"), rows)

@@ -109,9 +109,10 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
-    lines += [
-        f"agent: {', '.join(f'{name} {value}' for name, value in finding.items())}" for finding in agent.findings
-    ]
+    for finding in agent.findings:
+        setting = f"{finding['kind']} {finding['target']}: " if "kind" in finding else ""
+        holds = f", holds {finding['current']}" if "current" in finding else ""
+        lines.append(f"agent: {setting}{finding['text']}{holds}")
     if (more := sum(agent.findings_total.values()) - len(agent.findings)) > 0:
         lines.append(f"agent: {more} more findings")
     return lines + [f"agent: warning: {warning}" for warning in agent.warnings]

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf evaluate: exit codes and lines for recorded samples."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 
+from nova_perf_tuning.cli import result_tables
+from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
 
@@ -99,6 +103,11 @@ class EvaluateTest(directories.DirectoryCase):
                 done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
                 self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
+
+    def test_a_host_of_which_nothing_is_known_is_called_as_publish_calls_it(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            result_tables.print_hosts([environment.FleetHost("a", None, [], 0, 0)])
+        self.assertEqual(["INCONCLUSIVE", "a"], out.getvalue().splitlines()[1].split()[:2])
 
     def test_mistakes_are_one_line_and_exit_3(self):
         os.unlink(self.results)

@@ -17,6 +17,10 @@ class RestoreTest(transaction_case.TransactionCase):
         self.assertEqual({}, self.run_json("restore")["counts"])
         self.assertEqual("nothing is applied, nothing to restore\n", self.shown("restore"))
 
+    def test_what_held_already_is_told_from_what_was_put_back(self):
+        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
+        self.assertEqual("1 setting: 1 with the original already\n", self.shown("restore"))
+
     def test_what_somebody_else_changed(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put(RPS, "3c")

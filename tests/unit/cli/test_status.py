@@ -5,6 +5,7 @@ import pathlib
 import sqlite3
 from unittest import mock
 
+from nova_perf_tuning.agent import findings
 from nova_perf_tuning.agent import state as agent_state
 from nova_perf_tuning.cli import restore
 from nova_perf_tuning.host.transaction import journal
@@ -96,6 +97,17 @@ class AgentTest(StateCase):
         self.assertIsNone(document["agent"]["running"])
         self.assertIn(str(path), document["agent"]["unreadable"])
         self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
+
+    def test_findings_are_sentences(self):
+        codes = findings.FindingCode
+        known = [
+            findings.Finding(codes.COMPETING_DAEMON, "ksmtuned", pid=5751),
+            findings.Finding(codes.NOT_IN_FORCE, "EIO", "xps", "eth0/tx-0", "0f", "03"),
+        ]
+        self.agent(findings=[finding.as_json() for finding in known])
+        daemon, other = self.lines()[-2:]
+        self.assertEqual("agent: ksmtuned (process 5751) runs and may change settings of kind memory", daemon)
+        self.assertEqual("agent: xps eth0/tx-0: EIO, holds 03", other)
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
