@@ -112,7 +112,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
         )
     if args.plan_file:
         return planfile.load(args.plan_file), []
-    plan = plan_module.plan_from(args)
+    _facts, plan = plan_module.facts_and_plan(args)
     return plan.settings, plan.warnings
 
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.cli import command, options, picture
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import guests, layout, planner
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
@@ -42,6 +43,7 @@ class Plan(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_plan(parser)
+        picture.add(parser, "the host now and as planned, side by side")
         parser.add_argument(
             "--all",
             action="store_true",
@@ -49,7 +51,9 @@ class Plan(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> None:
-        plan = plan_from(args)
+        facts, plan = facts_and_plan(args)
+        if args.svg:
+            picture.write(args.svg, svg.plan(facts, plan.owners, plan.settings, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(plan))
         else:
@@ -74,7 +78,7 @@ def add_host(parser: argparse.ArgumentParser) -> None:
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`plan_from` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
+    """Add what :func:`facts_and_plan` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
     add_host(parser)
     parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
@@ -92,17 +96,18 @@ def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
         command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
 
 
-def plan_from(args: argparse.Namespace) -> planner.Plan:
-    """Read the host that the options name and return its plan.
+def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.Plan]:
+    """Read the host that the options name and return it with its plan.
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
     housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
-    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else _nova_files(root))
+    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else nova_files(root))
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
-    return planner.plan(guests.with_domains(reader.read_root(root), domains), sets, rps=args.rps)
+    facts = guests.with_domains(reader.read_root(root), domains)
+    return facts, planner.plan(facts, sets, rps=args.rps)
 
 
 def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
@@ -111,14 +116,14 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     :raises layout.PlanError: there are none.
     """
     root = reader.open_root(sysroot)
-    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(_nova_files(root)))
+    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(nova_files(root)))
     quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
     if not quiet:
         raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
     return quiet
 
 
-def _nova_files(root: Root) -> list[tuple[str, str]]:
+def nova_files(root: Root) -> list[tuple[str, str]]:
     """Return path and text of nova-compute's own files."""
     files = []
     for path in novaconf.find(root):

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, picture
 from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import model, notes
+from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader, topology
+from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -26,9 +27,14 @@ class Topology(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_sysroot(parser)
+        picture.add(parser, "the host: whose each CPU is, and what works on it")
 
     def run_command(self, args: argparse.Namespace) -> None:
-        facts = reader.read_host(args.sysroot)
+        root = reader.open_root(args.sysroot)
+        facts = reader.read_root(root)
+        if args.svg:
+            claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(plan_module.nova_files(root)))
+            picture.write(args.svg, svg.topology(facts, claims, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(facts))
         else:

@@ -31,6 +31,7 @@ RANK = {
     "host/privileged": 3.1,
     "host/facts": 3.2,
     "host/plan": 3.3,
+    "host/picture": 3.4,
     "host/novaconf": 3.4,
     "host/kinds": 3.4,
     "host/transaction": 3.5,
@@ -52,7 +53,7 @@ RANK = {
 VERDICT = {"nova_perf_tuning.nova.host_result", "nova_perf_tuning.nova.traits"}
 
 #: Rooms that must be pure functions of their input.
-PURE = ("specs", "guest", "host/model.py", "host/notes.py", "host/owners.py", "host/plan")
+PURE = ("specs", "guest", "host/model.py", "host/notes.py", "host/owners.py", "host/picture", "host/plan")
 FORBIDDEN = {"os", "subprocess", "socket", "libvirt", "pyroute2", "psutil", "shutil", "tempfile", "sqlite3"}
 #: Shipped and operator-made profile files are read there, and nowhere else in the pure rooms.
 READERS = {"specs/profiles.py"}

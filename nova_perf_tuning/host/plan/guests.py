@@ -110,7 +110,7 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
             warnings.append(Note.of(NoteCode.REQUEST_UNUSABLE, **fault))
         if domain.request is None:
             continue
-        nodes = _nodes(domain, layout, every)
+        nodes = guest_nodes(domain, layout.node_of, every)
         devices: list[DevicePlacement] = []
         if domain.request.irq_placement in ("numa", "vcpu"):
             to_vcpus = domain.request.irq_placement == "vcpu"
@@ -122,12 +122,14 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
     return placements, warnings
 
 
-def _nodes(domain: domain_module.Domain, layout: CpuLayout, every: frozenset[int]) -> frozenset[int] | None:
+def guest_nodes(
+    domain: domain_module.Domain, node_of: Mapping[int, int | None], every: frozenset[int]
+) -> frozenset[int] | None:
     """Return the nodes of a guest's memory, else of its vCPUs' pins; None when it may lie anywhere."""
     if domain.memory_nodes:
         return cpulist.parse(domain.memory_nodes) or None
     pinned = cpulist.union(set(domain.vcpu_pins.values()))
-    nodes = {layout.node_of.get(cpu) for cpu in pinned} & every
+    nodes = {node_of.get(cpu) for cpu in pinned} & every
     if not nodes or (nodes == every and len(every) > 1 and not domain.dedicated):
         return None
     return frozenset(node for node in nodes if node is not None)
