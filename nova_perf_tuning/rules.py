@@ -101,7 +101,8 @@ class Rule(abc.ABC, Generic[Subject]):
     def check(self, subject: Subject, /) -> Iterator[Finding]:
         """Yield a finding for each place where the rule does not hold.
 
-        :raises NotApplicableError: it cannot be judged here.
+        :raises NotApplicableError: it cannot be judged here; after findings, that it cannot be judged everywhere,
+            which matters only where there are none: a rule without its facts never holds.
         """
 
     def finding(
@@ -159,19 +160,21 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
     """
     report = Report()
     for rule in rules:
+        findings: list[Finding] = []
         try:
-            findings = list(rule.check(subject))
+            findings.extend(rule.check(subject))
         except NotApplicableError as reason:
-            report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
+            if not findings:
+                report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
         except Exception as error:
             if strict:
                 raise
             text = f"{type(error).__name__}: {error}"
             report.failed.append(Unjudged(rule.id, text, errors.code(error)))
         else:
-            report.findings += findings
             if not findings:
                 report.clean.append(rule.id)
+        report.findings += findings
     report.findings.sort(key=lambda finding: -finding.level.rank)
     return report
 

@@ -113,6 +113,7 @@ CASES: dict[str, Case] = {
         },
         "error",
         "0",
+        holds={"etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = openvswitch\n"},
     ),
     # power
     "cpu-governor": Case(

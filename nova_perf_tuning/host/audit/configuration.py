@@ -8,7 +8,7 @@ from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, known, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 _MAPPINGS = {
     "ovs": "bridge_mappings",
@@ -43,7 +43,7 @@ class PhysnetNodes(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_nodes()
-        need(host.nova, "no nova.conf")
+        host.need_nova_conf()
         stated = {
             section.removeprefix(novaconf.PHYSNET): value
             for (section, key), value in host.nova.items()
@@ -63,6 +63,7 @@ class PhysnetNodes(Rule):
                     subject=name,
                     level=Level.INFO,
                 )
+        need(_nodes(host.links), "the nodes of NICs are unknown", NoDataError)
 
     def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
         evidence: list[tuple[str, str]] = [value]
@@ -174,6 +175,7 @@ class PowerOverlap(Rule):
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
             )
+        need(any(map(host.interrupts, host.links)), "no NIC with interrupts of its own")
 
 
 class LegacyPinSet(Rule):
@@ -185,7 +187,7 @@ class LegacyPinSet(Rule):
     source = "nova/conf/compute.py: deprecated since 20.0.0"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.nova, "no nova.conf")
+        host.need_nova_conf()
         if ("DEFAULT", "vcpu_pin_set") not in host.nova:
             return
         evidence = [host.nova["DEFAULT", "vcpu_pin_set"]]
@@ -279,6 +281,7 @@ class SharedIsolated(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         shared = known(host.shared, "no [compute] cpu_shared_set")
+        need(host.has(_ISOLATED[1:]), f"{_ISOLATED} is not in this record", NoDataError)
         both = shared & cpulist.parse(host.facts.isolated)
         if both:
             yield self.finding(
@@ -297,9 +300,8 @@ class IsolatedUnused(Rule):
     source = _SEAPATH
 
     def check(self, host: Host) -> Iterator[Finding]:
-        lacking = "no isolated CPUs, or no [compute] cpu_dedicated_set"
-        dedicated = known(host.dedicated, lacking)
-        need(host.sets.isolated, lacking)
+        dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
+        need(host.sets.isolated, "no isolated CPUs")
         idle = (host.sets.isolated & host.sets.online) - dedicated - (host.shared or frozenset())
         disturbed = (dedicated & host.sets.online) - host.sets.isolated
         evidence = [(_ISOLATED, cpulist.format(host.sets.isolated)), host.nova["compute", "cpu_dedicated_set"]]

@@ -95,7 +95,13 @@ class Host:
 
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
-        rules.need(len(self.nodes_of(self.sets.online)) > 1, "one NUMA node, or none known")
+        nodes = self.nodes_of(self.sets.online)
+        rules.need(nodes, "the kernel gives no NUMA nodes", rules.NoDataError)
+        rules.need(len(nodes) > 1, "this host has one NUMA node")
+
+    def need_nova_conf(self) -> None:
+        """Raise NotApplicableError where there is no nova.conf, or nothing in it."""
+        rules.need(any(text.strip() for _path, text in self.nova_files), "no nova.conf")
 
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
@@ -281,9 +287,10 @@ class Host:
         known = ((nic.name, ethtool.read(self.root, nic.name)) for nic in self.links)
         return {name: link for name, link in known if link is not None}
 
-    def statistic(self, nic: model.Nic, name: str) -> int:
-        """Return one of a device's counters since it was made, 0 when it is not known."""
-        return max(self.number(f"sys/class/net/{nic.name}/statistics/{name}") or 0, 0)
+    def statistic(self, nic: model.Nic, name: str) -> int | None:
+        """Return one of a device's counters since it was made, None when it is not known."""
+        count = self.number(f"sys/class/net/{nic.name}/statistics/{name}")
+        return None if count is None else max(count, 0)
 
     def interrupts(self, nic: model.Nic) -> list[model.Irq]:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""

@@ -61,6 +61,7 @@ class XenPv(Rule):
         if host.options.kernel_log is None:
             kind = host.facts.virtualization
             known(kind, "what this host runs on is unknown: give --kernel-log", NoDataError)
+            need(kind != "xen", "/sys/hypervisor/guest_type is not in this record: give --kernel-log", NoDataError)
             if kind == "xen-pv":
                 yield self.finding([("/sys/hypervisor/guest_type", "PV")])
             return
@@ -112,6 +113,7 @@ class VhostNetMissing(GuestRule):
                 "then a hard reboot of the guests",
             )
         yield from super().check(host)
+        need(host.names(_MISC), f"/{_MISC} is not in this record", NoDataError)
 
     def guests(self, host: Host) -> Sequence[Guest]:
         return [guest for guest in host.guests if guest.domain.type == "kvm"]
@@ -165,9 +167,11 @@ class Governor(Rule):
         need(policies, "no frequencies to set (firmware or hypervisor decides)")
         need(not host.powers_cpus, "Nova manages the power of its dedicated CPUs")
         slow: list[tuple[int, str]] = []
+        unknown = 0
         for policy in policies:
             governor = host.text(f"{_FREQ}/policy{policy}/scaling_governor")
             offered = (host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance").split()
+            unknown += not governor
             if governor and governor != "performance" and "performance" in offered:
                 slow.append((policy, governor))
         if slow:
@@ -177,6 +181,7 @@ class Governor(Rule):
                 f"{len(slow)} of {len(policies)} frequency domains follow {named(kinds)}",
                 settings=[self.setting("governor", f"policy{policy}", "performance", now) for policy, now in slow],
             )
+        need(not unknown, "governors are not in this record", NoDataError)
 
 
 class DeepIdle(Rule):
@@ -297,6 +302,7 @@ class Ksm(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         run = known(host.text(f"{_KSM}/run"), "no KSM in this kernel")
+        need(host.guests, "no guests")
         pinned = _pinned(host)
         across = host.text(f"{_KSM}/merge_across_nodes")
         spread = len(host.facts.nodes) > 1 and across != "0" and bool(host.guests)
@@ -324,6 +330,7 @@ class NumaBalancing(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         key = "kernel.numa_balancing"
         value = known(host.facts.sysctls.get(key), "no NUMA balancing in this kernel")
+        need(host.guests, "no guests")
         pinned = _pinned(host)
         floating = [guest.name for guest in host.guests if not guest.domain.dedicated]
         if value != "0" and pinned and len(host.facts.nodes) > 1:

@@ -8,7 +8,7 @@ from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.printing import counted
@@ -26,6 +26,16 @@ _ENOUGH_QUEUES = 8
 
 def _mtu(nic: model.Nic) -> tuple[str, object]:
     return f"/sys/class/net/{nic.name}/mtu", nic.mtu
+
+
+def _taps(host: Host) -> dict[str, tuple[Guest, int]]:
+    """Return the taps of guests by name, with the place among their guest's interfaces; vhost-user has none."""
+    return {
+        interface.device: (guest, index)
+        for guest in host.guests
+        for index, interface in enumerate(guest.domain.interfaces)
+        if interface.device and interface.kind != "vhostuser"
+    }
 
 
 def _counter(device: str, name: str) -> str:
@@ -64,17 +74,22 @@ class MtuMismatch(Rule):
                     "set the network's mtu in Neutron, then a hard reboot of the guest",
                     subject=guest.name,
                 )
+        taps = _taps(host)
         for nic, master in members:
             # The MTU of ovs-system itself means nothing: each port of Open vSwitch has its own.
             if master is None or nic.mtu is None or master.mtu is None or master.name == "ovs-system":
                 continue
-            if nic.kind == "tap":
+            if nic.kind == "tap" or nic.name in taps:
                 wrong = nic.mtu > master.mtu
             else:
                 wrong = nic.mtu != master.mtu if nic.bond else nic.mtu < master.mtu
             if wrong:
                 why = f"{nic.name} has MTU {nic.mtu}, {master.name} that it belongs to {master.mtu}"
                 yield self.finding([_mtu(nic), _mtu(master)], why, subject=nic.name)
+        devices = [device for pair in members for device in pair if device and device.name != "ovs-system"]
+        need(all(device.mtu is not None for device in devices), "some MTUs are unknown", NoDataError)
+        running = {name for name, (guest, _index) in taps.items() if guest.process}
+        need(running <= host.nics.keys(), "taps of running guests are not in this record", NoDataError)
 
 
 class MtuSmall(Rule):
@@ -88,7 +103,9 @@ class MtuSmall(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        for nic in host.links:
+        sized = [nic for nic in host.links if nic.mtu is not None and nic.speed_mbps is not None]
+        need(sized, "no NIC whose MTU and speed are known", NoDataError)
+        for nic in sized:
             if nic.mtu is not None and nic.mtu <= 1500 and (nic.speed_mbps or 0) >= _JUMBO_MBPS:
                 yield self.finding(
                     [_mtu(nic), (f"/sys/class/net/{nic.name}/speed", nic.speed_mbps)],
@@ -121,6 +138,11 @@ class LroOnForwarding(NicRule):
     why = "LRO merges packets for good: what a bridge passes on is damaged or dropped."
     remedy = "ethtool -K NIC lro off"
     source = f"{_ORACLE}; OVS commit 7dab724e: GRO is safe, LRO is not"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        need(any(nic.bridge or nic.bond for nic in host.links), "no NIC is a member of a bridge or bond")
+
     # Not safe: ixgbe, mlx5 and bnxt set the NIC up anew, and its link may go down.
 
     def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
@@ -174,10 +196,13 @@ class RingDrops(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs", NoDataError)
+        unknown = 0
         for nic in host.links:
-            packets = host.statistic(nic, "rx_packets")
-            lost = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
-            drops = max(lost.values())
+            packets = host.statistic(nic, "rx_packets") or 0
+            counts = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
+            unknown += None in counts.values()
+            lost = {name: count for name, count in counts.items() if count is not None}
+            drops = max(lost.values(), default=0)
             if drops <= packets * _DROP_SHARE:
                 continue
             evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
@@ -193,6 +218,7 @@ class RingDrops(Rule):
                 remedy = f"ethtool -g {device}  # how many there may be; more of them with ethtool -G"
             why = f"{nic.name} lost {drops} of {packets} packets since it was set up"
             yield self.finding(evidence, why, remedy, subject=nic.name, settings=settings)
+        need(not unknown, "some counters of NICs are unknown", NoDataError)
 
 
 class TapDrops(Rule):
@@ -204,16 +230,16 @@ class TapDrops(Rule):
     source = "Rocky specification of rx_queue_size; Red Hat's chapter on dropped packets of taps"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        owners = {
-            interface.device: (guest, index)
-            for guest in host.guests
-            for index, interface in enumerate(guest.domain.interfaces)
-            if interface.device
-        }
+        owners = _taps(host)
         need(owners, "no taps of guests")
+        judged = unknown = 0
         for name, (guest, index) in sorted(owners.items()):
             tap = host.nics.get(name)
-            drops, packets = [host.statistic(tap, key) if tap else 0 for key in ("tx_dropped", "tx_packets")]
+            drops, packets = [host.statistic(tap, key) if tap else None for key in ("tx_dropped", "tx_packets")]
+            if drops is None or packets is None:
+                unknown += guest.process is not None
+                continue
+            judged += 1
             if drops > packets * _DROP_SHARE:
                 size = (*guest.inventory.rx_queue_sizes[index : index + 1], "")[0] or "256"
                 yield self.finding(
@@ -222,6 +248,7 @@ class TapDrops(Rule):
                     f"{size} slots",
                     subject=guest.name,
                 )
+        need(judged and not unknown, "counters of guests' taps are unknown", NoDataError)
 
 
 class Channels(NicRule):
@@ -266,6 +293,9 @@ class Channels(NicRule):
 _NF: Final = tuple(f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables"))
 
 
+_FIREWALL: Final = ("securitygroup", "firewall_driver")
+
+
 class _Netfilter(Rule):
     """A rule on the way of bridged packets through iptables."""
 
@@ -275,9 +305,14 @@ class _Netfilter(Rule):
         return [key for key in _NF if host.facts.sysctls.get(key) == value]
 
     @staticmethod
+    def need_all(host: Host) -> None:
+        """Raise NotApplicableError where one of the parameters is unknown."""
+        need(host.facts.sysctls.keys() >= set(_NF), "some kernel parameters are unknown", NoDataError)
+
+    @staticmethod
     def filtered(host: Host) -> str | None:
         """Return why security groups filter in iptables here; None when nothing shows that they do."""
-        driver = host.nova.get(("securitygroup", "firewall_driver"))
+        driver = host.nova.get(_FIREWALL)
         if driver is not None and "iptables" in driver.text.lower():
             return f"{driver.source} = {driver.text}"
         hybrid = _bridges(host, "qbr", "brq")
@@ -300,8 +335,9 @@ class BridgeNetfilter(_Netfilter):
     def check(self, host: Host) -> Iterator[Finding]:
         on = self.which(host, "1")
         carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != "ovs-system"]
+        need(carrying, "no bridge with ports")
         others = _bridges(host, "docker", "cni", "virbr", "lxc", "podman", "kube")  # they filter there, too
-        if on and carrying and not others and not self.filtered(host):
+        if on and not others and not self.filtered(host):
             yield self.finding(
                 [(sysctl_path(key), 1) for key in on],
                 f"packets of {named(carrying)} go through iptables, and nothing shows that security groups filter "
@@ -309,6 +345,7 @@ class BridgeNetfilter(_Netfilter):
                 "iptables-save | grep physdev  # must print nothing: no firewall relies on it\n"
                 "sysctl -w " + " ".join(f"{key}=0" for key in on),
             )
+        self.need_all(host)
 
 
 class BridgeNetfilterOff(_Netfilter):
@@ -323,12 +360,14 @@ class BridgeNetfilterOff(_Netfilter):
     def check(self, host: Host) -> Iterator[Finding]:
         off = [key for key in self.which(host, "0") if "arp" not in key]
         reason = self.filtered(host)
+        need(reason or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
         if off and reason:
             yield self.finding(
                 [(sysctl_path(key), 0) for key in off],
                 f"{reason}: with {named(off)} off these rules never see a packet",
                 "sysctl -w " + " ".join(f"{key}=1" for key in off),
             )
+        self.need_all(host)
 
 
 #: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
@@ -417,6 +456,7 @@ class FeaturesOff(Rule):
         for key, cost in self._COST.items():
             if host.facts.sysctls.get(key) == "0":
                 yield self.sysctl(host, key, "1", f"{key} is off: {cost}")
+        need(host.facts.sysctls.keys() >= self._COST.keys(), "some kernel parameters are unknown", NoDataError)
 
 
 class SoftnetDrops(Rule):

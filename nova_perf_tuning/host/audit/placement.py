@@ -79,6 +79,12 @@ class FarFromNic(_OnNodes):
     remedy = "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest"
     source = "Nova: NUMA-aware vSwitches; " + _ORACLE
 
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        ways = [nic for guest in host.guests for nic in host.uplinks(guest)]
+        need(ways, "no NIC is known that carries guests' traffic")
+        need(any(nic.node is not None for nic in ways), "the nodes of NICs are unknown", NoDataError)
+
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
         nodes = host.nodes_of(cpus)
@@ -99,6 +105,10 @@ class LargerThanNode(_OnNodes):
     why = "Its kernel takes all memory for equally near and spreads its work over the interconnect."
     remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
     source = _CERN
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        need(_largest_node(host)[1], "the memory of nodes is unknown", NoDataError)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         much = _too_much(host, guest)
@@ -281,6 +291,7 @@ class RemoteNode(NicInterruptRule):
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         host.need_nodes()
+        need(any(link.node is not None for link in host.links), "the nodes of NICs are unknown", NoDataError)
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
         nodes = {irq.number: host.nodes_of(_cpus(irq)) for queue in queues for irq in queue}

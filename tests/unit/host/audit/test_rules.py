@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule of the audit fires on a host where it must, and is silent on one where it must be."""
 
+import re
 import shlex
 
 from nova_perf_tuning import rules
@@ -55,11 +56,38 @@ class TableTest(testcase.TestCase):
     def test_all_rules_on_the_good_host(self) -> None:
         report = runner.run(hosts.view(hosts.good(), **audit_cases.PATH), strict=True)
         self.assertEqual([], report.findings)
-        self.assertEqual({"cpu-governor"}, {lack.rule for lack in report.unknown})
+        self.assertEqual({"cpu-governor", "bridge-netfilter-off"}, {lack.rule for lack in report.unknown})
 
     def test_an_empty_host_is_unknown_not_clean(self) -> None:
         report = runner.run(hosts.view({"proc/x": "", "sys/x": ""}), strict=True)
         self.assertEqual(([], []), (report.findings, report.clean))
+
+
+class FactsTakenAwayTest(testcase.TestCase):
+    #: Where something else than what is taken away proves that the rule holds.
+    PROVED = frozenset({("xen-pv-guest", "type")})  # the flags of the CPU: there is no hypervisor
+
+    @staticmethod
+    def facts(tree: hosts.Tree) -> dict[str, set[str]]:
+        """Return the paths of a host by what they tell: their last part without its numbers."""
+        paths: dict[str, set[str]] = {}
+        for path in tree:
+            name = path.rpartition("/")[2]
+            fact = "xml" if name.endswith(".xml") else re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "N", name)
+            paths.setdefault(fact, set()).add(path)
+        return paths
+
+    def test_no_rule_holds_without_one_of_its_facts(self) -> None:
+        """Of the host on which a rule fires each kind of fact is taken away: it still fires, or it is unknown."""
+        for name, case in audit_cases.CASES.items():
+            (rule,) = runner.chosen([name])
+            tree = case.tree()
+            for fact, paths in self.facts(tree).items():
+                left = {path: text for path, text in tree.items() if path not in paths}
+                report = runner.run(hosts.view(left, **{**audit_cases.PATH, **case.options}), [rule], strict=True)
+                if report.clean and (name, fact) not in self.PROVED:
+                    with self.subTest(rule=name, fact=fact):
+                        self.fail("it holds although it could not look")
 
 
 class OracleTest(testcase.TestCase):
