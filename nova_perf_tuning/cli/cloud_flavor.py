@@ -23,7 +23,7 @@ def findings_table(
     command: cloud_command.CloudCommand, what: str, findings: Sequence[tuple[str, rules.Finding]], fail_on: str
 ) -> cloud_command.Rows:
     """Return findings as rows, and let the command end with 1 when one reaches ``fail_on``."""
-    if any(fail_on == "warning" or finding.level.value == "error" for _name, finding in findings):
+    if any(finding.level.rank >= rules.Level(fail_on).rank for _name, finding in findings):
         command.exit_code = errors.ExitCode.FAIL
     texts = operator.attrgetter("why", "remedy", "source")
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
