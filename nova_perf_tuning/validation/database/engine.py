@@ -10,8 +10,8 @@ import contextlib
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any, Final, TypeVar
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -73,9 +73,23 @@ _PATIENCE_S: Final = 30
 #: Execution options of one that writes.
 _WRITER: Final = {"begin": "IMMEDIATE"}
 #: The transaction was undone for another writer and may be tried again: deadlock (Galera also reports conflicts at
-#: the commit so) and lock wait of MariaDB, serialization failure and deadlock of PostgreSQL.
-_UNDONE: Final = frozenset({1213, 1205, "40001", "40P01"})
-_ATTEMPTS: Final = 8
+#: the commit so), lock wait, a row that changed since the snapshot (MariaDB, by default since 11.6.2: MDEV-35124);
+#: serialization failure and deadlock of PostgreSQL.
+_UNDONE: Final = frozenset[object]({1213, 1205, 1020, "40001", "40P01"})
+#: The database is away, as while it restarts or another node takes over: cannot be reached, stops, or is no member
+#: of its Galera cluster; PostgreSQL stops or starts, and None: psycopg found nobody.
+_AWAY: Final = frozenset[object]({2003, 1053, 1047, "57P01", "57P03", None})
+#: A table, its type or its version is there although it was not a moment ago: another process migrates.
+_RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
+#: How long a writer tries again, in seconds.
+_RETRY_S: Final = 60
+
+#: Backend -> extra that has its driver, and how the URL for it begins.
+_DRIVERS: Final = {
+    "postgresql": ("postgresql", "postgresql+psycopg"),
+    "mysql": ("mariadb", "mysql+pymysql"),
+    "mariadb": ("mariadb", "mariadb+pymysql"),
+}
 
 _T = TypeVar("_T")
 
@@ -116,20 +130,41 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
         # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
         # half a migration; with None it begins none and _begin_sqlite does.
         options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else {}
-        engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
+        engine = _engine(parsed, options)
         if is_sqlite:
             event.listen(engine, "begin", _begin_sqlite)
-        settings = config.Config()
-        settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
         try:
-            with engine.execution_options(**_WRITER).begin() as connection:
-                settings.attributes["connection"] = connection
-                command.upgrade(settings, "head")
+            migrate(engine, command.upgrade, "head")
         except util.CommandError:
             raise DatabaseError(
                 f"{shown}: it was made by another version; update nova-perf-tuning, or name another database"
             ) from None
     return engine
+
+
+def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str) -> None:
+    """Change the tables to those of a revision; of two that do it at once the second finds what the first made.
+
+    :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
+    """
+    settings = config.Config()
+    settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
+
+    def once() -> None:
+        with engine.execution_options(**_WRITER).begin() as connection:
+            settings.attributes["connection"] = connection
+            change(settings, revision)
+
+    _retrying(_UNDONE | _RACED, 10)(once)
+
+
+def _engine(url: sa.URL, options: Mapping[str, object]) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=options)
+    except ImportError as error:
+        extra, scheme = _DRIVERS.get(url.get_backend_name(), ("", ""))
+        how = f"; install nova-perf-tuning[{extra}] and begin the URL with {scheme}://" if extra else ""
+        raise DatabaseError(f"database {url.render_as_string()}: {error.name} is missing{how}") from None
 
 
 def without_password(url: str | None) -> str:
@@ -151,7 +186,10 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
-    """Call ``work`` in one transaction, again where the database undid it for another writer; return its result.
+    """Call ``work`` in one transaction and return its result.
+
+    It is called again where the database undid it for another writer, or is away for a while. A connection that
+    breaks at the commit does not say whether that was done: ``work`` must bear to be done twice.
 
     :raises DatabaseError: instead of any error of the database.
     """
@@ -160,19 +198,30 @@ def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
         with engine.execution_options(**_WRITER).begin() as connection:
             return work(connection)
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_undone),
+    with _translated():
+        return _retrying(_UNDONE | _AWAY, _RETRY_S)(once)
+
+
+def _retrying(codes: Set[object], seconds: float) -> Callable[[Callable[[], _T]], _T]:
+    """Return what calls a function until it ends with another error than of these codes, or time is up."""
+
+    def passes(error: BaseException) -> bool:
+        if not isinstance(error, exc.DBAPIError):
+            return False
+        # psycopg has the code in its errors, PyMySQL as their first argument; a text there is of SQLite.
+        original: Any = error.orig
+        code = original.sqlstate if hasattr(original, "sqlstate") else next(iter(original.args), "")
+        if error.connection_invalidated:
+            return codes >= _AWAY
+        return code in codes and (code is not None or isinstance(error, exc.OperationalError))
+
+    retrying: Callable[[Callable[[], _T]], _T] = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(passes),
         wait=tenacity.wait_random_exponential(multiplier=0.05, max=2),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        stop=tenacity.stop_after_delay(seconds),
         reraise=True,
     )
-    with _translated():
-        return retrying(once)
-
-
-def _is_undone(error: BaseException) -> bool:
-    original = getattr(error, "orig", None)
-    return not _UNDONE.isdisjoint([getattr(original, "sqlstate", None), *getattr(original, "args", ())[:1]])
+    return retrying
 
 
 def _parse(url: str | None) -> sa.URL:
