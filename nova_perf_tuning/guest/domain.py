@@ -14,6 +14,7 @@ from nova_perf_tuning.specs import request as request_module
 #: PID_MAX_LIMIT of the kernel.
 MAX_PID: Final = 1 << 22
 VIRTIO_MODELS: Final = frozenset({"virtio", "virtio-transitional", "virtio-non-transitional"})
+VIRTIO_SCSI_MODELS: Final = VIRTIO_MODELS - {"virtio"} | {"virtio-scsi"}
 _WITHOUT_WORKER: Final = frozenset({"hostdev", "vhostuser", "vdpa", "user"})
 
 

@@ -7,12 +7,9 @@ from typing import Final
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
-from nova_perf_tuning.guest.domain import LeftOut, Omission
+from nova_perf_tuning.guest.domain import VIRTIO_SCSI_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
-
-_SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-non-transitional"})
-
 
 #: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one (iothread-vq-mapping).
 _SPREADABLE_SINCE: Final = {"disk": (10_000_000, 9_000_000), "controller": (11_002_000, 10_000_000)}
@@ -95,7 +92,7 @@ def _objection(device: etree._Element) -> LeftOut | None:
     label = _label(device)
     if device.tag == "controller":
         model = device.get("model", "left to libvirt")
-        if model in _SCSI_MODELS:
+        if model in VIRTIO_SCSI_MODELS:
             return None
         return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
     kind, source = device.get("device", "disk"), device.get("type")

@@ -125,16 +125,13 @@ class CpuSets(Rule):
         if 0 in dedicated:
             why = "CPU 0 is dedicated: timers and interrupts without an affinity go there, and it stays online"
             yield self._about(host, why, level=Level.WARNING)
-        split = [
-            cpu.siblings
-            for cpu in host.facts.cpus
-            if cpu.online and cpu.id in dedicated and (cpulist.parse(cpu.siblings) & host.sets.online) - dedicated
-        ]
-        if split:
-            why = (
-                f"of {counted(len(split), 'core')} one thread is dedicated and the other is not ({named(split)}): "
-            )
-            yield self._about(host, why + "whatever runs beside takes half of the core", level=Level.WARNING)
+        for key, cpus in (("cpu_dedicated_set", dedicated), ("cpu_shared_set", shared)):
+            cores = {cpu.siblings: cpulist.parse(cpu.siblings) & host.sets.online for cpu in host.facts.cpus}
+            split = [text for text, core in cores.items() if core & cpus and core - cpus]
+            if split:
+                why = f"{key} has one thread of {counted(len(split), 'core')} and not the other ({named(split)}): "
+                why += "whatever runs beside takes half of the core"
+                yield self._about(host, why, key, level=Level.WARNING)
 
     def _about(self, host: Host, why: str, key: str = "cpu_dedicated_set", level: Level | None = None) -> Finding:
         return self.finding([host.nova["compute", key]], why, subject=key, level=level)

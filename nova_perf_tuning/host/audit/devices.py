@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from nova_perf_tuning.guest.domain import VIRTIO_MODELS, VIRTIO_SCSI_MODELS
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
@@ -14,7 +15,6 @@ from nova_perf_tuning.specs import image_rules, vocabulary
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
 #: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.
 ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks")
-_VIRTIO_SCSI: Final = ("virtio-scsi", "virtio-transitional", "virtio-non-transitional")
 _CACHED: Final = ("writethrough", "writeback", "unsafe")
 _DRIVERS: Final = (
     "install virtio drivers in the guest (Windows loads the one of disks while an empty virtio disk is attached), "
@@ -88,7 +88,7 @@ class EmulatedController(GuestRule):
         if not any(disk.bus == "scsi" and disk.kind in ("disk", "lun") for disk in guest.inventory.disks):
             return
         for controller in guest.inventory.controllers:
-            slow = controller.model not in _VIRTIO_SCSI
+            slow = controller.model not in VIRTIO_SCSI_MODELS
             if controller.kind == "scsi" and (slow or (controller.queues == "1" and guest.domain.vcpus > 1)):
                 what = f"model {controller.model or 'not named'}" if slow else "one queue"
                 yield self.of(
@@ -154,7 +154,7 @@ class Queues(Rule):
         few, many, most = [], [], vocabulary.MANY_QUEUES
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
-            queues = max((nic.queues for nic in guest.domain.interfaces if nic.model == "virtio"), default=0)
+            queues = max((nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS), default=0)
             if queues == 1 and vcpus >= 4:
                 few.append((guest, f"{vcpus} vCPUs, one queue"))
             if queues > min(vcpus, most):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest.domain import VIRTIO_MODELS
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
@@ -119,7 +120,7 @@ class VhostNetMissing(GuestRule):
         return [guest for guest in host.guests if guest.domain.type == "kvm"]
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        slow = [nic for nic in guest.domain.interfaces if nic.model == "virtio" and nic.driver == "qemu"]
+        slow = [nic for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS and nic.driver == "qemu"]
         if slow:
             why = f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net"
             remedy = (

@@ -3,7 +3,7 @@
 
 import abc
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
@@ -11,6 +11,7 @@ from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
+from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
@@ -251,7 +252,7 @@ class TapDrops(Rule):
         need(judged and not unknown, "counters of guests' taps are unknown", NoDataError)
 
 
-class Channels(NicRule):
+class Channels(Rule):
     """A NIC has about as many queues as its node has housekeeping CPUs."""
 
     id = "channels-vs-housekeeping"
@@ -259,17 +260,30 @@ class Channels(NicRule):
     why = "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is full."
     remedy = "ethtool -L NIC combined N"
     source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
+    appliable = True
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+    def check(self, host: Host) -> Iterator[Finding]:
         need(host.sets.dedicated, "no dedicated CPUs: interrupts may go anywhere")
+        unknown = []
+        for nic in host.links:
+            link = host.ethtool.get(nic.name)
+            channels, where = link.channels if link else {}, f"ethtool -l {nic.name}"
+            if not channels:  # those that are seen may be too many; whether there could be more is not known
+                unknown.append(nic.name)
+                count = len(vectors.classify(nic, host.interrupts(nic)).queues)
+                channels, where = {"combined": count, "combined_max": count} if count else {}, "/proc/irq"
+            yield from self._judge(host, nic, channels, where)
+        need(host.links and not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
+
+    def _judge(self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str) -> Iterator[Finding]:
         pool = host.sets.interrupts(nic.node)
         if pool is None:
             return
         # A driver has queues for both directions at once, or for each (mlx4, veth).
-        names = ("combined",) if link.channels.get("combined_max") else ("rx", "tx")
+        names = ("combined",) if channels.get("combined_max") else ("rx", "tx")
         wrong = []
         for name in names:
-            now, most = link.channels.get(name, 0), link.channels.get(f"{name}_max", 0)
+            now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
             wanted = max(1, min(len(pool.cpus), most))
             if now and most and not min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
                 wrong.append((name, now, most, wanted))
@@ -278,7 +292,7 @@ class Channels(NicRule):
         queues = [counted(now, "queue" if name == "combined" else f"{name} queue") for name, now, *_ in wrong]
         counts = " ".join(f"{name} {wanted}" for name, _now, _most, wanted in wrong)
         yield self.finding(
-            [(f"ethtool -l {nic.name}", f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
+            [(where, f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
             f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
             f"ethtool -L {shlex.quote(nic.name)} {counts}"
             "  # its interrupts are made anew: run nova-perf apply after it",

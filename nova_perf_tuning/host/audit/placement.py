@@ -6,6 +6,7 @@ What is to be written of interrupts comes from the planner.
 
 import abc
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, NotApplicableError, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
@@ -212,6 +213,8 @@ class NapiOnDedicated(Rule):
 _Queues: TypeAlias = Sequence[Sequence[model.Irq]]
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
 _IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
+#: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
+_BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 
 
 class NicInterruptRule(Rule):
@@ -242,10 +245,7 @@ class NicInterruptRule(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         by_queue = [(nic, vectors.classify(nic, host.interrupts(nic)).queues.values()) for nic in host.links]
         unknown = [nic.name for nic, queues in by_queue if not queues]
-        lacking = (
-            f"which interrupts carry packets of {named(unknown)} is not known" if unknown else "no NIC that is up"
-        )
-        need(any(queues for _nic, queues in by_queue), lacking, NoDataError if unknown else NotApplicableError)
+        need(by_queue, "no NIC that is up")
         for nic, queues in by_queue:
             irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
             if irqs:
@@ -260,6 +260,7 @@ class NicInterruptRule(Rule):
                     subject=nic.name,
                     settings=settings,
                 )
+        need(not unknown, f"which interrupts carry packets of {named(unknown)} is not known", NoDataError)
 
 
 def _cpus(irq: model.Irq) -> frozenset[int]:
@@ -295,7 +296,8 @@ class RemoteNode(NicInterruptRule):
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
         nodes = {irq.number: host.nodes_of(_cpus(irq)) for queue in queues for irq in queue}
-        far = [irq for queue in queues for irq in queue if nodes[irq.number] and nic.node not in nodes[irq.number]]
+        every = [irq for queue in queues for irq in queue]
+        far = [irq for irq in every if nodes[irq.number] and vectors.node_of(nic, irq) not in nodes[irq.number]]
         others = cpulist.format({node for irq in far for node in nodes[irq.number]})
         return far, f"served on node {others}, the NIC is on node {nic.node}"
 
@@ -351,29 +353,57 @@ class Irqbalance(Rule):
         if "irqbalance" not in host.programs:
             return
         file = next((path for path in _IRQBALANCE if host.content(path) is not None), _IRQBALANCE[0])
-        assigned = [line.strip().partition("=") for line in (host.content(file) or "").splitlines()]
+        lines = [line.strip() for line in (host.content(file) or "").splitlines()]
         options = {
-            key: value.strip().strip("\"'") for key, equals, value in assigned if equals and key.isidentifier()
+            key: value.strip().strip("\"'")
+            for key, equals, value in (line.partition("=") for line in lines)
+            if equals and key.isidentifier()
         }
-        banned = options.get("IRQBALANCE_BANNED_CPULIST")
-        evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance")]
-        if banned == "" and host.sets.isolated:
-            yield self.finding(
-                [*evidence, (f"/{file}", "IRQBALANCE_BANNED_CPULIST=")],
-                "an empty IRQBALANCE_BANNED_CPULIST cancels the automatic ban of isolcpus and nohz_full: "
-                f"interrupts are moved onto CPUs {cpulist.format(host.sets.isolated)}",
-                f"remove the empty IRQBALANCE_BANNED_CPULIST from /{file}",
-                level=Level.ERROR,
-            )
-            return
-        text = " ".join(options.values())
-        taken = host.sets.dedicated | host.sets.isolated
-        bans = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i "))
-        bans = bans or bool(taken and taken <= (cpulist.find(banned) or frozenset()))
-        ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
-        if host.runs_guests and not bans and not ours:
-            owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.sets.isolated else ""
-            yield self.finding(
-                [*evidence, (f"/{file}", text or "no bans")],
-                f"irqbalance runs without a ban: what is placed by hand is moved again within ten seconds{owned}",
-            )
+        taken = host.sets.reserved | host.sets.isolated
+        name = next((name for name in _BANNED_CPUS if name in options), None)
+        banned = _banned_cpus(name, options[name]) if name else frozenset()
+        exported = next((line for line in lines if re.match(r"export\s+IRQBALANCE_BANNED_CPU", line)), None)
+        level, remedy = None, ""
+        if name and not banned and (host.sets.isolated or (options[name] and host.runs_guests)):
+            why = f"{name} is empty or no list of CPUs: it bans none"
+            if host.sets.isolated:
+                cancelled = f"the automatic ban of CPUs {cpulist.format(host.sets.isolated)}, which are isolated"
+                why, level = f"{why}, and cancels {cancelled}", Level.ERROR
+            if taken:
+                remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}  # in /{file}, in place of it"
+        else:
+            words = " ".join(value for key, value in options.items() if key not in _BANNED_CPUS)
+            ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
+            if not host.runs_guests or ours or _bans_interrupts(host, words) or (taken and taken <= banned):
+                return
+            why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
+            if banned:
+                why = f"{name} leaves CPUs {cpulist.format(taken - banned)} open, which guests own or are isolated"
+            elif exported:
+                why = f"systemd passes over lines with export: {why}"
+        read = exported or " ".join(f"{key}={value}" for key, value in options.items()) or "no bans"
+        evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"), (f"/{file}", read)]
+        yield self.finding(evidence, why, remedy, level=level)
+
+
+def _banned_cpus(name: str, value: str) -> frozenset[int]:
+    """Return the CPUs that a variable bans; none where it is not of its form: cputree.c, setup_banned_cpus()."""
+    if name == "IRQBALANCE_BANNED_CPUS":
+        return frozenset(cpulist.parse_mask(value)) if cpulist.is_mask(value) else frozenset()
+    return cpulist.find(value) or frozenset()
+
+
+def _bans_interrupts(host: Host, words: str) -> bool:
+    """Whether irqbalance's options leave all queues' interrupts alone: by a script, by modules or one by one."""
+    given = re.findall(r"(?:^|\s)(--\w+|-[ilm])[=\s]*([^\s-]\S*)", words)
+    if any(option in ("--policyscript", "--banscript", "-l") for option, _value in given):
+        return True
+    modules = {value for option, value in given if option in ("--banmod", "-m")}
+    numbers = {value for option, value in given if option in ("--banirq", "-i")}
+    queues = [
+        (nic.driver, str(irq.number))
+        for nic in host.links
+        for serving in vectors.classify(nic, host.interrupts(nic)).queues.values()
+        for irq in serving
+    ]
+    return bool(queues) and all(driver in modules or number in numbers for driver, number in queues)

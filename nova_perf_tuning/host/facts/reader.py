@@ -46,6 +46,7 @@ _DMI: Final = (
     ("KubeVirt", "kvm"),
     ("OpenStack", "kvm"),
     ("QEMU", "tcg"),
+    ("Xen", "xen-hvm"),  # a PV guest has no such tables
 )
 #: What the machine's name is known by where the kernel does not give it (before Linux 6.1).
 _ARCHITECTURES: Final = (
@@ -170,7 +171,7 @@ def _xen(root: Root) -> str | None:
     if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
         return "xen-dom0"
     guest = (root.text(hypervisor, "guest_type") or "").lower()
-    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else "xen"
+    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else _dmi(root) or "xen"
 
 
 def _dmi(root: Root) -> str | None:

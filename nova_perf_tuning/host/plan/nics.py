@@ -111,20 +111,17 @@ def nic_plans(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlan]:
 
 def _placements(nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayout) -> list[NicPlacement]:
     """Return where the vectors of each node go; those of a queue are on one."""
-
-    def node_of(irq: model.Irq) -> int | None:
-        return nic.node if irq.device in (None, nic.pci) else irq.node
-
-    queue_nodes = {queue: node_of(serving[0]) for queue, serving in vectors.queues.items()}
+    queue_nodes = {queue: vectors_module.node_of(nic, serving[0]) for queue, serving in vectors.queues.items()}
+    other_nodes = [vectors_module.node_of(nic, irq) for irq in vectors.other]
     # Where it is not known which vectors carry packets, all may.
     share = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // max(1, len(vectors.queues) or len(vectors.other)))
     placements = []
-    for node in dict.fromkeys((nic.node, *queue_nodes.values(), *map(node_of, vectors.other))):
+    for node in dict.fromkeys((nic.node, *queue_nodes.values(), *other_nodes)):
         pool = layout.interrupts(node)
         if pool is None:
             return []
         queues = {queue: vectors.queues[queue] for queue, home in queue_nodes.items() if home == node}
-        other = [irq for irq in vectors.other if node_of(irq) == node]
+        other = [irq for irq, home in zip(vectors.other, other_nodes, strict=True) if home == node]
         data = spread.Group(pool, share, [single(serving[0].affinity) for serving in queues.values()])
         rest = spread.Group(pool, 1 if vectors.queues else share, [single(irq.affinity) for irq in other])
         placements.append(NicPlacement(nic, node, queues, other, data, rest))

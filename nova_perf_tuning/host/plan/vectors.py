@@ -65,6 +65,11 @@ def classify(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
     return _by_kernel(nic, irqs) or _by_name(nic, irqs)
 
 
+def node_of(nic: model.Nic, irq: model.Irq) -> int | None:
+    """Return the node of a NIC's interrupt: that of its function, where the NIC has several."""
+    return nic.node if irq.node is None or irq.device in (None, nic.pci) else irq.node
+
+
 def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
     """Sort by the NIC's NAPIs; None where they say nothing of these interrupts.
 

@@ -156,6 +156,40 @@ class CautionTest(testcase.TestCase):
         report = audit_cases.judge("tcp-buffers-too-small", {}, rtt_ms=None)
         self.assertEqual((0, 1), (len(report.findings), len(report.unknown)))
 
+    def test_what_holds_of_one_holds_of_its_kin(self) -> None:
+        """Every virtio model is virtio, and a core that any of Nova's sets splits is named."""
+        single = hosts.domain(model="virtio-transitional", vcpus=4, driver="")
+        for rule, changes in (
+            ("guest-queues", {"run/libvirt/qemu/instance-1.xml": single}),
+            ("nova-cpu-sets", {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 0-1,8\n"}),
+        ):
+            with self.subTest(changes):
+                self.assertEqual([rule], [finding.rule for finding in audit_cases.judge(rule, changes).findings])
+        xen = {"sys/hypervisor/type": "xen\n"}
+        self.assertEqual("no_data", audit_cases.judge("xen-pv-guest", xen).unknown[0].code)
+
+    def test_what_people_write_for_irqbalance(self) -> None:
+        """Of the good host 2-3, 6-7, 10-11 and 14-15 are dedicated and isolated: cccc."""
+        warning, error = rules.Level.WARNING, rules.Level.ERROR
+        for line, levels in (
+            ("IRQBALANCE_BANNED_CPUS=0000cccc", []),
+            ("IRQBALANCE_BANNED_CPUS=0000ccc0", [warning]),
+            ("export IRQBALANCE_BANNED_CPUS=0000cccc", [warning]),
+            ("IRQBALANCE_BANNED_CPULIST=2-3,6-7,10-11,14-15", []),
+            ("IRQBALANCE_BANNED_CPULIST=4-3", [error]),
+            ("IRQBALANCE_BANNED_CPULIST=-", [error]),
+            ("IRQBALANCE_ARGS='--banirq=40 -i 41'", []),
+            ("IRQBALANCE_ARGS='-i 40'", [warning]),
+            ("IRQBALANCE_ARGS='-t 5 -i'", [warning]),
+            ("OPTIONS=-l/usr/bin/ours", []),
+        ):
+            with self.subTest(line):
+                host = {"proc/300/comm": "irqbalance\n", "etc/sysconfig/irqbalance": f"{line}\n"}
+                findings = audit_cases.judge("irqbalance-unaware", host).findings
+                self.assertEqual(levels, [finding.level for finding in findings])
+                names = [finding.evidence[1].value for finding in findings]
+                self.assertTrue(all(line.partition("=")[0] in name for name in names), names)
+
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
         empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}
         (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings

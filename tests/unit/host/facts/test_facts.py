@@ -306,6 +306,8 @@ class TestVirtualization(testcase.TestCase):
             ("hyperv", {f"{dmi}/sys_vendor": "Microsoft Corporation", f"{dmi}/product_name": "Virtual Machine"}),
             ("xen-pv", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "PV"}),
             ("xen-hvm", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "HVM"}),
+            ("xen-hvm", {"sys/hypervisor/type": "xen", f"{dmi}/sys_vendor": "Xen"}),
+            ("xen", {"sys/hypervisor/type": "xen"}),
             ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):
