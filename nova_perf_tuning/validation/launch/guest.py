@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import libvirt
 import libvirt_qemu
 
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
@@ -240,7 +241,11 @@ class Guest(base.Machine):
         if not spent:
             raise self.failure("its process is gone")
         waited_s = guest_cpu.waited_s(process.pid, process.threads)
-        return {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+        counters = {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+        with contextlib.suppress(OSError, ValueError):  # what it sends its tap receives
+            tap = f"/sys/class/net/{self.interface}/statistics/rx_bytes"
+            counters["net_bytes"] = float(bounded_read.kernel_text("", tap))
+        return {**counters, "disk_bytes": base.disk_bytes(process.pid)}
 
     def process(self) -> model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them."""

@@ -125,6 +125,12 @@ def softirq_by_cpu() -> dict[int, float]:
     return {cpu: (times.irq + times.softirq) / hertz for cpu, times in _stat("/").items()}
 
 
+def busy_by_cpu() -> dict[str, float]:
+    """Return CPU -> seconds that it has been busy since boot, with whatever."""
+    hertz = os.sysconf("SC_CLK_TCK")
+    return {str(cpu): times.busy / hertz for cpu, times in _stat("/").items()}
+
+
 def idle_softirq() -> float:
     """Watch this host do nothing and return its CPU seconds of interrupts and softirqs per second."""
     before, begun = softirq_by_cpu(), time.monotonic()

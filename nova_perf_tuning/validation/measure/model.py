@@ -4,7 +4,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from nova_perf_tuning.validation.environment import Environment
 
@@ -30,6 +30,27 @@ class TrialFailure(enum.StrEnum):
     NO_FIGURE = "no_figure"
 
 
+#: A course has at most so many steps, and the busiest so many CPUs.
+MAX_STEPS: Final = 120
+MAX_CPUS: Final = 64
+
+
+class Course(TypedDict):
+    """What went on during a window, step by step; None where it is not known.
+
+    :ivar step_s: length of each step, 1 s but for long windows.
+    :ivar host_cpu: class of ``host_cpu_s`` -> CPUs busy; ``wait``: vCPUs that waited for one.
+    :ivar moved: bytes per second: ``net`` that machines sent, ``disk`` that they read and wrote.
+    :ivar busy: host CPU -> per cent that it was busy with whatever; :ivar hidden: how many less busy are left out.
+    """
+
+    step_s: float
+    host_cpu: dict[str, list[float | None]]
+    moved: dict[str, list[float | None]]
+    busy: dict[str, list[int | None]]
+    hidden: int
+
+
 @dataclasses.dataclass(slots=True)
 class Trial:
     """One run of one benchmark in one arm, with the CPU it cost while it measured.
@@ -52,6 +73,7 @@ class Trial:
     :ivar work: units of work done in the window; None if not counted.
     :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
     :ivar collectors: tools that watched it, see :mod:`nova_perf_tuning.validation.measure.collectors`.
+    :ivar course: of a run's judged figure, None if unknown.
     :ivar conditions: what the host could tell of the window's circumstances, see
         :mod:`nova_perf_tuning.validation.measure.host_environment`; what it could not tell is missing.
 
@@ -80,6 +102,7 @@ class Trial:
     window: Literal["", "measuring", "program", "execution"] = ""
     exec_s: float | None = None
     collectors: list[str] = dataclasses.field(default_factory=list)
+    course: Course | None = None
 
 
 @dataclasses.dataclass(slots=True)

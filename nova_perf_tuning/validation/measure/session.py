@@ -344,10 +344,14 @@ class Session:
             window=window.kind if window else "",
             exec_s=outcome.exec_s if window else None,
             collectors=self._plan.attached.names,
+            course=outcome.course,
         )
-        self.results.trials += [
+        rows = [
             dataclasses.replace(failed, **dataclasses.asdict(figure), error=None, failure="") for figure in figures
-        ] or [failed]
+        ]
+        self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows] or [
+            failed
+        ]
         self._order += 1
 
     def _read_environment(self) -> None:

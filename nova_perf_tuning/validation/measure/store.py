@@ -111,8 +111,11 @@ def save(results: model.Results, path: str) -> None:
 
     :raises OSError: the directory cannot be written or the disk is full; the old file is untouched.
     """
-    text = json.dumps(to_dict(results), ensure_ascii=False, allow_nan=False, indent=1)
-    write_atomically(path, text + "\n")
+    document = to_dict(results)
+    trials = [json.dumps(trial, ensure_ascii=False, allow_nan=False) for trial in document.pop("trials")]
+    head = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
+    rows = ",\n  ".join(trials)  # each in a line: a course has many numbers
+    write_atomically(path, f'{head},\n "trials": [\n  {rows}\n ]\n}}\n')
 
 
 def write_atomically(path: str, text: str) -> None:

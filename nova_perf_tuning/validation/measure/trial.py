@@ -46,6 +46,7 @@ class Outcome:
     :ivar window: None: there is none.
     :ivar exec_s: length of the whole execution.
     :ivar conditions: of the host during the execution, see :mod:`.host_environment`.
+    :ivar course: of the window.
     :ivar lost: the machine itself failed; further trials on it are pointless.
     """
 
@@ -59,6 +60,7 @@ class Outcome:
     exec_s: float = 0.0
     lost: bool = False
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    course: model.Course | None = None
 
 
 def run(
@@ -115,7 +117,9 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             host_cpu_s, guest_cpu_s, wait_s = counters.spent(window.begin, window.end)
             host_cpu_s["softirq"] -= idle_softirq * (window.end - window.begin)
             return Outcome(
-                readings, None, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun, conditions=conditions
+                *(readings, None, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun),
+                conditions=conditions,
+                course=counters.course(window.begin, window.end),
             )
 
 

@@ -49,6 +49,7 @@ def lines(
         host, peer = hosts(trial)
         reason = excluded.get((trial.benchmark, trial.arm, trial.order))
         document = shared | dataclasses.asdict(trial) | {"host": host, "peer": peer}
+        del document["course"]  # its CPUs would each be a key
         document["excluded"] = reason and reason.code.value
         run = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
         arm = environment.arms.get(trial.arm, environments.Arm())

@@ -88,6 +88,8 @@ class SessionTest(directories.DirectoryCase):
             self.assertTrue(trial.host_cpu_s["total"] >= 0)
         beside = [trial for trial in results.trials if not trial.primary]
         self.assertEqual({"twice"}, {trial.metric for trial in beside})
+        self.assertTrue(all(trial.course["host_cpu"]["total"] for trial in primary))
+        self.assertEqual([None] * len(beside), [trial.course for trial in beside], "one is enough")
         self.assertEqual([trial.order for trial in primary], [trial.order for trial in beside])
         self.assertEqual("complete", results.environment.ended)
         self.assertEqual((5, 2), (results.environment.seed, results.environment.boots_run))
