@@ -155,7 +155,7 @@ class Picture:
             (len(online), "online CPU"),
             (len(self.facts.guests), "running guest"),
         ]
-        return ", ".join(counted(number, noun) for number, noun in counts)
+        return ", ".join(counted(number, noun) for number, noun in counts if number)
 
     def _state(self, root: etree._Element, index: int, state: State, left: float) -> None:
         every = [mark for marks in self.marks[index].values() for mark in marks]
@@ -184,7 +184,7 @@ class Picture:
 
     def _owner(self, cpu: int) -> Claim | None:
         """Return the strongest claim on a CPU; None while it is offline."""
-        return self.owners.by_cpu[cpu][0] if cpu in self.online else None
+        return next(iter(self.owners.by_cpu.get(cpu, ())), None) if cpu in self.online else None
 
     def _cell(self, parent: etree._Element, cell: Box, state: int, number: int) -> None:
         shares: dict[Claim | None, list[int]] = {}
@@ -331,7 +331,7 @@ class Picture:
             entries.append(("guest", "…", f"and {len(guests) - _GUESTS} more guests"))
         x = float(_MARGIN)
         for role, code, meaning in entries:
-            words = fit(meaning, 360)
+            words = fit(meaning, 420)
             needed = 30 + layout.text_width(words) + 14
             if x > _MARGIN and x + needed > width:
                 x, top = _MARGIN, top + _LINE

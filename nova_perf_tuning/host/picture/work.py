@@ -37,7 +37,7 @@ class Work(NamedTuple):
     """Something that runs on CPUs.
 
     :ivar owner: NIC, PCI address, guest or program that it serves.
-    :ivar target: as in a setting: ``irq:47``, ``tid:123``.
+    :ivar target: as in a setting: ``irq:47``, ``tid:123``; empty: unknown.
     :ivar cpus: where it may run; empty: unknown.
     :ivar home: nodes that it belongs to, None when it may lie anywhere.
     :ivar own: CPUs on which it disturbs nobody, whoever owns them.
@@ -143,7 +143,7 @@ def marks(
     """
     detailed = len(set(cells.values())) == len(cells)
     kept, reserved = owners.cpus(*_KEPT), owners.cpus(*_RESERVED)
-    other = {item.target: item.cpus for item in beside}
+    other = {item.target: item.cpus for item in beside if item.target}
     # Hundreds of threads share few sets of CPUs.
     alike: dict[tuple[Work, frozenset[int]], list[Work]] = {}
     for item in work:
