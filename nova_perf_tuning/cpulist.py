@@ -141,6 +141,12 @@ def _format(cpus: frozenset[int]) -> str:
     return ",".join(parts)
 
 
+def named(cpus: Iterable[int]) -> str:
+    """Return ``CPU 3``, ``CPUs 0-3,8``."""
+    text = format(cpus)
+    return f"CPU {text}" if text.isdecimal() else f"CPUs {text}"
+
+
 def format(cpus: Iterable[int]) -> str:
     """Return ``cpus`` as the kernel prints a list: ``{0, 1, 2, 8}`` gives ``"0-2,8"``."""
     return _format(cpus if isinstance(cpus, frozenset) else frozenset(cpus))

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests
-from nova_perf_tuning.printing import printable
+from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
 _AMOUNT = options.number(0.001, 1e9)
@@ -203,6 +203,7 @@ def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] 
     command.say(*map(notes.text, warnings), prefix="warning: ")
     counts = _counts(report)
     severe = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
-    print(f"{severe or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
+    held = f"{counted(counts['clean'], 'rule')} hold{'s' if counts['clean'] == 1 else ''}"
+    print(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")

@@ -16,6 +16,7 @@ from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
 #: Warnings that are shown one by one.
@@ -158,7 +159,12 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
 
 
 def _show(plan: planner.Plan, everything: bool) -> None:
-    rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
+    # No CPU for a kind of thread that no guest has is nothing to know; none for the host is.
+    rows = [
+        (name, text or "none", _ROLES.get(name, _ROLES["overlap"]))
+        for name, text in plan.sets.items()
+        if text or name == "housekeeping"
+    ]
     command.print_table(("CPU set", "CPUs", "role"), rows)
     if not plan.sets["overlap"]:
         print("no overlap: emulator, iothread, vhost and irq share no CPU with dedicated")
@@ -172,11 +178,11 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     if plan.settings:
         print()
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
-    print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
+    print(f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
     command.say(*map(notes.text, shown), prefix="warning: ")
     if len(plan.warnings) > len(shown):
-        print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
+        print(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
 
 
 def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:

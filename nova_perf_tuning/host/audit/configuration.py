@@ -113,12 +113,10 @@ class CpuSets(Rule):
         present = frozenset(cpu.id for cpu in host.facts.cpus)
         for key, cpus in (("cpu_dedicated_set", dedicated), ("cpu_shared_set", shared)):
             if cpus - present:
-                missing = cpulist.format(cpus - present)
-                yield self._about(
-                    host, f"CPUs {missing} do not exist; this host has {cpulist.format(present)}", key
-                )
+                missing, there = cpulist.named(cpus - present), cpulist.named(present)
+                yield self._about(host, f"it names {missing}; this host has only {there}", key)
         if dedicated & shared:
-            yield self._about(host, f"CPUs {cpulist.format(dedicated & shared)} are dedicated and shared")
+            yield self._about(host, f"both sets name {cpulist.named(dedicated & shared)}")
         if dedicated and host.sets.online <= dedicated:
             yield self._about(host, "every online CPU is dedicated: interrupts, vhost and the host have none")
             return
@@ -163,7 +161,7 @@ class PowerOverlap(Rule):
             if (used := cpulist.parse(irq.effective or irq.affinity or "")) and used <= cpus
         }
         if busy:
-            why = f"interrupts of {named(sorted(busy))} are on CPUs {cpulist.format(cpus)}, which Nova powers down"
+            why = f"interrupts of {named(sorted(busy))} are on {cpulist.named(cpus)}, which Nova powers down"
             yield self.finding([managed], why)
         if 0 in cpus:
             yield self.finding(
@@ -246,7 +244,7 @@ class HousekeepingUnset(Rule):
         nodes = max(len(host.nodes_of(host.sets.online)), 1)
         yield self.finding(
             evidence,
-            f"guests own CPUs {cpulist.format(dedicated)}, and everything else on this host may run there as well "
+            f"guests own {cpulist.named(dedicated)}, and everything else on this host may run there as well "
             f"as on the other {counted(len(host.sets.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
             "" if host.dedicated is None else remedy,
             level=None if host.dedicated is None else Level.INFO,
@@ -283,8 +281,7 @@ class SharedIsolated(Rule):
         if both:
             yield self.finding(
                 [(_ISOLATED, host.facts.isolated), host.nova["compute", "cpu_shared_set"]],
-                f"CPUs {cpulist.format(both)} are shared and isolated: every thread put there stays on CPU "
-                f"{min(both)}",
+                f"{cpulist.named(both)}: shared and isolated, so every thread put there stays on CPU {min(both)}",
             )
 
 
@@ -305,12 +302,12 @@ class IsolatedUnused(Rule):
         if idle:
             yield self.finding(
                 evidence,
-                f"CPUs {cpulist.format(idle)} are isolated and given to nobody: they are lost to this host",
+                f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host",
             )
         if disturbed:
             yield self.finding(
                 evidence,
-                f"of the dedicated CPUs {cpulist.format(disturbed)} are not isolated: their guests are disturbed",
+                f"{cpulist.named(disturbed)}: dedicated and not isolated, so their guests are disturbed",
                 level=Level.INFO,
             )
 
@@ -330,7 +327,7 @@ class NohzFull(Rule):
         if beyond:
             yield self.finding(
                 [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],
-                f"CPUs {cpulist.format(beyond)} are without a tick, but several threads share them: {self.why}",
+                f"{cpulist.named(beyond)}: without a tick, but shared by several threads. {self.why}",
             )
 
 
@@ -351,5 +348,5 @@ class IrqAffinity(Rule):
             given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]
             yield self.finding(
                 [(_CMDLINE, f"{name}={host.boot[name]}") for name in given],
-                f"new interrupts may start on CPUs {cpulist.format(wrong)}, which are dedicated or isolated{also}",
+                f"new interrupts may start on {cpulist.named(wrong)}, dedicated or isolated{also}",
             )

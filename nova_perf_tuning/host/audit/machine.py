@@ -212,7 +212,7 @@ class DeepIdle(Rule):
         if deep:
             yield self.finding(
                 [(f"/{idle}/state{state}/latency", f"{latency} us") for state, latency in deep],
-                f"dedicated CPUs {cpulist.format(cpus)} may sleep so deep that waking takes {deep[-1][1]} us",
+                f"{cpulist.named(cpus)}, dedicated, may sleep so deep that waking takes {deep[-1][1]} us",
             )
 
 

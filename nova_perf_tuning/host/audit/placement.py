@@ -29,10 +29,14 @@ def _largest_node(host: Host) -> tuple[int, int]:
     return cpus, max(node.memory_kib or 0 for node in host.facts.nodes)
 
 
+def _vcpus(guest: Guest) -> str:
+    return counted(guest.domain.vcpus, "vCPU")
+
+
 def _too_much(host: Host, guest: Guest) -> list[str]:
     """Return what of a guest no node of the host can hold."""
     cpus, memory = _largest_node(host)
-    much = [f"{guest.domain.vcpus} vCPUs (a node has {cpus} CPUs)"] if guest.domain.vcpus > cpus else []
+    much = [f"{_vcpus(guest)} (a node has {counted(cpus, 'CPU')})"] if guest.domain.vcpus > cpus else []
     if memory and guest.inventory.memory_kib > memory:
         much.append(f"{guest.inventory.memory_kib >> 20} GiB (a node has {memory >> 20} GiB)")
     return much
@@ -57,7 +61,7 @@ class FloatsOverNodes(_OnNodes):
 
     def check(self, host: Host) -> Iterator[Finding]:
         floating = list(super().check(host))
-        more = f"; {len(floating) - 3} more guests float like it" if len(floating) > 3 else ""
+        more = f"; so may {counted(len(floating) - 3, 'more guest')}" if len(floating) > 3 else ""
         yield from (dataclasses.replace(finding, why=finding.why + more) for finding in floating[:3])
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
@@ -66,9 +70,9 @@ class FloatsOverNodes(_OnNodes):
         if nodes > 1 and guest.inventory.cells <= 1 and not _too_much(host, guest):
             yield self.of(
                 guest,
-                [f"{guest.domain.vcpus} vCPUs on CPUs {cpulist.format(cpus)}"],
-                f"{guest.name} with {guest.domain.vcpus} vCPUs fits into a node of {_largest_node(host)[0]} CPUs, "
-                f"but may run on {nodes} nodes",
+                [f"{_vcpus(guest)} on {cpulist.named(cpus)}"],
+                f"{guest.name} with {_vcpus(guest)} fits into a node of {_largest_node(host)[0]} CPUs, but may "
+                f"run on {nodes} nodes",
             )
 
 
@@ -93,7 +97,7 @@ class FarFromNic(_OnNodes):
         if len(nodes) == 1 and uplinks and not any(nic.node in nodes for nic in uplinks):
             names = ", ".join(f"{nic.name} (node {nic.node})" for nic in uplinks)
             yield self.finding(
-                [*map(host.node_file, uplinks), (guest.path, f"vCPUs on CPUs {cpulist.format(cpus)}")],
+                [*map(host.node_file, uplinks), (guest.path, f"vCPUs on {cpulist.named(cpus)}")],
                 f"{guest.name} runs on node {min(nodes)}, its traffic leaves through {names}",
                 subject=guest.name,
             )
@@ -141,11 +145,11 @@ class _ThreadsOnDedicated(Rule):
                 if thread.kind in self.kinds and both:
                     disturbing.append((guest.name, thread, both))
                     break
-        more = f"; so may those of {len(disturbing) - 3} more guests" if len(disturbing) > 3 else ""
+        more = f"; so may those of {counted(len(disturbing) - 3, 'more guest')}" if len(disturbing) > 3 else ""
         for name, thread, both in disturbing[:3]:
             yield self.finding(
                 [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
-                f"{self.threads} of {name} may run on CPUs {cpulist.format(both)}, which guests' vCPUs own{more}",
+                f"{self.threads} of {name} may run on {cpulist.named(both)}, which guests' vCPUs own{more}",
                 subject=name,
             )
 
@@ -199,11 +203,11 @@ class NapiOnDedicated(Rule):
             wrong = [thread for thread in there if cpulist.parse(thread.affinity or "") & taken]
             if wrong:
                 planned = filter(None, (host.planned.get(("thread_affinity", f"tid:{one.tid}")) for one in wrong))
-                both = cpulist.format(cpulist.union(one.affinity or "" for one in wrong) & taken)
+                both = cpulist.named(cpulist.union(one.affinity or "" for one in wrong) & taken)
                 yield self.finding(
                     [(f"/proc/{one.tid}/status Cpus_allowed_list", one.affinity) for one in wrong[:3]],
-                    f"{counted(len(wrong), 'NAPI thread')} of {nic.name} may run on CPUs {both}, which "
-                    "belong to guests or are isolated for them",
+                    f"{counted(len(wrong), 'NAPI thread')} of {nic.name} may run on {both}, owned by guests or "
+                    "isolated for them",
                     subject=nic.name,
                     settings=[dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned],
                 )
@@ -316,8 +320,8 @@ class OnDedicated(NicInterruptRule):
         taken = host.sets.dedicated | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
         there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
-        cpus = cpulist.format({cpu for irq in there for cpu in _cpus(irq)})
-        return there, f"on CPUs {cpus}, which belong to guests or are isolated for them"
+        cpus = cpulist.named({cpu for irq in there for cpu in _cpus(irq)})
+        return there, f"on {cpus}, owned by guests or isolated for them"
 
 
 class OneCpu(NicInterruptRule):
@@ -367,7 +371,7 @@ class Irqbalance(Rule):
         if name and not banned and (host.sets.isolated or (options[name] and host.runs_guests)):
             why = f"{name} is empty or no list of CPUs: it bans none"
             if host.sets.isolated:
-                cancelled = f"the automatic ban of CPUs {cpulist.format(host.sets.isolated)}, which are isolated"
+                cancelled = f"the automatic ban of {cpulist.named(host.sets.isolated)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
             if taken:
                 remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}  # in /{file}, in place of it"
@@ -378,7 +382,7 @@ class Irqbalance(Rule):
                 return
             why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
             if banned:
-                why = f"{name} leaves CPUs {cpulist.format(taken - banned)} open, which guests own or are isolated"
+                why = f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
             elif exported:
                 why = f"systemd passes over lines with export: {why}"
         read = exported or " ".join(f"{key}={value}" for key, value in options.items()) or "no bans"

@@ -263,8 +263,8 @@ def _helpers(plan: NicPlan, placement: NicPlacement, cpus: Mapping[int, int]) ->
     for position, index in enumerate(queues):
         helpers = idle[position :: len(queues)]
         reason = (
-            f"{nic.name} has {counted(len(queues), 'receive queue')} for {len(pool.cpus)} CPUs of {pool.where}: "
-            f"CPUs {cpulist.format(helpers)} share the work of queue {index}"
+            f"{nic.name} has {counted(len(queues), 'receive queue')} for {counted(len(pool.cpus), 'CPU')} of "
+            f"{pool.where}: the work of queue {index} goes to {cpulist.named(helpers)}"
         )
         yield index, sum(1 << cpu for cpu in helpers), nic.rps[index], reason
 

@@ -149,7 +149,7 @@ class ToldTest(agent_bench.LoopCase):
         state = self.serve().state()
         self.assertEqual({"warnings": state.warnings, "notes": state.notes}, notes.as_json([note]))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
-        self.assertIn("agent: warning: guest g1 owns CPUs 1 of housekeeping: they count as dedicated", lines)
+        self.assertIn("agent: warning: guest g1 owns CPU 1 of housekeeping: counted as dedicated", lines)
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()

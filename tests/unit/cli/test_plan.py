@@ -116,6 +116,8 @@ class PlanCommandTest(directories.DirectoryCase):
         ):
             with self.subTest(words):
                 self.assertIn(words, out)
+        for name in ("isolated", "irq_vcpu"):  # that no CPU may carry what nobody has reads as forbidden
+            self.assertNotIn(f"\n{name} ", out)
         out = program.shown(self, "plan", "--sysroot", self.root, "--all")
         self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
 
