@@ -10,10 +10,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -24,8 +25,10 @@ from nova_perf_tuning.validation.measure import store
 NAMESPACE: Final = "nova_perf_tuning.collectors"
 #: Beside the results; a file is called ORDER-KIND.json, after :attr:`.model.Trial.order`.
 DIRECTORY: Final = "collected"
-#: How long a tool may take to start, or to end once it is told to, in seconds.
+#: How long a tool may take to end, in seconds.
 _LIMIT_S: Final = 10.0
+#: Ends a collector and returns what it collected, as JSON has it.
+Stop = Callable[[], Mapping[str, object]]
 
 
 class CollectorError(errors.PerfTuningError):
@@ -33,52 +36,32 @@ class CollectorError(errors.PerfTuningError):
 
 
 class Collector(abc.ABC):
-    """One tool; a new object is made for each trial.
-
-    :cvar kind: its name on the command line and of the entry point.
-    """
+    """One tool; :cvar kind: its name on the command line and of the entry point."""
 
     kind: ClassVar[str]
-    summary: ClassVar[str]
 
     def check(self) -> None:
         """Say before the run whether it works on this host; CollectorError: why not."""
         return
 
     @abc.abstractmethod
-    def start(self) -> None:
-        """Begin to collect; the program of the trial starts next."""
-
-    @abc.abstractmethod
-    def stop(self) -> Mapping[str, object]:
-        """End and return what was collected, as JSON has it; it is called once after :meth:`start`."""
+    def start(self) -> Stop:
+        """Begin, before the program of a trial starts, and return what ends it and gives what was collected."""
 
 
 class Interrupts(Collector):
     """Interrupts and softirqs that each CPU served (proc_interrupts(5)); what did not occur is left out."""
 
     kind = "interrupts"
-    summary = "interrupts and softirqs by CPU, from /proc/interrupts and /proc/softirqs"
 
-    def start(self) -> None:
-        self._before = self._read()
+    def start(self) -> Stop:
+        before = self.read()
+        return lambda: {name: list(_growth(before[name], table)) for name, table in self.read().items()}
 
-    def stop(self) -> Mapping[str, object]:
-        return {
-            name: [
-                {"name": key, "about": about, "cpus": grown}
-                for key, (about, counts) in now.items()
-                if (grown := _growth(self._before[name].get(key, ("", {}))[1], counts))
-            ]
-            for name, now in self._read().items()
-        }
-
-    def _read(self) -> dict[str, dict[str, tuple[str, dict[str, int]]]]:
-        tables = {}
-        for name in ("interrupts", "softirqs"):
-            with open(f"/proc/{name}", encoding="ascii", errors="replace") as file:
-                tables[name] = parse_counts(file.read())
-        return tables
+    def read(self) -> dict[str, dict[str, tuple[str, dict[str, int]]]]:
+        """Return both tables, see :func:`parse_counts`."""
+        files = {name: pathlib.Path("/proc", name) for name in ("interrupts", "softirqs")}
+        return {name: parse_counts(path.read_text("ascii", "replace")) for name, path in files.items()}
 
 
 def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
@@ -87,40 +70,42 @@ def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
     A line has fewer counts than there are CPUs where it has one for all of them (``ERR``).
     """
     head, *lines = text.splitlines() or [""]
-    cpus = [name.removeprefix("CPU") for name in head.split()]
-    table = {}
+    cpus, table = [name.removeprefix("CPU") for name in head.split()], {}
     for line in lines:
         name, _, rest = line.partition(":")
         words = rest.split()
         counts = [int(word) for word in words[: len(cpus)] if word.isdigit()]
         if len(counts) == len(cpus):
-            about = " ".join(words[len(cpus) :])
-            table[name.strip()] = about, dict(zip(cpus, counts, strict=True))
+            table[name.strip()] = " ".join(words[len(cpus) :]), dict(zip(cpus, counts, strict=True))
     return table
 
 
-def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    return {cpu: count - before.get(cpu, 0) for cpu, count in after.items() if count > before.get(cpu, 0)}
+def _growth(
+    before: Mapping[str, tuple[str, Mapping[str, int]]], after: Mapping[str, tuple[str, Mapping[str, int]]]
+) -> Iterator[dict[str, object]]:
+    for name, (about, counts) in after.items():
+        old = before.get(name, ("", {}))[1]
+        if grown := {cpu: count - old.get(cpu, 0) for cpu, count in counts.items() if count > old.get(cpu, 0)}:
+            yield {"name": name, "about": about, "cpus": grown}
 
 
 class PerfStat(Collector):
     """``perf stat`` over all CPUs; where virtual machines hide the hardware's counters those are null."""
 
     kind = "perf"
-    summary = "perf stat over all CPUs: cycles, instructions, cache misses, switches, migrations, faults"
-    _ARGV: Final = ("perf", "stat", "--all-cpus", "--json-output", "--event")
     _EVENTS: Final = "cycles,instructions,cache-misses,context-switches,cpu-migrations,page-faults,task-clock"
+    _ARGV: Final = ("perf", "stat", "--all-cpus", "--json-output", "--event", _EVENTS)
 
     def check(self) -> None:
         try:
-            launch.call([*self._ARGV, self._EVENTS, "true"])
+            launch.call([*self._ARGV, "true"])
         except (launch.LaunchError, OSError) as error:
             why = f"perf stat does not work on this host; install linux-perf or leave it out: {one_line(error)}"
             raise CollectorError(why) from None
 
-    def start(self) -> None:
-        self._popen = subprocess.Popen(
-            [*self._ARGV, self._EVENTS, "cat"],  # which ends with its input, also when this process is killed
+    def start(self) -> Stop:
+        popen = subprocess.Popen(
+            [*self._ARGV, "cat"],  # which ends with its input, also when this process is killed
             env=launch.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -128,27 +113,24 @@ class PerfStat(Collector):
             text=True,
         )
 
-    def stop(self) -> Mapping[str, object]:
-        try:
-            _, text = self._popen.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            _, text = self._popen.communicate()
-        return {"events": list(parse_perf(text))}
+        def stop() -> Mapping[str, object]:
+            try:
+                return {"events": list(parse_perf(popen.communicate(timeout=_LIMIT_S)[1]))}
+            finally:
+                popen.kill()
+
+        return stop
 
 
 def parse_perf(text: str) -> Iterator[dict[str, object]]:
-    """Yield the events of ``perf stat --json-output``; ``running_percent`` is the share of the time counted.
+    """Yield the events of ``perf stat --json-output``; a value is null where the event was not counted.
 
-    A value is null where the event was not counted.
+    ``running_percent``: share of the time that it was counted.
     """
-    for line in text.splitlines():
-        if line.startswith("{"):
-            row = json.loads(line)
-            value = row["counter-value"]
-            number = float(value) if re.fullmatch(r"[0-9.]+", value) else None
-            shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
-            yield {"event": row["event"], "value": number, **shares}
+    for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
+        value = float(row["counter-value"]) if re.fullmatch(r"[0-9.]+", row["counter-value"]) else None
+        shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
+        yield {"event": row["event"], "value": value, **shares}
 
 
 def load(kinds: Sequence[str]) -> tuple[type[Collector], ...]:
@@ -166,21 +148,14 @@ def load(kinds: Sequence[str]) -> tuple[type[Collector], ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachment:
-    """The collectors of a run. :ivar directory: where results.json is."""
+    """The collectors of a run. :ivar output: directory of results.json."""
 
     kinds: tuple[type[Collector], ...] = ()
-    directory: str = ""
-
-    @property
-    def names(self) -> list[str]:
-        return [kind.kind for kind in self.kinds]
+    output: str = ""
 
     def check(self) -> None:
-        """Refuse to mix what is collected with that of another run.
-
-        :raises CollectorError: there is some.
-        """
-        directory = os.path.join(self.directory, DIRECTORY)
+        """Refuse to mix what is collected with that of another run; CollectorError: there is some."""
+        directory = os.path.join(self.output, DIRECTORY)
         if self.kinds and os.path.exists(directory):
             raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
 
@@ -191,33 +166,25 @@ class Attachment:
         :param order: of the trial; :param about: which trial it is.
         :raises OSError: a file cannot be written.
         """
-        collected = {kind.kind: dict[str, object]() for kind in self.kinds}
-        with contextlib.ExitStack() as running:
-            for kind in self.kinds:
-                running.enter_context(_running(kind, collected[kind.kind]))
+        begun = {kind.kind: _guarded(lambda: {"stop": kind().start()}) for kind in self.kinds}  # noqa: B023
+        try:
             yield
-        directory = os.path.join(self.directory, DIRECTORY)
-        for name, data in collected.items():
-            os.makedirs(directory, exist_ok=True)
-            document = {"collector": name, "order": order, **about, **data}
-            text = json.dumps(document, ensure_ascii=False, default=str)
-            store.write_atomically(os.path.join(directory, f"{order:05d}-{name}.json"), f"{text}\n")
+        finally:
+            ended = {name: _ended(started) for name, started in begun.items()}
+        for name, collected in ended.items():
+            os.makedirs(os.path.join(self.output, DIRECTORY), exist_ok=True)
+            document = {"collector": name, "order": order, **about, **collected}
+            path = os.path.join(self.output, DIRECTORY, f"{order:05d}-{name}.json")
+            store.write_atomically(path, json.dumps(document, ensure_ascii=False, default=str) + "\n")
 
 
-@contextlib.contextmanager
-def _running(kind: type[Collector], collected: dict[str, object]) -> Iterator[None]:
-    """Put into ``collected`` the data of a collector, or its error: a trial is worth more than its tools."""
-    collector = None
+def _ended(started: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _guarded(lambda: {"data": started["stop"]()}) if "stop" in started else started
+
+
+def _guarded(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what ``call`` returns, or its error: a trial is worth more than its tools."""
     try:
-        collector = kind()
-        collector.start()
+        return call()
     except Exception as error:
-        collected["error"] = one_line(error, 300)
-    try:
-        yield
-    finally:
-        if "error" not in collected and collector is not None:
-            try:
-                collected["data"] = collector.stop()
-            except Exception as error:
-                collected["error"] = one_line(error, 300)
+        return {"error": one_line(error, 300)}

@@ -343,7 +343,7 @@ class Session:
             conditions=outcome.conditions,
             window=window.kind if window else "",
             exec_s=outcome.exec_s if window else None,
-            collectors=self._plan.attached.names,
+            collectors=[kind.kind for kind in self._plan.attached.kinds],
             course=outcome.course,
         )
         rows = [

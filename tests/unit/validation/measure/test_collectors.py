@@ -20,13 +20,9 @@ AFTER = (
 
 class Counting(collectors.Collector):
     kind = "counting"
-    summary = "counts"
 
     def start(self):
-        self.count = 1
-
-    def stop(self):
-        return {"count": self.count + 1}
+        return lambda: {"count": 2}
 
 
 class FailsToStart(Counting):
@@ -39,17 +35,16 @@ class FailsToStart(Counting):
 class FailsToStop(Counting):
     kind = "fails-to-stop"
 
-    def stop(self):
-        raise OSError("gone")
+    def start(self):
+        return lambda: {"count": 1 / 0}
 
 
 class ReadTest(testcase.TestCase):
     def test_only_what_occurred_is_told_by_cpu(self):
         watching = collectors.Interrupts()
         tables = iter({"interrupts": collectors.parse_counts(text), "softirqs": {}} for text in (BEFORE, AFTER))
-        watching._read = lambda: next(tables)
-        watching.start()
-        new, old = watching.stop()["interrupts"]
+        watching.read = lambda: next(tables)
+        new, old = watching.start()()["interrupts"]
         self.assertEqual(("25", {"0": 17, "2": 5}), (new["name"], new["cpus"]), "that is new counts whole")
         self.assertEqual(("24", {"2": 4}), (old["name"], old["cpus"]))
         self.assertEqual("PCI-MSI 1-edge eth0-rx-0", old["about"])
@@ -84,7 +79,7 @@ class AttachmentTest(directories.DirectoryCase):
         wanted = {"collector": "counting", "order": 7, "arm": "tuned", "data": {"count": 2}}
         self.assertEqual(wanted, self.read("counting"))
         self.assertEqual(
-            ["no way", "gone"], [self.read(f"fails-to-{when}")["error"] for when in ("start", "stop")]
+            ["no way", "division by zero"], [self.read(f"fails-to-{when}")["error"] for when in ("start", "stop")]
         )
         self.assertRaises(collectors.CollectorError, self.attachment.check)
 
