@@ -92,7 +92,8 @@ class RequestTest(base.PerfTestCase):
     def test_balloon_is_the_same_on_every_release(self):
         """As Nova 32 and later have it where it is on; the guest's statistics stay Nova's."""
         image = self.image(uuids.reporting_image, {"hw_perf_free_page_reporting": "true"})
-        balloon = self.domain(self.boot({}, image_uuid=image)).find("devices/memballoon")
+        self.start()
+        balloon = self.domain(self.boot({}, 2, image_uuid=image)).find("devices/memballoon")
         self.assertEqual({"model": "virtio", "autodeflate": "on", "freePageReporting": "on"}, dict(balloon.attrib))
         self.assertEqual(["10"], balloon.xpath("stats/@period"))
 
