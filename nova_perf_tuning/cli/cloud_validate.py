@@ -73,8 +73,11 @@ class Validate(cloud_command.CloudCommand):
         add = functools.partial(options.add, parser)
         up = "or aggregates by name, 'all' that are up and enabled (administrators only), or 'any' for one pair"
         add("--hosts", "A,B,...", f"compute hosts {up}")
-        peers = "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad"
-        add("--peers", "K", f"{peers} (default: {_RUN.peers})", _COUNT)
+        peers = (
+            "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad; 0: each"
+        )
+        peers += f" host by itself, without the network between them (default: {_RUN.peers})"
+        add("--peers", "K", peers, options.whole(0, 1000))
         pairs = "pairs measured at a time; lower it where hosts share a network, raise it for large fleets"
         add("--max-parallel", "N", f"{pairs} (default: {_RUN.max_parallel})", _COUNT)
         loss = "greatest loss of a host against the others; keep it above twice the noise of an A/A run"
@@ -347,7 +350,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
     return model.FleetPlan(
         measure=model.MeasurePlan(run_id, arms, jobs, args.blocks or _BLOCKS, limit_s),
         settings=model.RunSettings(
-            peers=args.peers or _RUN.peers,
+            peers=_RUN.peers if args.peers is None else args.peers,
             seed=secrets.randbelow(1 << 32),
             max_parallel=args.max_parallel or _RUN.max_parallel,
             time_limit_s=args.time_limit,

@@ -129,7 +129,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         findings[host].append((_V.INVALID, why))
     comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
     for (benchmark, arm), comparison in comparisons.items():
-        if len(comparison.states) >= peer_comparison.MIN_HOSTS:
+        if comparison.enough:
             for host, logs in comparison.logs.items():
                 losses = [-math.expm1(log - comparison.middle) for log in logs]
                 findings[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))

@@ -332,7 +332,8 @@ class FleetRun:
         each_s, now = self._each_s(), self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
         work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
-        return max(0.0, work_s / max(1, min(self._limit, len(self._run.hosts) // 2)))
+        at_once = len(self._run.hosts) // max(len(task.pair.hosts) for task in self._run.tasks)
+        return max(0.0, work_s / max(1, min(self._limit, at_once)))
 
     def _each_s(self) -> float:
         if self._taken_s:

@@ -68,17 +68,17 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
 
     Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ... on both sides,
     as often as client as as server, and with an odd number of peers the one opposite. Two hosts meet twice, once
-    in each role; a host that is alone is its own peer. Neighbours in the list have no host in common as far as
-    possible, so that several can be measured at a time.
+    in each role; a host that is alone, or has no peers, is its own. Neighbours in the list have no host in common
+    as far as possible, so that several can be measured at a time.
 
-    :raises ValueError: no host, or ``peers`` below 1.
+    :raises ValueError: no host, or ``peers`` below 0.
     """
     names = sorted(set(hosts))
     count = len(names)
-    if not names or peers < 1:
-        raise ValueError("a schedule needs at least one host and one peer for it")
-    if count == 1:
-        return [HostPair(names[0], names[0])]
+    if not names or peers < 0:
+        raise ValueError("a schedule needs at least one host, and no less than no peers")
+    if count == 1 or not peers:
+        return [HostPair(name, name) for name in names]
     random.Random(seed).shuffle(names)  # noqa: S311  an order that can be repeated, no secret
     wanted = min(peers, count - 1)
     pairs = []
