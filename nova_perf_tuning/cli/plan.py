@@ -6,8 +6,8 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import command, options, picture
+from nova_perf_tuning import atomic_write, cpulist
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
@@ -44,7 +44,7 @@ class Plan(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_plan(parser)
-        picture.add(parser, "the host now and as planned, side by side")
+        add_svg(parser)
         parser.add_argument(
             "--all",
             action="store_true",
@@ -54,7 +54,8 @@ class Plan(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> None:
         facts, plan = facts_and_plan(args)
         if args.svg:
-            picture.write(args.svg, svg.plan(facts, plan.owners, plan.settings, args.svg_name))
+            with atomic_write.writing(args.svg) as file:
+                file.write(svg.plan(facts, plan.owners, plan.settings, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(plan))
         else:
@@ -67,6 +68,14 @@ def add_sysroot(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot``."""
     recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
     options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
+
+
+def add_svg(parser: argparse.ArgumentParser) -> None:
+    """Add ``--svg`` and ``--svg-name``."""
+    options.add(parser, "--svg", "FILE", "also draw it: whose each CPU is, what works on it, what disturbs whom")
+    options.add(
+        parser, "--svg-name", "NAME", "name of the host in the picture's title (default: none)", default=""
+    )
 
 
 def add_host(parser: argparse.ArgumentParser) -> None:

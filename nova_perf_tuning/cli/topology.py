@@ -5,8 +5,8 @@ import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import command, picture
+from nova_perf_tuning import atomic_write, cpulist
+from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader, topology
@@ -27,14 +27,15 @@ class Topology(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_sysroot(parser)
-        picture.add(parser, "the host: whose each CPU is, and what works on it")
+        plan_module.add_svg(parser)
 
     def run_command(self, args: argparse.Namespace) -> None:
         root = reader.open_root(args.sysroot)
         facts = reader.read_root(root)
         if args.svg:
             claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(plan_module.nova_files(root)))
-            picture.write(args.svg, svg.topology(facts, claims, args.svg_name))
+            with atomic_write.writing(args.svg) as file:
+                file.write(svg.topology(facts, claims, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(facts))
         else:

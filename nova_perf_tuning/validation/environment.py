@@ -13,8 +13,6 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning.host import model
-
 #: Loss against other hosts from which a host is slow, where results do not say it.
 MAX_LOSS: Final = 0.15
 
@@ -42,50 +40,13 @@ class Setting:
 
 
 @dataclasses.dataclass(slots=True)
-class HostMap:
-    """Where CPUs and NICs are in a host; NICs without their queues and interrupts."""
-
-    cpus: list[model.Cpu]
-    nodes: list[model.Node]
-    nics: list[model.Nic]
-
-
-@dataclasses.dataclass(slots=True)
-class PlacedWork:
-    """Something that ran on the host, as :class:`nova_perf_tuning.host.picture.work.Work`; sets are cpulists."""
-
-    kind: str
-    owner: str
-    cpus: str
-    home: str | None = None
-    own: str = ""
-
-
-@dataclasses.dataclass(slots=True)
-class OwnedCpus:
-    """CPUs with an owner; :ivar owner: a kind of :class:`nova_perf_tuning.host.owners.Owner`."""
-
-    owner: str
-    name: str
-    cpus: str
-
-
-@dataclasses.dataclass(slots=True)
-class Placement:
-    """Where everything might run while an arm was measured, by the affinities that were read then."""
-
-    work: list[PlacedWork]
-    owners: list[OwnedCpus]
-
-
-@dataclasses.dataclass(slots=True)
 class Arm:
     """What guests of one arm asked for and what they got.
 
     :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has its value.
     :ivar notes, note_codes: what guests did not get of the request, and the code of each.
     :ivar virtualization: what a guest says that it runs on; empty: not read.
-    :ivar placement: None: not read.
+    :ivar picture: SVG of where everything could run while it was measured; empty: not read.
     :ivar shown: what is only shown.
     """
 
@@ -98,7 +59,7 @@ class Arm:
     findings: list[Finding] = dataclasses.field(default_factory=list)
     virtualization: str = ""
     xml: str = ""
-    placement: Placement | None = None
+    picture: str = ""
     shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
@@ -264,7 +225,6 @@ class Environment:
     noise_floor: NoiseFloor | None = None
     host_cpu_source: str = ""
     host_cpu_faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    host_map: HostMap | None = None
     arms: dict[str, Arm] = dataclasses.field(default_factory=dict)
     ablation: Mapping[str, LeftOut] = dataclasses.field(default_factory=dict)
     benchmarks: Mapping[str, Benchmark] = dataclasses.field(default_factory=dict)

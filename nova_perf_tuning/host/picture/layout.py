@@ -48,6 +48,10 @@ class Box:
     width: float = 0
     height: float = 0
 
+    @property
+    def place(self) -> tuple[float, float, float, float]:
+        return self.x, self.y, self.width, self.height
+
     def walk(self, *roles: str) -> Iterator["Box"]:
         """Yield this box and all in it that have one of the roles, outer ones first."""
         if not roles or self.role in roles:

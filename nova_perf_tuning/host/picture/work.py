@@ -13,9 +13,8 @@ from nova_perf_tuning.host.owners import CpuOwners, Owner
 from nova_perf_tuning.host.plan import guests, napi, nics
 
 _NO_CPUS: Final[frozenset[int]] = frozenset()
-#: Whose CPUs the host's work disturbs, and interrupts beside.
+#: Whose CPUs the host's work disturbs; interrupts disturb isolated ones, too.
 _RESERVED: Final = (Owner.GUEST, Owner.DEDICATED, Owner.PROGRAM)
-_KEPT: Final = (*_RESERVED, Owner.ISOLATED)
 
 
 class Kind(enum.Enum):
@@ -36,11 +35,9 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(Kind)}
 class Work(NamedTuple):
     """Something that runs on CPUs.
 
-    :ivar owner: NIC, PCI address, guest or program that it serves.
-    :ivar target: as in a setting: ``irq:47``, ``tid:123``; empty: unknown.
-    :ivar cpus: where it may run; empty: unknown.
+    :ivar owner: NIC, PCI address, guest or program that it serves; :ivar target: as in a setting.
+    :ivar cpus: where it may run; :ivar own: of these, where it disturbs nobody, whoever owns them.
     :ivar home: nodes that it belongs to, None when it may lie anywhere.
-    :ivar own: CPUs on which it disturbs nobody, whoever owns them.
     """
 
     kind: Kind
@@ -49,6 +46,11 @@ class Work(NamedTuple):
     cpus: frozenset[int]
     home: frozenset[int] | None = None
     own: frozenset[int] = _NO_CPUS
+
+    def far(self, node_of: Mapping[int, int | None]) -> set[int]:
+        """Return its CPUs that are of no node of its own."""
+        home = {*(self.home or ()), None}
+        return {cpu for cpu in self.cpus if self.home and node_of.get(cpu) not in home}
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,65 +71,46 @@ class Mark:
     wide: int = 0
 
 
-def present(facts: model.HostFacts, owners: CpuOwners) -> list[Work]:
-    """Return what works on this host now: interrupts of NICs and passed-through devices, threads."""
+def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
+    """Yield what works on this host now: interrupts of NICs and passed-through devices, threads."""
     node_of = {cpu.id: cpu.node for cpu in facts.cpus}
     every = frozenset(node for node in node_of.values() if node is not None)
-    own: dict[str, set[int]] = {}
+    own: dict[str, frozenset[int]] = {}
     for cpu, (claim, *_weaker) in owners.by_cpu.items():
-        own.setdefault(claim.name, set()).add(cpu)
-    work = list(_interrupts(facts, own))
-    for nic in facts.nics:
-        home = None if nic.node is None else frozenset([nic.node])
-        for _napi, thread in napi.threads(nic):
-            cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            work.append(Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, home))
+        own[claim.name] = own.get(claim.name, _NO_CPUS) | {cpu}
+    asked: dict[str, frozenset[int]] = {}
     for guest in facts.guests:
-        home = guests.guest_nodes(guest.domain, node_of, every) if guest.domain else None
+        domain = guest.domain
+        home = guests.guest_nodes(domain, node_of, every) if domain else None
         for thread in guest.threads:
-            kind = Kind.__members__.get(thread.kind.upper())
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            cpus -= own.get(guest.name, set()) if kind is Kind.VCPU else set()
-            if kind and (cpus or kind is not Kind.VCPU):
-                work.append(Work(kind, guest.name, f"tid:{thread.tid}", cpus, home))
+            cpus -= own.get(guest.name, _NO_CPUS) if thread.kind == "vcpu" else _NO_CPUS
+            if (kind := Kind.__members__.get(thread.kind.upper())) and (cpus or kind is not Kind.VCPU):
+                yield Work(kind, guest.name, f"tid:{thread.tid}", cpus, home)
+        if domain and domain.request and domain.request.irq_placement == "vcpu":
+            asked |= {address.lower(): own.get(guest.name, _NO_CPUS) for address in domain.hostdevs}
     for other in facts.programs:
         cpus = cpulist.parse(other.affinity)
-        alone = cpus if other.is_bound else _NO_CPUS
-        work.append(Work(Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, alone))
-    return work
-
-
-def _interrupts(facts: model.HostFacts, own: Mapping[str, Iterable[int]]) -> Iterator[Work]:
-    node_of = {nic.name: nic.node for nic in facts.nics}
-    domains = [(guest.name, guest.domain) for guest in facts.guests if guest.domain and guest.domain.request]
-    asked = {
-        address.lower(): frozenset(own.get(name, ()))
-        for name, domain in domains
-        for address in domain.hostdevs
-        if domain.request and domain.request.irq_placement == "vcpu"
-    }
-    every = [*nics.left_alone(facts, ())]
-    every += [((irq.device or "").lower(), irq) for _label, irq in guests.left_alone(facts, ())]
-    for owner, irq in every:
-        node = node_of.get(owner, irq.node)
+        yield Work(
+            Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, cpus if other.is_bound else _NO_CPUS
+        )
+    homes = {nic.name: None if nic.node is None else frozenset([nic.node]) for nic in facts.nics}
+    for nic in facts.nics:
+        for _napi, thread in napi.threads(nic):
+            cpus = cpulist.find(thread.affinity) or _NO_CPUS
+            yield Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, homes[nic.name])
+    devices = [((irq.device or "").lower(), irq) for _label, irq in guests.left_alone(facts, ())]
+    for owner, irq in (*nics.left_alone(facts, ()), *devices):
         cpus = cpulist.find(irq.effective or irq.affinity) or _NO_CPUS
-        home = None if node is None else frozenset([node])
+        home = homes.get(owner, None if irq.node is None else frozenset([irq.node]))
         yield Work(Kind.IRQ, owner, f"irq:{irq.number}", cpus, home, asked.get(owner, _NO_CPUS))
 
 
 def planned(work: Iterable[Work], settings: Iterable[model.Setting]) -> list[Work]:
     """Return the work with the CPUs that settings give it."""
     kinds = (model.IrqTarget.kind, model.ThreadTarget.kind)
-    values = {setting.target: setting.value for setting in settings if setting.kind in kinds}
-    return [
-        item._replace(cpus=cpulist.parse(values.get(item.target) or cpulist.format(item.cpus))) for item in work
-    ]
-
-
-def far(item: Work, node_of: Mapping[int, int | None]) -> set[int]:
-    """Return the CPUs of work that are of no node of its own."""
-    home = {*item.home, None} if item.home else None
-    return set() if home is None else {cpu for cpu in item.cpus if node_of.get(cpu) not in home}
+    cpus = {setting.target: cpulist.parse(setting.value) for setting in settings if setting.kind in kinds}
+    return [item._replace(cpus=cpus.get(item.target, item.cpus)) for item in work]
 
 
 def marks(
@@ -142,30 +125,26 @@ def marks(
     :param beside: the same work in the other state that is drawn; :param cells: CPU -> number of its cell.
     """
     detailed = len(set(cells.values())) == len(cells)
-    kept, reserved = owners.cpus(*_KEPT), owners.cpus(*_RESERVED)
-    other = {item.target: item.cpus for item in beside if item.target}
+    reserved, isolated = owners.cpus(*_RESERVED), owners.cpus(Owner.ISOLATED)
+    other = {item.target: item.cpus for item in beside}
     # Hundreds of threads share few sets of CPUs.
     alike: dict[tuple[Work, frozenset[int]], list[Work]] = {}
     for item in work:
-        nic = item.owner if item.kind is Kind.IRQ and detailed else ""
-        key = item._replace(owner=nic, target=""), other.get(item.target, item.cpus)
+        is_irq = item.kind is Kind.IRQ
+        key = item._replace(owner=item.owner if is_irq and detailed else "", target=""), other[item.target]
         alike.setdefault(key, []).append(item)
     found: dict[int, dict[tuple[int, str], Mark]] = {}
     for (shared, before), group in alike.items():
-        conflict = shared.cpus & (kept if shared.kind is Kind.IRQ else reserved) - shared.own
-        distant = far(shared, node_of)
-        inside: dict[int, set[int]] = {}
+        conflict = shared.cpus & (reserved | isolated if shared.kind is Kind.IRQ else reserved) - shared.own
+        far, inside = shared.far(node_of), dict[int, set[int]]()
         for cpu in sorted(shared.cpus & cells.keys()):
             inside.setdefault(cells[cpu], set()).add(cpu)
-        targets = [item.target for item in group]
-        for cell, cpus in inside.items():
-            key_here = _RANKS[shared.kind], shared.owner
-            mark = found.setdefault(cell, {}).setdefault(key_here, Mark(shared.kind))
+        for index, (cell, cpus) in enumerate(inside.items()):
+            mark = found.setdefault(cell, {}).setdefault((_RANKS[shared.kind], shared.owner), Mark(shared.kind))
             mark.names.update(item.owner for item in group)
-            mark.targets += targets
+            mark.targets += [] if index else [item.target for item in group]
             mark.conflict |= cpus & conflict
-            mark.far |= cpus & distant
+            mark.far |= cpus & far
             mark.moved += 0 if cpus <= before else len(group)
             mark.wide += len(group) if len(shared.cpus) > 1 else 0
-            targets = []
     return {cell: [by_key[key] for key in sorted(by_key)] for cell, by_key in found.items()}

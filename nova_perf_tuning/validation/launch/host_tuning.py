@@ -5,28 +5,23 @@ The journal lies in the run's directory, so a killed run's settings are undone l
 given are touched, never a NIC or another guest.
 """
 
-import dataclasses
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, owners
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.picture import work
+from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
-from nova_perf_tuning.validation import environment
+from nova_perf_tuning.validation.environment import Setting
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.guest import Guest
 
-#: As many as the schema of results takes; a host with 512 guests has some 7,000.
-_MOST_WORK = 20_000
 
-
-def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[environment.Setting]:
+def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
     """Bring the host settings of ``active`` into force, and return each with what became of it.
 
     :param directory: of the journal; :param resting: paused guests, which the plan leaves out.
@@ -49,7 +44,7 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
         # A thread that ended meanwhile needs no CPU.
         if result in apply_module.FAULTS and result is not apply_module.Result.STALE:
             raise base.LaunchError(f"host setting {' '.join(what)}: {result.value} {outcome.detail}")
-        applied.append(environment.Setting(*what, outcome.previous, result.value, outcome.setting.reason))
+        applied.append(Setting(*what, outcome.previous, result.value, outcome.setting.reason))
     return applied
 
 
@@ -57,31 +52,14 @@ def _facts(resting: Sequence[Guest]) -> model.HostFacts:
     """Return the facts of this host without its paused guests."""
     idle = {guest.process().pid for guest in resting}
     facts = reader.read_host()
-    return dataclasses.replace(facts, guests=tuple(guest for guest in facts.guests if guest.pid not in idle))
+    facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
+    return facts
 
 
-def placement(resting: Sequence[Guest]) -> tuple[environment.HostMap, environment.Placement]:
-    """Return where CPUs and NICs of this host are, and what may run where now, but paused guests."""
+def picture(resting: Sequence[Guest]) -> str:
+    """Return where everything may run on this host now, but paused guests, as SVG."""
     facts = _facts(resting)
-    claims = owners.CpuOwners.of(facts, owners.CpuSets())
-    owned = [environment.OwnedCpus(claim.owner, claim.name, cpulist.format(claim.cpus)) for claim in claims.claims]
-    placed = [
-        environment.PlacedWork(
-            item.kind.name.lower(),
-            item.owner,
-            cpulist.format(item.cpus),
-            None if item.home is None else cpulist.format(item.home),
-            cpulist.format(item.own),
-        )
-        for item in work.present(facts, claims)
-    ]
-    nics = [
-        dataclasses.replace(nic, irqs=(), rps=(), xps=(), napis=())
-        for nic in facts.nics
-        if nic.kind in ("physical", "vf")
-    ]
-    nodes = [dataclasses.replace(node, distances={}) for node in facts.nodes]
-    return environment.HostMap([*facts.cpus], nodes, nics), environment.Placement(placed[:_MOST_WORK], owned)
+    return svg.topology(facts, owners.CpuOwners.of(facts, owners.CpuSets())).decode()
 
 
 def restore(directory: str) -> None:

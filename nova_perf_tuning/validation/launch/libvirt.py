@@ -62,7 +62,7 @@ class BootedArm:
     guests: tuple[Guest, ...]
     probed: tuple[probe.ProbeResult, ...]
     settings: list[environments.Setting] = dataclasses.field(default_factory=list)
-    placement: environments.Placement | None = None
+    picture: str = ""
 
 
 class LibvirtLauncher(base.Launcher):
@@ -91,7 +91,6 @@ class LibvirtLauncher(base.Launcher):
         self._arms: dict[str, BootedArm] = {}
         self._hosts: list[local.HostMachine] = []
         self._active: str | None = None
-        self._host_map: environments.HostMap | None = None
 
     @property
     def run_id(self) -> str | None:
@@ -188,8 +187,7 @@ class LibvirtLauncher(base.Launcher):
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
         chosen.settings = host_tuning.apply(journal, chosen.guests, resting) if chosen.arm.request else []
-        if chosen.placement is None:
-            self._host_map, chosen.placement = host_tuning.placement(resting)
+        chosen.picture = chosen.picture or host_tuning.picture(resting)
         self._active = arm
 
     def host_pair(self) -> base.Pair:
@@ -212,7 +210,6 @@ class LibvirtLauncher(base.Launcher):
             scratch_filesystem=base.filesystem(rig.run.path),
             vhost_net=os.path.exists(_VHOST_NET),
             guest=dataclasses.asdict(self._size),
-            host_map=self._host_map,
             arms={
                 name: environments.Arm(
                     request=booted.arm.request.extra_specs(),
@@ -225,7 +222,7 @@ class LibvirtLauncher(base.Launcher):
                     virtualization=booted.probed[0].virtualization,
                     findings=findings(booted, rig.accelerator.name, self._size.vcpus),
                     xml=booted.guests[0].transformed.xml,
-                    placement=booted.placement,
+                    picture=booted.picture,
                     shown={"probe": dataclasses.asdict(booted.probed[0])},
                 )
                 for name, booted in self._arms.items()

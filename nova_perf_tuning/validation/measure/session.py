@@ -362,8 +362,8 @@ class Session:
             known = arms.get(name, environments.Arm())
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
-            placement = arm.placement or known.placement
-            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings, placement=placement)
+            picture = arm.picture or known.picture
+            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings, picture=picture)
         environment = dataclasses.replace(before.updated(launched), arms=arms)
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment

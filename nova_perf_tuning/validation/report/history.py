@@ -130,8 +130,8 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
     at = results.environment.began
     run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
-    # Domain XML would be most of the database.
-    arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
+    # Domain XML and pictures would be most of the database.
+    arms = {name: dataclasses.replace(arm, xml="", picture="") for name, arm in results.environment.arms.items()}
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
     host = (results.environment.host or "unknown")[:200]
     excluded = trial_filter.alone(results)

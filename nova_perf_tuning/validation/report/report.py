@@ -15,7 +15,7 @@ except ImportError:
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
 from nova_perf_tuning.validation.measure import model, overhead
-from nova_perf_tuning.validation.report import charts, course, data, diagnosis, placements, summary, text
+from nova_perf_tuning.validation.report import charts, course, data, diagnosis, summary, text
 
 _SHOWN_TRIALS = 5000
 #: Stacking order: what the guest does first, then what the host does for it.
@@ -90,7 +90,6 @@ def render(
         courses={benchmark.label: course.panels(benchmark, results.trials) for benchmark in summaries},
         classes=_CLASSES,
         arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in guests],
-        pictures=dict(placements.pictures(results.environment)),
         reasons=text.lines,
         text=text.of,
         colours=colours,

@@ -3,7 +3,9 @@
 
 import html.parser
 import json
+from urllib import parse
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
 from nova_perf_tuning.validation.measure import store
 from nova_perf_tuning.validation.report import charts, course, report, summary, text
@@ -180,6 +182,16 @@ class ReportTest(testcase.TestCase):
         self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
         self.assertEqual(set(), {"\x00", "\x1b", "\u202e"} & set(text))
         self.assertIn("{{7*7}}", seen.text)
+
+    def test_pictures_of_arms_are_images(self):
+        """An image runs no script and loads nothing, whatever is in it."""
+        picture = f"<svg>{HOSTILE}</svg>"
+        self.data.environment.arms = {"tuned": environments.Arm(picture=picture)}
+        again = store.from_dict(json.loads(json.dumps(store.to_dict(self.data))), "results.json")
+        _, seen = page(again)
+        [source] = [value for name, value in seen.attributes if name == "src"]
+        self.assertEqual(f"data:image/svg+xml,{picture}", parse.unquote(source))
+        self.assertNotIn("script", seen.tags)
 
     def test_json_has_the_same_figures(self):
         summaries = summary.summarise(self.data)
