@@ -102,8 +102,9 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     kind = root.get("type")
     if not kind:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
-    count = vcpus(root)
-    pins = _pins(root, "vcpu", MAX_VCPUS)
+    running = running_vcpus(root)
+    count = len(running)
+    pins = {vcpu: text for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items() if vcpu in running}
     emulator = root.find("cputune/emulatorpin")
     specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
@@ -213,11 +214,23 @@ def number(text: str, low: int, high: int, what: str) -> int:
 
 
 def vcpus(domain: etree._Element) -> int:
-    """Return how many vCPUs a domain has.
+    """Return how many vCPUs a domain has now; those that could be plugged in later do not count.
 
     :raises DomainError: it does not say so by a number.
     """
-    return number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    return len(running_vcpus(domain))
+
+
+def running_vcpus(domain: etree._Element) -> frozenset[int]:
+    """Return the numbers of the vCPUs that a domain has now: by ``<vcpus>``, else the first ``current`` ones.
+
+    :raises DomainError: as :func:`vcpus`.
+    """
+    most = number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    numbers = [vcpu.get("id", "") for vcpu in domain.iterfind("vcpus/vcpu") if vcpu.get("enabled") == "yes"]
+    if numbers:
+        return frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers)
+    return frozenset(range(number(attribute(domain, "vcpu", "current") or str(most), 1, most, "<vcpu current>")))
 
 
 def iothreads(domain: etree._Element) -> int:
