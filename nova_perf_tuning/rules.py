@@ -5,7 +5,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nova_perf_tuning import errors
 
@@ -46,6 +46,10 @@ class NoDataError(NotApplicableError):
     """What it looks at cannot be read, or is not in this record."""
 
     code = "no_data"
+
+
+#: In a remedy: where the options go that name the same host and files to another of our commands.
+GIVEN: Final = "{given}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

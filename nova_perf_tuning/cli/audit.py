@@ -96,7 +96,8 @@ def view(args: argparse.Namespace) -> host_module.Host:
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=options.pairs("--physnet", args.physnet),
-        nova=novaconf.texts(args.nova_config),
+        nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
+        given=plan_module.given(args),
         domains=[(domain.name, data) for data, domain in given],
         kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
     )
@@ -109,10 +110,12 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
 
 def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
     keys = ("appliable", "safe", "title", "why", "remedy", "source")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in keys}}
         for rule in chosen
     ]
+    for row in rows:
+        row["remedy"] = row["remedy"].replace(rules.GIVEN, "")
     if args.format == "json":
         command.print_json({"rules": rows})
     else:

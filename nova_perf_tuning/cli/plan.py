@@ -4,6 +4,7 @@
 import argparse
 import dataclasses
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import atomic_write, cpulist
@@ -60,8 +61,7 @@ class Plan(command.PerfCommand):
             command.print_json(as_json(plan))
         else:
             _show(plan, args.all)
-            if not args.no_nova_config:
-                show_nova_config(args, plan.nova_config)
+            show_nova_config(args, plan.nova_config)
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
@@ -79,18 +79,27 @@ def add_svg(parser: argparse.ArgumentParser) -> None:
 
 
 def add_host(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sysroot``, ``--nova-config`` and ``--domain``."""
+    """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     add_sysroot(parser)
     sets = "take CPU sets and what else counts from this nova.conf; later files win"
     found = "where RHOSO, kolla-ansible or packages keep it"
     options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {found})")
+    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
 
+def given(args: argparse.Namespace) -> str:
+    """Return the options of :func:`add_host` that were given, for a command line that is about the same host."""
+    words = [] if args.sysroot == "/" else ["--sysroot", args.sysroot]
+    for option, values in (("--nova-config", args.nova_config), ("--domain", args.domain)):
+        words += [word for value in values for word in (option, value)]
+    words += ["--no-nova-config"] if args.no_nova_config else []
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`facts_and_plan` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
+    """Add what :func:`facts_and_plan` obeys: the host, ``--housekeeping`` and ``--rps``."""
     add_host(parser)
-    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
     options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
     parser.add_argument(
@@ -102,7 +111,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
     """Print which files of nova-compute were found, where the user has named none."""
-    if not args.nova_config:
+    if not (args.nova_config or args.no_nova_config):
         command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
 
 

@@ -56,6 +56,9 @@ _RECORDED: Final = {
 }
 
 
+_FIELDS: Final = {"cpu_dedicated_set": "dedicated", "vcpu_pin_set": "dedicated", "cpu_shared_set": "shared"}
+
+
 class NovaConfigError(errors.PerfTuningError):
     """A nova.conf cannot be read or an option in it cannot be used: names the file and the option."""
 
@@ -126,9 +129,9 @@ def parse_cpu_spec(text: str, source: str) -> str:
     return cpulist.format(cpus)
 
 
-def cpu_set(options: Options, key: str) -> frozenset[int] | None:
-    """Return a CPU set of ``[compute]``; None when it is not set or cannot be read."""
-    value = options.get(("compute", key))
+def cpu_set(options: Options, key: str, section: str = "compute") -> frozenset[int] | None:
+    """Return a CPU set; None when it is not set or cannot be read."""
+    value = options.get((section, key))
     try:
         return None if value is None else cpulist.parse_spec(value.text) or None
     except cpulist.CpuListError:
@@ -197,8 +200,10 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
             raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
         return Value(f"nova.conf {source}", text.strip())
 
-    def cpus(key: str) -> str | None:
-        source, text = value("compute", key)
+    def cpus(key: str, section: str = "compute") -> str | None:
+        source, text = value(section, key)
+        if text:
+            sources[_FIELDS[key]] = source.removeprefix("nova.conf ")
         return parse_cpu_spec(text, source) if text else None
 
     def checked(kind: types.ConfigType, key: str) -> object:
@@ -212,7 +217,11 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
     power_managed = bool(managed) and strategy != "governor"
     taken = tuple(path for path, _text in files)
-    return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed, files=taken)
+    sources: dict[str, str] = {}
+    dedicated, shared = cpus("cpu_dedicated_set"), cpus("cpu_shared_set")
+    # Until Nova 33 vcpu_pin_set is what all guests may use; with cpu_dedicated_set Nova refuses to start.
+    pins = None if dedicated else cpus("vcpu_pin_set", "DEFAULT")
+    return CpuSets(dedicated or pins, shared, None, power_managed, pins is not None, sources, taken)
 
 
 def recorded(text: str) -> str:

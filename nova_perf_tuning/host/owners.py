@@ -53,7 +53,8 @@ class Owner(enum.StrEnum):
 
     GUEST: a vCPU is pinned there alone. PROGRAM: single threads of another program are bound to single CPUs, as
     PMD threads are. DEDICATED: Nova's for pinned guests. ISOLATED: kept from the scheduler, at boot or by a
-    partition of cgroup v2. SLICE: a partition that is not isolated. SHARED: Nova's for floating guests.
+    partition of cgroup v2. TICKLESS: without a timer tick (``nohz_full=``). SLICE: a partition that is not
+    isolated. SHARED: Nova's for floating guests.
     HOST: nobody else's.
     """
 
@@ -61,6 +62,7 @@ class Owner(enum.StrEnum):
     PROGRAM = "program"
     DEDICATED = "dedicated"
     ISOLATED = "isolated"
+    TICKLESS = "tickless"
     SLICE = "slice"
     SHARED = "shared"
     HOST = "host"
@@ -187,12 +189,12 @@ def _configured(sets: CpuSets) -> Iterator[Claim]:
 
 def _kernel(facts: model.HostFacts) -> Iterator[Claim]:
     """Yield what the kernel isolates."""
-    for name, path, text in (
-        ("isolcpus", ISOLATED_AT_BOOT, facts.isolated),
-        ("nohz_full", "/sys/devices/system/cpu/nohz_full", facts.nohz_full),
-        ("cpuset partition", ISOLATED_NOW, facts.isolated_now),
+    for owner, name, path, text in (
+        (Owner.ISOLATED, "isolcpus", ISOLATED_AT_BOOT, facts.isolated),
+        (Owner.ISOLATED, "cpuset partition", ISOLATED_NOW, facts.isolated_now),
+        (Owner.TICKLESS, "nohz_full", "/sys/devices/system/cpu/nohz_full", facts.nohz_full),
     ):
-        yield Claim(Owner.ISOLATED, name, cpulist.parse(text), (Evidence(path, text),))
+        yield Claim(owner, name, cpulist.parse(text), (Evidence(path, text),))
 
 
 def _slices(facts: model.HostFacts) -> Iterator[Claim]:

@@ -20,6 +20,7 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
+from nova_perf_tuning.host.audit.configuration import MACHINE
 from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader, topology
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
@@ -79,11 +80,13 @@ _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
 _ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
 #: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
 _DOMAIN: Final = {
-    **dict.fromkeys(("name", "vcpu", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
+    **dict.fromkeys(("name", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
     **dict.fromkeys(("cpu", "numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
     "domstatus": "state pid",
     "domain": "type id",
     "memory": "unit mode nodeset",
+    "vcpu": "current id enabled",
+    "vcpus": "",
     "vcpupin": "vcpu cpuset",
     "emulatorpin": "cpuset",
     "iothreadpin": "iothread cpuset",
@@ -257,8 +260,9 @@ def _add_texts(tree: Tree) -> None:
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))
-    for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
-        tree.copy(path, _lines("CPUAffinity"))
+    for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
+        for name in (path, f"{path}.d/*"):
+            tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     programs = {name[:15] for name in audit_host.PROGRAMS}
     for directory, name in list(tree.find("proc/[0-9]*/comm")):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from tests.support import audit_hosts as hosts
-from tests.support import program, testcase
+from tests.support import owners, program, testcase
 
 PATH: Mapping[str, object] = {"rtt_ms": 0.2}
 _CPU = "sys/devices/system/cpu"
@@ -52,6 +52,10 @@ def _irqs(first: int, second: int) -> dict[str, str | None]:
     return hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(41, "eth0-TxRx-1", second, hosts.ETH0)
 
 
+def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
+    return owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": hosts.SHARED, thread: cpus})
+
+
 _FAR = hosts.domain(pins=("6", "7"))
 _POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu_power_management = false")}
 
@@ -67,6 +71,22 @@ CASES: dict[str, Case] = {
     "nohz-full-mismatch": Case({f"{_CPU}/nohz_full": "0-15\n"}, "warning", "2-3,6-7,10-11,14-15"),
     "irqaffinity-on-dedicated": Case(
         {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"}, "warning", "isolcpus=managed_irq,2-3"
+    ),
+    # Open vSwitch, and the slice of guests
+    "ovs-pmd-not-isolated": Case(
+        _ovs("pmd-c12/id:1", "12"),
+        "warning",
+        "12 (pmd-c12/id:1)",
+        holds={**_ovs("pmd-c12/id:1", "12"), f"{_CPU}/isolated": f"{hosts.DEDICATED},12\n"},
+    ),
+    "ovs-threads-on-dedicated": Case(
+        {**_ovs("handler1", "0-15"), f"{_CPU}/isolated": "\n"},
+        "warning",
+        "0-15 (handler1)",
+        holds=_ovs("handler1", "0-15"),
+    ),
+    "machine-slice-cpus": Case(
+        owners.slice_of("machine.slice", "0-9"), "error", "0-9", holds=owners.slice_of("machine.slice", "0-15")
     ),
     # interrupts
     "nic-irq-on-cpu0": Case(_irqs(0, 9), "warning", "0 (eth0-TxRx-0)"),

@@ -21,6 +21,7 @@ _LINK: Final = ("physical", "vf")
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
+_STRATEGY: Final = "cpu_power_management_strategy"
 _MAX_PID: Final = 1 << 22
 
 
@@ -31,14 +32,16 @@ class Options:
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
-    :ivar nova: (path, text) of configuration files in place of those that are found.
+    :ivar nova: (path, text) of configuration files in place of those that are found; None: not even those.
+    :ivar given: the options that name this host and these files, for the command lines of remedies.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
     bandwidth_mbps: int | None = None
     rtt_ms: float | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    nova: Sequence[tuple[str, str]] = ()
+    nova: Sequence[tuple[str, str]] | None = ()
+    given: str = ""
     domains: Sequence[tuple[str, bytes]] = ()
     kernel_log: tuple[str, str] | None = None
 
@@ -135,7 +138,9 @@ class Host:
     @functools.cached_property
     def nova_files(self) -> Sequence[tuple[str, str]]:
         """(path, text) of the configuration files of nova-compute that are judged."""
-        return self.options.nova or [(f"/{path}", self.content(path) or "") for path in novaconf.find(self.root)]
+        if self.options.nova is None or self.options.nova:
+            return self.options.nova or ()
+        return [(f"/{path}", self.content(path) or "") for path in novaconf.find(self.root)]
 
     @functools.cached_property
     def nova(self) -> novaconf.Options:
@@ -143,16 +148,32 @@ class Host:
         neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
         return novaconf.merge([*neutron, *self.nova_files])
 
+    def option(self, key: str, section: str = "compute") -> str:
+        """Return an option's text without blanks around it, empty where it is not set."""
+        value = self.nova.get((section, key))
+        return value.text.strip() if value else ""
+
     @property
     def powers_cpus(self) -> bool:
         """Whether Nova switches dedicated CPUs off, or slows them down, while no guest has them."""
-        managed = self.nova.get(("libvirt", "cpu_power_management"))
-        return managed is not None and managed.text.lower() in ("true", "1", "yes", "on")
+        return self.option("cpu_power_management", "libvirt").lower() in ("true", "1", "yes", "on")
 
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
-        """``[compute] cpu_dedicated_set``."""
-        return novaconf.cpu_set(self.nova, "cpu_dedicated_set")
+        """``[compute] cpu_dedicated_set``, else ``vcpu_pin_set``, as the planner has it."""
+        return novaconf.cpu_set(self.nova, "cpu_dedicated_set") or self.pin_set
+
+    @functools.cached_property
+    def pin_set(self) -> frozenset[int] | None:
+        """``[DEFAULT] vcpu_pin_set``."""
+        return novaconf.cpu_set(self.nova, "vcpu_pin_set", "DEFAULT")
+
+    @property
+    def dedicated_option(self) -> tuple[str, str]:
+        """The section and name of the option behind :attr:`dedicated`."""
+        dedicated = "compute", "cpu_dedicated_set"
+        legacy = novaconf.cpu_set(self.nova, dedicated[1]) is None and self.pin_set is not None
+        return ("DEFAULT", "vcpu_pin_set") if legacy else dedicated
 
     @functools.cached_property
     def shared(self) -> frozenset[int] | None:
@@ -162,10 +183,22 @@ class Host:
     @functools.cached_property
     def sets(self) -> layout.CpuLayout:
         """The CPU sets as the planner has them; what contradicts the host is left out."""
+        return layout.CpuLayout.of(self.facts, self.cpu_sets)
+
+    @functools.cached_property
+    def cpu_sets(self) -> owners.CpuSets:
+        """The sets of nova.conf; what contradicts the host is left out."""
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        return layout.CpuLayout.of(self.facts, _cpu_sets(dedicated, shared))
+        options = {"dedicated": self.dedicated_option, "shared": ("compute", "cpu_shared_set")}
+        return owners.CpuSets(
+            cpulist.format(dedicated) or None,
+            cpulist.format(shared) or None,
+            power_managed=self.powers_cpus and self.option(_STRATEGY, "libvirt") != "governor",
+            legacy=self.dedicated_option[0] == "DEFAULT",
+            sources={name: self.nova[option].source for name, option in options.items() if option in self.nova},
+        )
 
     @property
     def nova_path(self) -> str:
@@ -180,7 +213,7 @@ class Host:
     @property
     def owned(self) -> tuple[str, str]:
         """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the guests' pins."""
-        value = self.nova.get(("compute", "cpu_dedicated_set"))
+        value = self.nova.get(self.dedicated_option)
         if value is not None:
             return value
         owner = next((guest.path for guest in self.guests if guest.domain.dedicated), None)
@@ -192,7 +225,7 @@ class Host:
     def planned(self) -> Mapping[tuple[str, str], model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
         try:
-            plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))
+            plan = planner.plan(self.facts, self.cpu_sets)
         except errors.PerfTuningError:
             return {}
         return {(setting.kind, setting.target): setting for setting in plan.changes()}
@@ -296,10 +329,6 @@ class Host:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
         irqs = [self.facts.irqs[number] for number in nic.irqs if number in self.facts.irqs]
         return [irq for irq in irqs if irq.name] or irqs
-
-
-def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> owners.CpuSets:
-    return owners.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
 
 
 def _words(line: str) -> list[str]:

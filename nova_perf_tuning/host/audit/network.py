@@ -13,7 +13,7 @@ from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
+from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -209,7 +209,9 @@ class RingDrops(Rule):
             evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
             link, device, settings = host.ethtool.get(nic.name), shlex.quote(nic.name), list[model.Setting]()
             now, most = (link.rings.get("rx", 0), link.rings.get("rx_max", 0)) if link else (0, 0)
-            remedy = f"spread its interrupts first (nova-perf plan); rx {now} of {most} descriptors are in use"
+            remedy = (
+                f"spread its interrupts first (nova-perf plan{GIVEN}); rx {now} of {most} descriptors are in use"
+            )
             if 0 < now < min(most, _RING):
                 value = str(min(most, _RING))
                 evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
@@ -295,7 +297,7 @@ class Channels(Rule):
             [(where, f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
             f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
             f"ethtool -L {shlex.quote(nic.name)} {counts}"
-            "  # its interrupts are made anew: run nova-perf apply after it",
+            "  # its interrupts are made anew: run nova-perf apply{given} after it",
             subject=nic.name,
             settings=[
                 self.setting("channels", f"{nic.name}/{name}", str(wanted), str(now))
@@ -478,7 +480,9 @@ class SoftnetDrops(Rule):
 
     id = "softnet-drops"
     why = "Packets arrived, were paid for, and were dropped between driver and stack."
-    remedy = "first spread the interrupts (nova-perf plan); raise net.core.netdev_max_backlog while the drops grow"
+    remedy = (
+        "spread the interrupts first (nova-perf plan{given}); raise net.core.netdev_max_backlog while drops grow"
+    )
     source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
     appliable = True
     safe = True

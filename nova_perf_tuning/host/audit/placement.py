@@ -137,11 +137,11 @@ class _ThreadsOnDedicated(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.facts.guests, "no running guests")
-        need(host.sets.dedicated, "no dedicated CPUs")
+        need(host.sets.reserved, "no dedicated CPUs")
         disturbing = []
         for guest in host.facts.guests:
             for thread in guest.threads:
-                both = cpulist.parse(thread.affinity or "") & host.sets.dedicated
+                both = cpulist.parse(thread.affinity or "") & host.sets.reserved
                 if thread.kind in self.kinds and both:
                     disturbing.append((guest.name, thread, both))
                     break
@@ -149,7 +149,8 @@ class _ThreadsOnDedicated(Rule):
         for name, thread, both in disturbing[:3]:
             yield self.finding(
                 [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
-                f"{self.threads} of {name} may run on {cpulist.named(both)}, which guests' vCPUs own{more}",
+                f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or single threads of "
+                f"programs own{more}",
                 subject=name,
             )
 
@@ -172,7 +173,7 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     kinds = ("vhost",)
     threads = "vhost workers"
     why = "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
-    remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply"
+    remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply{given}"
     source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
 
 
@@ -181,7 +182,7 @@ class NapiOnDedicated(Rule):
 
     id = "napi-thread-on-dedicated"
     why = "Such a thread does a NIC's receive work wherever the scheduler likes, on a vCPU's CPU, too."
-    remedy = "nova-perf apply --rule napi-thread-on-dedicated  # to the CPUs that take interrupts"
+    remedy = "nova-perf apply --rule napi-thread-on-dedicated{given}  # to the CPUs that take interrupts"
     source = "kernel documentation of NAPI, threaded mode: pin each thread to the CPU that services its interrupt"
     appliable = True
     safe = True
@@ -215,7 +216,9 @@ class NapiOnDedicated(Rule):
 
 #: The interrupts that carry packets: of each queue one, or one for each direction.
 _Queues: TypeAlias = Sequence[Sequence[model.Irq]]
-_NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
+_NOWHERE: Final = (
+    "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
+)
 _IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
 #: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
@@ -226,7 +229,7 @@ class NicInterruptRule(Rule):
 
     appliable = True
     safe = True
-    remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all' shows where to"
+    remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows where to"
 
     @abc.abstractmethod
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
@@ -256,7 +259,9 @@ class NicInterruptRule(Rule):
                 planned = filter(None, (host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs))
                 settings = [dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned]
                 speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
-                apply = f"nova-perf apply --rule {self.id}  # 'nova-perf plan --all' shows where to"
+                apply = (
+                    f"nova-perf apply --rule {self.id}{{given}}  # 'nova-perf plan --all{{given}}' shows where to"
+                )
                 yield self.finding(
                     self.evidence(host, nic, irqs),
                     f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
@@ -317,11 +322,11 @@ class OnDedicated(NicInterruptRule):
     source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
-        taken = host.sets.dedicated | host.sets.isolated
+        taken = host.sets.reserved | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
         there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
         cpus = cpulist.named({cpu for irq in there for cpu in _cpus(irq)})
-        return there, f"on {cpus}, owned by guests or isolated for them"
+        return there, f"on {cpus}, owned by guests or programs, or isolated for them"
 
 
 class OneCpu(NicInterruptRule):

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the audit: those of this project, and those that others install."""
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement
+from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement, vswitch
 from nova_perf_tuning.host.audit.host import Host
 
 #: Entry points of rules that other distributions bring; the rules of this one are in :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, machine, network, placement)
+_MODULES = (configuration, devices, machine, network, placement, vswitch)
 
 
 class AuditError(errors.PerfTuningError):
@@ -49,4 +50,9 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
 
 def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
-    return rules.run(load() if chosen is None else chosen, host, strict=strict)
+    report = rules.run(load() if chosen is None else chosen, host, strict=strict)
+    report.findings = [
+        dataclasses.replace(finding, remedy=finding.remedy.replace(rules.GIVEN, host.options.given))
+        for finding in report.findings
+    ]
+    return report

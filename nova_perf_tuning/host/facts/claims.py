@@ -17,7 +17,8 @@ CGROUPS: Final = "sys/fs/cgroup"
 ISOLATED: Final = "cpuset.cpus.isolated"
 #: Of a slice: its files, as :class:`model.Slice` has them.
 SLICE_FILES: Final = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
-_OVS: Final = "ovs-vswitchd"
+#: Name of the process of Open vSwitch.
+OVS: Final = "ovs-vswitchd"
 #: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters.
 _OVS_THREAD: Final = re.compile(r"(pmd-c|handler|revalidator)\d").match
 _PMD: Final = "pmd-c"
@@ -85,9 +86,9 @@ def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) 
         tasks = Directory(f"{base}/{pid}/task")
         affinities, names = _threads(root, tasks)
         bound = _bound(affinities, isolated)
-        for tid in affinities if name == _OVS else bound:
+        for tid in affinities if name == OVS else bound:
             own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
-            ovs = _OVS_THREAD(own) if name == _OVS else None
+            ovs = _OVS_THREAD(own) if name == OVS else None
             if ovs or tid in bound:
                 alone = ovs[1] == _PMD if ovs else True
                 found.append(model.ProgramThread(name, pid, tid, own, affinities[tid], alone and tid in bound))

@@ -86,7 +86,7 @@ class CpuLayout:
         _check_disjoint(given, sets)
         owners = CpuOwners.of(facts, sets)
         dedicated = given["dedicated"] | owners.cpus(Owner.GUEST)
-        programs, isolated = owners.cpus(Owner.PROGRAM), owners.cpus(Owner.ISOLATED)
+        programs, isolated = owners.cpus(Owner.PROGRAM), owners.cpus(Owner.ISOLATED, Owner.TICKLESS)
         warnings = list(_contradictions(owners, given, online, sets))
         keep = given["housekeeping"]
         if keep & isolated:
@@ -278,7 +278,7 @@ def _classes(
 ) -> dict[int, int]:
     """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
 
-    Among equals those come last whose core a dedicated CPU or a program's shares, then weak cores (hybrid machines).
+    Among equals those come last whose core a reserved CPU shares, then weak cores (hybrid machines).
     """
     keys: dict[int, tuple[bool, int, bool, int]] = {}
     for cpu in facts.cpus:

@@ -6,7 +6,7 @@ import json
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import topology
-from nova_perf_tuning.host import record
+from nova_perf_tuning.host import model, record
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
@@ -154,6 +154,19 @@ class OwnersTest(testcase.TestCase):
         self.assertEqual({0, 1, 6, 7}, used)
         [note] = [note for note in plan.warnings if note.code is NoteCode.PROGRAM_IN_SET]
         self.assertEqual(("ovs-vswitchd", "2"), (note.params["program"], note.params["cpus"]))
+
+    def test_what_a_slice_refuses_is_foreseen(self):
+        """sched_setaffinity() to CPUs outside of a guest's cgroup is EINVAL: nothing is planned there."""
+        for effective, placed, code in (("4-7", "6-7", None), ("4-5", None, NoteCode.SLICE_CONFINED)):
+            with self.subTest(effective):
+                guest = hosts.guest("vm", 100, pins=("4", "5"), workers=1, asks={"vhost_placement": "numa"})
+                guest = dataclasses.replace(guest, slice="machine.slice")
+                group = model.Slice("machine.slice", effective, effective, "member")
+                host = hosts.facts(hosts.cpus_of([(0, 8)]), guests=[guest], slices=[group])
+                plan = planner.plan(host, CpuSets("4-5", "2-3,6-7"))
+                self.assertEqual([placed] if placed else [], [setting.value for setting in plan.settings])
+                confined = [note.code for note in plan.warnings if note.code is NoteCode.SLICE_CONFINED]
+                self.assertEqual([code] if code else [], confined)
 
 
 class RecordTest(testcase.TestCase):

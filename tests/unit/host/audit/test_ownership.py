@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Advice on CPUs that somebody else owns, and on sets that Nova refuses, as operators have them."""
+
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.owners import Owner
+from tests.support import audit_hosts as hosts
+from tests.support import owners, testcase
+
+_NOVA = "etc/nova/nova.conf"
+_CPU = "sys/devices/system/cpu"
+PMD = owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-1", "pmd-c04/id:1": "4", "pmd-c12/id:2": "12"})
+
+
+def found(tree, rule, **options):
+    """Return level and subject of what one rule finds; None where it cannot judge."""
+    view = hosts.view(hosts.changed(hosts.good(), tree), **options)
+    report = runner.run(view, runner.chosen([rule]), strict=True)
+    return None if report.unknown else [(finding.level.value, finding.subject) for finding in report.findings]
+
+
+def conf(compute="", default="", libvirt=""):
+    return {_NOVA: f"[DEFAULT]\n{default}\n[compute]\n{compute}\n[libvirt]\n{libvirt}\n"}
+
+
+class ThirdOwnerTest(testcase.TestCase):
+    """CPUs of PMD threads are isolated, and neither Nova's nor lost."""
+
+    def test_what_programs_own_is_neither_lost_nor_shared(self):
+        isolated = f"{hosts.DEDICATED},4,12"
+        tree = {f"{_CPU}/{name}": isolated for name in ("isolated", "nohz_full")}
+        tree |= conf(f"cpu_dedicated_set = {hosts.DEDICATED}")
+        for rule in ("isolated-not-dedicated", "nohz-full-mismatch"):
+            with self.subTest(rule):
+                self.assertEqual([], found({**tree, **PMD}, rule))
+                self.assertEqual([("warning", "")], found(tree, rule))
+
+    def test_partitions_are_isolation(self):
+        rest = {f"{_CPU}/isolated": "", f"{_CPU}/nohz_full": ""}
+        tree = {**rest, "sys/fs/cgroup/cpuset.cpus.isolated": "0-1"}
+        self.assertEqual([("error", "")], found(tree, "shared-set-isolated"))
+        partition = owners.slice_of("machine.slice", hosts.DEDICATED, partition="isolated")
+        self.assertEqual([], found({**rest, **partition}, "isolated-not-dedicated"))
+        self.assertEqual([], found({**rest, **partition}, "housekeeping-unset"))
+
+    def test_pmd_threads_on_guests_cpus(self):
+        tree = owners.program(900, "ovs-vswitchd", {"main": "0-1", "pmd-c02/id:1": "2", "handler1": "0"})
+        self.assertEqual([("error", "pmd")], found(tree, "ovs-threads-on-dedicated"))
+
+    def test_slices_of_guests(self):
+        every = owners.slice_of("machine.slice", "0-15", partition="isolated")
+        nested = owners.slice_of("machine.slice/machine-rt.slice", "2-3", partition="isolated invalid (reason)")
+        unit = {"etc/systemd/system/machine.slice.d/10.conf": "[Slice]\nAllowedCPUs=0-3 6-7\n"}
+        for name, tree, expected in (
+            ("floating guests in an isolated partition", every, [("error", "")]),
+            ("no partition", nested, [("warning", "machine.slice/machine-rt.slice")]),
+            ("no guest runs", unit, [("error", "")]),
+            ("another slice", owners.slice_of("system.slice", "0-1"), None),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, found(tree, "machine-slice-cpus"))
+
+
+class NovaSetsTest(testcase.TestCase):
+    def test_the_legacy_option_is_dedicated_everywhere(self):
+        tree = hosts.changed(hosts.good(), conf("cpu_shared_set = 0-3", 'vcpu_pin_set = "2-15,^12"'))
+        view = hosts.view(tree)
+        self.assertEqual({*range(2, 16)} - {12}, view.dedicated)
+        [claim] = view.sets.owners.of_kind(Owner.DEDICATED)
+        self.assertEqual("[DEFAULT] vcpu_pin_set", claim.name)
+        self.assertEqual("/etc/nova/nova.conf [DEFAULT] vcpu_pin_set", claim.evidence[0].path)
+        self.assertEqual({0, 1}, view.sets.shared)
+        planned = novaconf.cpu_sets([("a", tree[_NOVA])])
+        self.assertEqual(("2-11,13-15", "0-3", True), (planned.dedicated, planned.shared, planned.legacy))
+
+    def test_what_nova_refuses(self):
+        sets = f"cpu_dedicated_set = {hosts.DEDICATED}"
+        legacy = f"vcpu_pin_set = {hosts.DEDICATED}"
+        for name, tree, rule, expected in (
+            ("reserved", conf(sets, "reserved_host_cpus = 2"), "nova-cpu-sets", [("error", "reserved_host_cpus")]),
+            ("reserved: none", conf(sets, "reserved_host_cpus = 0"), "nova-cpu-sets", []),
+            (
+                "reserved, legacy",
+                conf("", f"reserved_host_cpus = 2\n{legacy}"),
+                "nova-cpu-sets",
+                [],
+            ),
+            ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("warning", "")]),
+            ("both", conf(sets, "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("error", "")]),
+            (
+                "split core",
+                conf("cpu_shared_set = 1-4"),
+                "nova-cpu-sets",
+                [("warning", "cpu_shared_set")],
+            ),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, found(tree, rule))
+
+    def test_power_management(self):
+        on = "cpu_power_management = true"
+        governor = f"{on}\ncpu_power_management_strategy = governor"
+        rule = "nova-power-management-overlap"
+        for name, tree, expected in (
+            ("no set", conf("", "", on), [("warning", "")]),
+            ("no set, governor", conf("", "", governor), [("warning", "")]),
+            ("CPU 0", conf("cpu_dedicated_set = 0", "", on), [("info", "")]),
+            ("governor", conf("cpu_dedicated_set = 0-15", "", governor), []),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, found(tree, rule))
+        view = hosts.view(hosts.changed(hosts.good(), conf("cpu_dedicated_set = 1-15", "", on)))
+        [finding] = runner.run(view, runner.chosen([rule]), strict=True).findings
+        self.assertIn(" 1,9,", finding.why)
