@@ -45,7 +45,7 @@ class NoteCode(enum.Enum):
     NO_NICS = "no network devices in {directory}"
     NIC_NAME = "not a usable name of a network device, left out"
     NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
-    NAPIS_UNKNOWN = "no record of NAPIs"
+    NAPI_UNKNOWN = "a NAPI's record is garbage, left out"
     PROCESS_SHARED = "process is another guest's too (restart libvirtd, which forgets the one that ended)"
     PROCESS_GONE = "process does not run, guest left out"
     PROCESS_NOT_QEMU = "process is no QEMU, guest left out"

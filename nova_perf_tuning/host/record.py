@@ -240,7 +240,7 @@ def _add_programs(tree: Tree, facts: model.HostFacts) -> None:
 
 def _add_napis(tree: Tree, nics: Sequence[model.Nic]) -> None:
     if any(nic.napis for nic in nics):
-        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napi.as_json(nics)
+        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napi.as_text(nics).encode()
     for thread in (known.thread for nic in nics for known in nic.napis if known.thread):
         _add_thread(tree, f"proc/{thread.tid}")
 

@@ -152,7 +152,7 @@ class Stage:
             path.write_bytes(data)
 
     def _stage_kernel(self) -> None:
-        """Drops that were counted, and a NIC's interrupts that move at once, as they do with interrupt remapping."""
+        """Drops that were counted, and a NIC's interrupts that move at once, as with interrupt remapping."""
         if not self.own_devices:
             net = f"/proc/{os.getpid()}/net"  # a mount on a file below it is lost with the next look
             _shell(f"mount -t tmpfs tmpfs {net}")

@@ -13,7 +13,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan import layout, nics, planner
 
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
@@ -327,8 +327,7 @@ class Host:
 
     def interrupts(self, nic: model.Nic) -> list[model.Irq]:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
-        irqs = [self.facts.irqs[number] for number in nic.irqs if number in self.facts.irqs]
-        return [irq for irq in irqs if irq.name] or irqs
+        return nics.firing(self.facts, nic, ())
 
 
 def _words(line: str) -> list[str]:

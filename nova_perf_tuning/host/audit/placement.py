@@ -189,27 +189,21 @@ class NapiOnDedicated(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         told = [nic for nic in host.facts.nics if nic.threaded is not None or nic.napis]
-        need(told, "whether NAPI is threaded is not in this record (or Linux before 5.12)", NoDataError)
-        threads = [(nic, thread) for nic in told for _napi, thread in napi.threads(nic)]
-        need(
-            threads or not any(nic.threaded for nic in told),
-            "NAPI is threaded, its threads are unknown",
-            NoDataError,
-        )
-        need(threads, "no threaded NAPI")
+        threads = {nic.name: [thread for _napi, thread in napi.threads(nic)] for nic in told}
+        lost = not told or any(nic.threaded and not threads[nic.name] for nic in told)
+        need(not lost, "NAPI threads are not in this record, or Linux is older than 5.12", NoDataError)
+        need(any(threads.values()), "no threaded NAPI")
         taken = host.sets.reserved | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
-        for nic in told:
-            there = [thread for owner, thread in threads if owner is nic]
+        for name, there in threads.items():
             wrong = [thread for thread in there if cpulist.parse(thread.affinity or "") & taken]
             if wrong:
                 planned = filter(None, (host.planned.get(("thread_affinity", f"tid:{one.tid}")) for one in wrong))
                 both = cpulist.named(cpulist.union(one.affinity or "" for one in wrong) & taken)
                 yield self.finding(
                     [(f"/proc/{one.tid}/status Cpus_allowed_list", one.affinity) for one in wrong[:3]],
-                    f"{counted(len(wrong), 'NAPI thread')} of {nic.name} may run on {both}, owned by guests or "
-                    "isolated for them",
-                    subject=nic.name,
+                    f"{counted(len(wrong), 'NAPI thread')} of {name} may run on {both}, owned by guests or isolated",
+                    subject=name,
                     settings=[dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned],
                 )
 

@@ -260,8 +260,8 @@ def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) ->
     return cpulist.format(pool.members & cpulist.parse(pin))
 
 
-def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterator[tuple[int, model.Setting]]:
-    """Yield thread id and affinity of vhost workers, emulator and I/O threads that are moved.
+def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+    """Yield the affinities of vhost workers, emulator and I/O threads that are moved.
 
     QEMU's short-lived pool threads inherit from its emulator thread.
     """
@@ -275,14 +275,14 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
         else:
             text, rule = pool.text, model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
-        yield thread.tid, thread_setting(thread, pid, text, reason, rule)
+        yield thread_setting(thread, pid, text, reason, rule)
     for thread, text in placement.others:
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
         rule = model.PlanRule.IOTHREAD_NUMA if thread.kind == "iothread" else model.PlanRule.EMULATOR_NUMA
-        yield thread.tid, thread_setting(thread, pid, text, reason, rule)
+        yield thread_setting(thread, pid, text, reason, rule)
 
 
 def thread_setting(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:

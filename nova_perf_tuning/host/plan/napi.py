@@ -23,12 +23,12 @@ def settings(
         if pool is None or (nic.pci or "").lower() in passed:
             continue
         plan = by_name.get(nic.name)
-        cpus = _serving(plan, placed) if plan else {}
+        cpus = plan.cpus(placed) if plan else {}
         for napi, thread in threads(nic):
             head = f"{nic.name}'s NAPI thread {napi.id}"
-            cpu = cpus.get(napi.irq)
-            if cpu is not None:
-                text, reason = str(cpu), f"{head} polls on CPU {cpu}, which takes its interrupt"
+            if napi.irq is not None and napi.irq in cpus:
+                text = str(cpus[napi.irq])
+                reason = f"{head} polls on CPU {text}, which takes its interrupt"
             else:
                 text = pool.text
                 reason = (
@@ -42,15 +42,3 @@ def threads(nic: model.Nic) -> Iterator[tuple[model.Napi, model.Thread]]:
     for napi in nic.napis:
         if napi.thread is not None and napi.thread.affinity is not None:
             yield napi, napi.thread
-
-
-def _serving(plan: nics.NicPlan, placed: spread.Placed) -> dict[int | None, int]:
-    """Return number of interrupt -> the CPU that it goes to."""
-    queues = plan.cpus(placed)
-    cpus: dict[int | None, int] = {
-        irq.number: queues[queue] for queue, serving in plan.vectors.queues.items() for irq in serving
-    }
-    for placement in plan.placements:
-        others = zip(placement.other, placed[placement.rest], strict=True)
-        cpus |= {irq.number: cpu for irq, cpu in others}
-    return cpus

@@ -71,12 +71,13 @@ class NicPlan:
             yield Note.of(NoteCode.QUEUES_UNPAIRED, nic=self.nic.name, queues=self.nic.tx_queues)
 
     def cpus(self, placed: spread.Placed) -> dict[int, int]:
-        """Return the CPU that takes the interrupt of each queue that is known."""
-        return {
-            queue: cpu
-            for placement in self.placements
-            for queue, cpu in zip(placement.queues, placed[placement.data], strict=True)
-        }
+        """Return the CPU of each interrupt, by its number."""
+        cpus: dict[int, int] = {}
+        for placement in self.placements:
+            each = [*placement.queues.values(), *([irq] for irq in placement.other)]
+            for irqs, cpu in zip(each, (*placed[placement.data], *placed[placement.rest]), strict=True):
+                cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
+        return cpus
 
 
 def _has_xps(nic: model.Nic) -> bool:
@@ -99,7 +100,7 @@ def nic_plans(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlan]:
     for nic in sorted(facts.nics, key=lambda nic: (nic.pci or "", nic.name)):
         if nic.kind not in _KINDS or (nic.pci or "").lower() in passed:
             continue
-        irqs = _firing(facts, nic, placed)
+        irqs = firing(facts, nic, placed)
         if not irqs and nic.pci is not None:
             continue
         placed.update(irq.number for irq in irqs)
@@ -128,7 +129,7 @@ def _placements(nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayo
     return placements
 
 
-def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
+def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
     """Return the interrupts of a NIC that can fire, but for those ``besides``."""
     irqs = [facts.irqs[number] for number in nic.irqs if number in facts.irqs and number not in besides]
     # A vector without a handler is allocated but not requested: it never fires.
@@ -140,7 +141,7 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tup
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
         if nic.irqs and (nic.pci or "").lower() not in passed and placed.isdisjoint(nic.irqs):
-            yield from ((nic.name, irq) for irq in _firing(facts, nic, placed))
+            yield from ((nic.name, irq) for irq in firing(facts, nic, placed))
 
 
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
@@ -188,7 +189,7 @@ def steering(
     for plan in plans:
         nic, cpus = plan.nic, plan.cpus(placed)
         if plan.vectors.sending is not None and _has_xps(nic):
-            serving = [cpus[queue] for queue in plan.vectors.sending]
+            serving = [cpus[plan.vectors.queues[queue][0].number] for queue in plan.vectors.sending]
             own = [core_of.get(cpu, 0) for cpu in serving]
             nodes = [layout.node_of.get(cpu) for cpu in serving]
             shares = _deal(nodes, cores, functools.reduce(operator.or_, own))
@@ -255,7 +256,7 @@ def _helpers(plan: NicPlan, placement: NicPlacement, cpus: Mapping[int, int]) ->
     """
     nic, pool = plan.nic, placement.data.pool
     queues = [queue for queue in range(len(nic.rps)) if queue in placement.queues]
-    if not set(range(len(nic.rps))) <= cpus.keys():
+    if not set(range(len(nic.rps))) <= plan.vectors.queues.keys():
         queues = list(range(len(nic.rps))) if placement is plan.placements[0] else []
     if not 0 < len(queues) < len(pool.cpus):
         return

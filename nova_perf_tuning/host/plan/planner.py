@@ -77,25 +77,23 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     threads, thread_warnings = guests_module.thread_placements(guests, layout, busy)
     placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
-    moved_threads = dict(pair for guest in threads for pair in guests_module.thread_settings(guest, placed))
-    moved_napis = list(napi.settings(facts, nic_plans, placed, layout))
+    moved = [setting for guest in threads for setting in guests_module.thread_settings(guest, placed)]
+    moved += napi.settings(facts, nic_plans, placed, layout)
+    moved_threads = {setting.target: setting for setting in moved}
     settings = [
         *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
         *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
         *moved_threads.values(),
-        *moved_napis,
         *nics_module.steering(nic_plans, placed, facts, layout, rps),
     ]
     moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
-    users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})
-    work = {kind: {"guests": by_cpus} for kind, by_cpus in users.items()}
+    users = _users(facts, {target: setting.value for target, setting in moved_threads.items()})
+    work = {kind: {"nics" if kind == "napi" else "guests": by_cpus} for kind, by_cpus in users.items()}
     work["irq"] = {
         "nics": _by_cpus(nics_module.left_alone(facts, moved_irqs)),
         "devices": _by_cpus(guests_module.left_alone(facts, moved_irqs)),
     }
     irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near + rest, own))
-    if napis := _napi_users(facts, {setting.target: setting.value for setting in moved_napis}):
-        work["napi"] = {"nics": napis}
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
     nic_warnings = [note for nic_plan in nic_plans for note in nic_plan.warnings()]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
@@ -147,23 +145,16 @@ def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
     return users
 
 
-def _napi_users(facts: model.HostFacts, planned: Mapping[str, str]) -> _Users:
-    """Return cpulist -> NICs whose NAPI threads may run there, given what is planned by target."""
-    users: dict[str, list[str]] = {}
-    for nic in facts.nics:
-        for _napi, thread in napi.threads(nic):
-            users.setdefault(planned.get(f"tid:{thread.tid}", thread.affinity or ""), []).append(nic.name)
-    return users
-
-
-def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _Users]:
-    """Return kind of thread -> cpulist -> names of guests, given the lists that are planned by thread id."""
+def _users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
+    """Return kind of thread -> cpulist -> names of guests or NICs, given the lists that are planned by target."""
     users: dict[str, dict[str, list[str]]] = {name: {} for name in _THREADS}
-    for guest in facts.guests:
-        used = dict.fromkeys((thread.kind, planned.get(thread.tid, thread.affinity)) for thread in guest.threads)
-        for kind, text in used:
-            if text is not None and kind in users:
-                users[kind].setdefault(text, []).append(guest.name)
+    owners = [(guest.name, thread) for guest in facts.guests for thread in guest.threads]
+    owners += [(nic.name, thread) for nic in facts.nics for _napi, thread in napi.threads(nic)]
+    for name, kind, text in dict.fromkeys(
+        (name, thread.kind, planned.get(f"tid:{thread.tid}", thread.affinity)) for name, thread in owners
+    ):
+        if text is not None and (kind in users or kind == "napi"):
+            users.setdefault(kind, {}).setdefault(text, []).append(name)
     return users
 
 

@@ -12,7 +12,7 @@ and ibmveth have one interrupt with the NIC's name; hv_netvsc has none of its ow
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from nova_perf_tuning.host import model
 
@@ -54,10 +54,8 @@ class Vectors:
     surplus: int = 0
 
 
-class _Named(NamedTuple):
-    number: int
-    way: str
-    irq: model.Irq
+#: Number of a queue, what the driver calls the direction, and an interrupt that serves it.
+_Serving = tuple[int, str, model.Irq]
 
 
 def classify(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
@@ -83,34 +81,35 @@ def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
     if not keys:
         return None
     senders = {queue: keys[napi.irq] for napi in napis for queue in napi.tx}
-    return _sorted(nic, irqs, [(keys[irq.number], irq) for irq in irqs if irq.number in keys], senders)
+    return _sorted(nic, irqs, [(keys[irq.number], "", irq) for irq in irqs if irq.number in keys], senders)
 
 
 def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
-    if not any(
-        irq.name for irq in irqs
-    ):  # it is down: each counts as a queue's, so that little moves when it is up
-        return _sorted(nic, irqs, list(enumerate(irqs)), {queue: queue for queue in range(len(irqs))})
-    rules = _rules(nic)
-    named = []
+    every = range(nic.tx_queues)
+    if not any(irq.name for irq in irqs):  # it is down: each counts, so that little moves when it comes up
+        serving = [(index, "", irq) for index, irq in enumerate(irqs)]
+        return _sorted(nic, irqs, serving, {queue: queue for queue in every if queue < len(irqs)})
+    rules, named = _rules(nic), list[_Serving]()
     for irq in irqs:
         match = next(filter(None, (rule.fullmatch(irq.name or "") for rule in rules)), None)
         if match is not None:
-            named.append(_Named(int(match["number"]), match.groupdict().get("way") or "", irq))
+            named.append((int(match["number"]), match.groupdict().get("way") or "", irq))
     if not named:
-        shared = [irq for irq in irqs if _serves_all(nic, irq)][:1]
-        return _sorted(nic, irqs, [(0, irq) for irq in shared], dict.fromkeys(range(nic.tx_queues), 0))
+        shared = [(0, "", irq) for irq in irqs if _serves_all(nic, irq)][:1]
+        return _sorted(nic, irqs, shared, dict.fromkeys(every, 0))
     if nic.driver == "mlx4_core":  # numbers of event queues, which two ports and RDMA share
-        return _sorted(nic, irqs, [(vector.number, vector.irq) for vector in named], {})
-    vectors = [_Named(number, *vector[1:]) for number, vector in zip(_numbers(nic, named), named, strict=True)]
-    channels = nic.rx_queues if nic.driver in _BY_MODULO else max(nic.rx_queues, nic.tx_queues)
-    fitting = [vector for vector in vectors if not channels or vector.number < channels]
-    senders = {vector.number: vector.number for vector in fitting if vector.way not in _RECEIVING}
-    if nic.driver in _BY_MODULO and channels:
-        own = range(nic.tx_queues)
-        senders = {queue: queue % channels for queue in own if queue % channels in senders}
-    found = _sorted(nic, irqs, [(vector.number, vector.irq) for vector in fitting], senders)
-    return dataclasses.replace(found, surplus=len(vectors) - len(fitting))
+        return _sorted(nic, irqs, named, {})
+    vectors = [(number, *vector[1:]) for number, vector in zip(_numbers(nic, named), named, strict=True)]
+    by_modulo = nic.driver in _BY_MODULO
+    channels = nic.rx_queues if by_modulo else max(nic.rx_queues, nic.tx_queues)
+    most = {way: nic.tx_queues if way in _SENDING else channels for _number, way, _irq in vectors}
+    fitting = [vector for vector in vectors if vector[0] < (most[vector[1]] or 1 << 16)]
+    own = {number for number, way, _irq in fitting if way not in _RECEIVING}
+    senders = {
+        queue: queue % channels if by_modulo and channels and queue not in own else queue for queue in every
+    }
+    senders = {queue: sender for queue, sender in senders.items() if sender in own}
+    return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=len(vectors) - len(fitting))
 
 
 def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
@@ -128,40 +127,39 @@ def _serves_all(nic: model.Nic, irq: model.Irq) -> bool:
     return any(name == nic.name or _SHARED.fullmatch(name) for name in names)
 
 
-def _numbers(nic: model.Nic, named: Sequence[_Named]) -> list[int]:
+def _numbers(nic: model.Nic, named: Sequence[_Serving]) -> list[int]:
     """Return the queue that each vector serves, given the numbers that the driver wrote."""
-    numbers = [vector.number for vector in named]
+    numbers = [number for number, _way, _irq in named]
     match nic.driver:
         case "mlx5_core":  # one netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix()
-            devices = sorted(
-                {vector.irq.device or "" for vector in named}, key=lambda device: (device != nic.pci, device)
-            )
-            return [vector.number * len(devices) + devices.index(vector.irq.device or "") for vector in named]
+            functions = [(irq.device != nic.pci, irq.device or "") for _number, _way, irq in named]
+            order = sorted(set(functions))
+            pairs = zip(numbers, functions, strict=True)
+            return [number * len(order) + order.index(function) for number, function in pairs]
         case "gve":  # gve_rx_idx_to_ntfy(): the second half receives
-            half = (max(numbers) + 1) // 2
-            return [number % half if half else number for number in numbers]
+            return [number % max(1, (max(numbers) + 1) // 2) for number in numbers]
         case "hns3" if len(numbers) > 1 and not any(number % 2 for number in numbers):  # it counts by twos
             return [number // 2 for number in numbers]
         case "tg3":  # vector 0 is the link's; without TSS it sends, too
             return [max(number - 1, 0) for number in numbers]
         case "vmxnet3":  # it counts on from those that send
-            sending = sum(vector.way in _SENDING for vector in named)
-            return [vector.number - (sending if vector.way in _RECEIVING else 0) for vector in named]
+            sending = sum(way in _SENDING for _number, way, _irq in named)
+            return [number - (sending if way in _RECEIVING else 0) for number, way, _irq in named]
     return numbers
 
 
 def _sorted(
-    nic: model.Nic, irqs: Sequence[model.Irq], serving: Iterable[tuple[int, model.Irq]], senders: Mapping[int, int]
+    nic: model.Nic, irqs: Sequence[model.Irq], serving: Iterable[_Serving], senders: Mapping[int, int]
 ) -> Vectors:
-    """Return the interrupts sorted, given number of queue and interrupt of those that serve one.
+    """Return the interrupts sorted, given those that serve a queue.
 
     :param senders: transmit queue -> the queue of ``serving`` that it sends with.
     """
     queues: dict[int, list[model.Irq]] = {}
-    for number, irq in serving:
+    for number, _way, irq in serving:
         queues.setdefault(number, []).append(irq)
-    placed = {irq.number for serving_one in queues.values() for irq in serving_one}
+    placed = {irq.number for own in queues.values() for irq in own}
     sending = [senders[queue] for queue in range(nic.tx_queues) if queue in senders]
-    known = bool(queues) and len(sending) == nic.tx_queues
+    known = queues and len(sending) == nic.tx_queues
     other = [irq for irq in irqs if irq.number not in placed]
     return Vectors(dict(sorted(queues.items())), other, sending if known else None)

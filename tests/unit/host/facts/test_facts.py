@@ -197,12 +197,12 @@ class TestOtherInterrupts(testcase.TestCase):
         nic = self.read(tree)["veth0"]
         thread = model.Thread(60, "napi", 8193, "0-3", 60, True)
         self.assertEqual((True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis))
-        record = '{"veth0": [{"id": 8193, "irq": 30, "rx": [0], "tx": [], "thread": 60}]}'
-        nic = self.read(tree | {"nova-perf/napi.json": record})["veth0"]
+        record = "veth0 8193 irq=30 thread=60 rx=0 tx="
+        nic = self.read(tree | {"nova-perf/napis": record})["veth0"]
         self.assertEqual((model.Napi(8193, 30, (0,), (), thread),), nic.napis)
-        for text in ("[]", record.replace("30", "-30"), record.replace("[0]", "[1e9]"), "[" * 9999):
-            self.read(tree | {"nova-perf/napi.json": text})
-            self.assertIn(NoteCode.NAPIS_UNKNOWN, {note.code for note in self.root.notes.all()})
+        for text in ("[]", record.replace("30", "-30"), record.replace("rx=0", "rx=0-999999"), record * 9):
+            self.read(tree | {"nova-perf/napis": text})
+            self.assertIn(NoteCode.NAPI_UNKNOWN, {note.code for note in self.root.notes.all()})
 
 
 _XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-1111-111111111111</uuid>
