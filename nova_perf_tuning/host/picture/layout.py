@@ -119,7 +119,7 @@ def _nest(
         if not collapsed:
             return [Box("core", "", None, tuple(cell.cpus[0] for cell in core), core) for core in cores.values()]
         numbers = tuple(cpu.id for cpu in cpus)
-        return [Box("cell", f"{counted(len(cores), 'core')}: {cpulist.format(numbers)}", None, numbers)]
+        return [Box("cell", cpulist.format(numbers), None, numbers)]
     kind, *rest = kinds
     groups: dict[int | str | None, list[model.Cpu]] = {}
     for cpu in cpus:
@@ -135,7 +135,8 @@ def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], nodes: Map
     """Return the box of a package, a node or an L3 group, empty yet; CPUs without an L3 are a group too."""
     numbers, online = tuple(cpu.id for cpu in cpus), counted(sum(cpu.online for cpu in cpus), "CPU")
     if kind == "l3":
-        return Box("no-l3" if key is None else "l3", "" if key is None else f"L3: {online}", None, numbers)
+        label = f"L3: {counted(len({cpu.siblings for cpu in cpus}), 'core')}"
+        return Box("no-l3", "", None, numbers) if key is None else Box("l3", label, None, numbers)
     number = key if isinstance(key, int) else None
     node = nodes.get(number) if kind == "node" and number is not None else None
     memory = node and node.memory_kib

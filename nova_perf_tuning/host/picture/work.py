@@ -90,10 +90,8 @@ def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
         if domain and domain.request and domain.request.irq_placement == "vcpu":
             asked |= {address.lower(): own.get(guest.name, _NO_CPUS) for address in domain.hostdevs}
     for other in facts.programs:
-        cpus = cpulist.parse(other.affinity)
-        yield Work(
-            Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, cpus if other.is_bound else _NO_CPUS
-        )
+        cpus, claimed = cpulist.parse(other.affinity), own.get(other.program, _NO_CPUS)
+        yield Work(Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
     homes = {nic.name: None if nic.node is None else frozenset([nic.node]) for nic in facts.nics}
     for nic in facts.nics:
         for _napi, thread in napi.threads(nic):
