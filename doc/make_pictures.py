@@ -187,7 +187,7 @@ def host_now_and_planned() -> str:
         run(sys.executable, "-m", "tests.support.gen_host", f"{directory}/host", "small", PYTHONPATH=str(TOP))
         facts = reader.read_host(f"{directory}/host")
     plan = planner.plan(facts, CpuSets())
-    return svg.plan(facts, plan.owners, plan.settings).decode()
+    return svg.draw(facts, plan.owners, settings=plan.settings).decode()
 
 
 PLOTS = {

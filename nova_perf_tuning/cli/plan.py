@@ -56,7 +56,7 @@ class Plan(command.PerfCommand):
         facts, plan = facts_and_plan(args)
         if args.svg:
             with atomic_write.writing(args.svg) as file:
-                file.write(svg.plan(facts, plan.owners, plan.settings, args.svg_name))
+                file.write(svg.draw(facts, plan.owners, args.svg_name, plan.settings))
         if args.format == "json":
             command.print_json(as_json(plan))
         else:

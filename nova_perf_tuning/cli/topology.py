@@ -35,7 +35,7 @@ class Topology(command.PerfCommand):
         if args.svg:
             claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(plan_module.nova_files(root)))
             with atomic_write.writing(args.svg) as file:
-                file.write(svg.topology(facts, claims, args.svg_name))
+                file.write(svg.draw(facts, claims, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(facts))
         else:

@@ -68,34 +68,28 @@ def text_width(text: str, size: float = 10) -> float:
 def fit(text: str, width: float, size: float = 10) -> str:
     """Return what of a text surely fits into a width."""
     text = printable(text[:400])
-    if text_width(text, size) <= width:
-        return text
-    while text and text_width(f"{text}…", size) > width:
-        text = text[:-1]
-    return f"{text}…"
+    ends = (f"{text[:end]}…" for end in range(len(text) - 1, 0, -1))
+    return next((shown for shown in (text, *ends) if text_width(shown, size) <= width), "")
 
 
 def tree(facts: model.HostFacts) -> Box:
     """Return the boxes of a host, nowhere yet."""
-    kinds = ("package", "node", "l3")
     online = [cpu for cpu in facts.cpus if cpu.online]
     # As a rule packages hold nodes, and these L3 groups; of kinds that are there, the fewer hold the more.
-    counts = {kind: len({getattr(cpu, kind) for cpu in online} - {None}) or math.inf for kind in kinds}
-    outward = sorted(kinds, key=counts.__getitem__)
+    counts = {kind: len({getattr(cpu, kind) for cpu in online} - {None}) for kind in ("package", "node", "l3")}
+    kinds = sorted(counts, key=lambda kind: counts[kind] or math.inf)
     # Of an offline CPU only the node is told; what holds this node holds it, too.
-    beside = {cpu.node: cpu for cpu in online}
-    known = outward[: outward.index("node")]
-    keys = {
-        cpu.id: tuple(
-            getattr(beside.get(cpu.node, cpu) if kind in known and not cpu.online else cpu, kind)
-            for kind in outward
-        )
+    beside, known = {cpu.node: cpu for cpu in online}, kinds[: kinds.index("node")]
+    cpus = [
+        cpu
+        if cpu.online or cpu.node not in beside
+        else dataclasses.replace(cpu, **{kind: getattr(beside[cpu.node], kind) for kind in known})
         for cpu in facts.cpus
-    }
-    nodes = {node.id: node for node in facts.nodes}
-    host = Box("host", children=_nest(facts.cpus, outward, keys, nodes, len(facts.cpus) > DETAILED))
+    ]
+    nodes = {node.id: node.memory_kib for node in facts.nodes}
+    host = Box("host", children=_nest(cpus, kinds, nodes, len(cpus) > DETAILED))
     shown = {box.number for box in host.walk("node")}
-    host.children += [_box("node", node.id, [], nodes) for node in facts.nodes if node.id not in shown]
+    host.children += [_box("node", number, [], memory) for number, memory in nodes.items() if number not in shown]
     chips = _chips(facts)
     for box in host.walk("node"):
         box.children[:0] = chips.pop(box.number, [])
@@ -104,45 +98,37 @@ def tree(facts: model.HostFacts) -> Box:
 
 
 def _nest(
-    cpus: Sequence[model.Cpu],
-    kinds: Sequence[str],
-    keys: Mapping[int, Sequence[int | str | None]],
-    nodes: Mapping[int, model.Node],
-    collapsed: bool,
+    cpus: Sequence[model.Cpu], kinds: Sequence[str], nodes: Mapping[int, int | None], collapsed: bool
 ) -> list[Box]:
-    """Return the boxes of CPUs, of the first kind and all others inside."""
-    if not kinds:
-        cores: dict[str, list[Box]] = {}
-        for cpu in cpus:
-            cell = Box("cell", str(cpu.id), cpu.id, (cpu.id,))
-            cores.setdefault(cpu.siblings if cpu.online else f"{cpu.id} offline", []).append(cell)
-        if not collapsed:
-            return [Box("core", "", None, tuple(cell.cpus[0] for cell in core), core) for core in cores.values()]
+    """Return the boxes of CPUs, of the first kind and all others inside; :param nodes: memory of each, in KiB."""
+    if not kinds and collapsed:
         numbers = tuple(cpu.id for cpu in cpus)
         return [Box("cell", cpulist.format(numbers), None, numbers)]
-    kind, *rest = kinds
     groups: dict[int | str | None, list[model.Cpu]] = {}
     for cpu in cpus:
-        groups.setdefault(keys[cpu.id][-len(kinds)], []).append(cpu)
+        core = cpu.siblings if cpu.online else f"{cpu.id} offline"
+        groups.setdefault(getattr(cpu, kinds[0]) if kinds else core, []).append(cpu)
     boxes = []
     for key, members in groups.items():
-        boxes.append(_box(kind, key, members, nodes))
-        boxes[-1].children = _nest(members, rest, keys, nodes, collapsed)
+        kind = kinds[0] if kinds else "core"
+        boxes.append(_box(kind, key, members, nodes.get(key) if kind == "node" and isinstance(key, int) else None))
+        if kinds:
+            boxes[-1].children = _nest(members, kinds[1:], nodes, collapsed)
+        else:
+            boxes[-1].children = [Box("cell", str(cpu.id), cpu.id, (cpu.id,)) for cpu in members]
     return boxes
 
 
-def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], nodes: Mapping[int, model.Node]) -> Box:
-    """Return the box of a package, a node or an L3 group, empty yet; CPUs without an L3 are a group too."""
-    numbers, online = tuple(cpu.id for cpu in cpus), counted(sum(cpu.online for cpu in cpus), "CPU")
+def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: int | None) -> Box:
+    """Return a box, empty yet; CPUs without an L3 cache are a group as well."""
+    numbers, number = tuple(cpu.id for cpu in cpus), key if isinstance(key, int) else None
+    if kind == "core" or (kind == "l3" and key is None):
+        return Box("core" if kind == "core" else "no-l3", "", None, numbers)
     if kind == "l3":
-        label = f"L3: {counted(len({cpu.siblings for cpu in cpus}), 'core')}"
-        return Box("no-l3", "", None, numbers) if key is None else Box("l3", label, None, numbers)
-    number = key if isinstance(key, int) else None
-    node = nodes.get(number) if kind == "node" and number is not None else None
-    memory = node and node.memory_kib
+        return Box(kind, f"L3: {counted(len({cpu.siblings for cpu in cpus}), 'core')}", None, numbers)
     size = "" if memory is None else f"{memory / (1 << 20):.1f} GiB, " if memory else "no memory, "
-    name = "unknown" if number is None else str(number)
-    return Box(kind, f"{'NUMA ' if kind == 'node' else ''}{kind} {name}: {size}{online}", number, numbers)
+    name = f"{'NUMA ' if kind == 'node' else ''}{kind} {'unknown' if number is None else number}"
+    return Box(kind, f"{name}: {size}{counted(sum(cpu.online for cpu in cpus), 'CPU')}", number, numbers)
 
 
 def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:

@@ -50,21 +50,20 @@ class PictureError(errors.PerfTuningError):
     """There is nothing to draw."""
 
 
-def topology(facts: model.HostFacts, owners: CpuOwners, name: str = "") -> bytes:
-    """Return the picture of a host as it is; :param name: of the host, for the title.
+def draw(
+    facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: Sequence[model.Setting] | None = None
+) -> bytes:
+    """Return the picture of a host as it is, and beside it once the settings of a plan hold.
 
+    :param name: of the host, for the title.
     :raises PictureError: no CPU of the host is known.
     """
-    now = "Now", list(work_module.present(facts, owners))
-    return _Picture(facts, owners, [now]).render(f"CPUs of {name or 'this host'}")
-
-
-def plan(facts: model.HostFacts, owners: CpuOwners, settings: Sequence[model.Setting], name: str = "") -> bytes:
-    """Return the picture of a host now and once the settings of a plan hold, as :func:`topology`."""
-    now = list(work_module.present(facts, owners))
-    title = f"Planned: {counted(len(settings), 'setting')}, {_changes(settings)} to change"
-    states = [("Now", now), (title, work_module.planned(now, settings))]
-    return _Picture(facts, owners, states, settings).render(f"Plan of {name or 'this host'}")
+    states = [("Now", list(work_module.present(facts, owners)))]
+    if settings is not None:
+        title = f"Planned: {counted(len(settings), 'setting')}, {_changes(settings)} to change"
+        states.append((title, work_module.planned(states[0][1], settings)))
+    what = "CPUs" if settings is None else "Plan"
+    return _Picture(facts, owners, states, settings or ()).render(f"{what} of {name or 'this host'}")
 
 
 def _changes(settings: Sequence[model.Setting]) -> int:
@@ -79,7 +78,7 @@ class _Picture:
         facts: model.HostFacts,
         owners: CpuOwners,
         states: Sequence[tuple[str, Sequence[Work]]],
-        settings: Sequence[model.Setting] = (),
+        settings: Sequence[model.Setting],
     ) -> None:
         if not facts.cpus:
             raise PictureError("no CPU of this host is known: there is nothing to draw")

@@ -59,7 +59,7 @@ def _facts(resting: Sequence[Guest]) -> model.HostFacts:
 def picture(resting: Sequence[Guest]) -> str:
     """Return where everything may run on this host now, but paused guests, as SVG."""
     facts = _facts(resting)
-    return svg.topology(facts, owners.CpuOwners.of(facts, owners.CpuSets())).decode()
+    return svg.draw(facts, owners.CpuOwners.of(facts, owners.CpuSets())).decode()
 
 
 def restore(directory: str) -> None:

@@ -63,7 +63,7 @@ class RecordedHostsTest(testcase.TestCase):
             files = [path for path in hwloc.DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml")]
             expected, known = hwloc.read(files[0]), DIFFERENCES.get(name, NONE)
             facts = reader.read_host(str(hwloc.DIRECTORY / f"{name}.tar.bz2"))
-            [state] = states(svg.topology(facts, CpuOwners.of(facts, CpuSets())))
+            [state] = states(svg.draw(facts, CpuOwners.of(facts, CpuSets())))
             roles = {"package": "Package", "l3": "L3Cache"}
             roles |= {} if known.no_cores else {"core": "Core"}
             for role, kind in roles.items():
@@ -88,7 +88,7 @@ class DrawnHostsTest(testcase.TestCase):
     @hypothesis.given(st.data(), hosts.hosts())
     def test_every_cpu_and_every_setting_is_drawn(self, data, facts):
         plan = planner.plan(facts, data.draw(hosts.sets_for(facts)), rps=True)
-        every = states(svg.plan(facts, plan.owners, plan.settings))
+        every = states(svg.draw(facts, plan.owners, settings=plan.settings))
         self.assertEqual([{cpu.id: 1 for cpu in facts.cpus}] * 2, [cpus(state) for state in every])
         shown = visible(every[1])
         for setting in plan.settings:
@@ -130,7 +130,7 @@ class HugeHostTest(testcase.TestCase):
         ]
         facts = hosts.facts(every, nics, [irq for of_nic in irqs for irq in of_nic], guests)
         plan = planner.plan(facts, CpuSets())
-        picture = svg.plan(facts, plan.owners, plan.settings, "compute-17")
+        picture = svg.draw(facts, plan.owners, "compute-17", plan.settings)
         self.assertLess(len(picture), 2 << 20)
         now, planned = states(picture)
         self.assertEqual([dict.fromkeys(range(1024), 1)] * 2, [cpus(now), cpus(planned)])
@@ -158,7 +158,7 @@ class FileTest(directories.DirectoryCase):
     def test_names_of_others_are_text(self):
         name = "<script>\x07\u202e&"
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), guests=[hosts.guest(name, 1000, ["1"], affinity="0")])
-        picture = svg.topology(facts, CpuOwners.of(facts, CpuSets()))
+        picture = svg.draw(facts, CpuOwners.of(facts, CpuSets()))
         self.assertFalse(
             {f"{_SVG}script", f"{_SVG}a", f"{_SVG}image"} & {item.tag for item in etree.fromstring(picture).iter()}
         )
