@@ -202,7 +202,7 @@ class NapiOnDedicated(Rule):
                 both = cpulist.named(cpulist.union(one.affinity or "" for one in wrong) & taken)
                 yield self.finding(
                     [(f"/proc/{one.tid}/status Cpus_allowed_list", one.affinity) for one in wrong[:3]],
-                    f"{counted(len(wrong), 'NAPI thread')} of {name} may run on {both}, owned by guests or isolated",
+                    f"{counted(len(wrong), 'NAPI thread')} of {name} may run on {both}: guests' or isolated",
                     subject=name,
                     settings=[dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned],
                 )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.owners import CpuOwners, Owner
-from nova_perf_tuning.host.plan import guests, napi, nics
+from nova_perf_tuning.host.plan import guests, napi, nics, vectors
 
 _NO_CPUS: Final[frozenset[int]] = frozenset()
 #: Whose CPUs the host's work disturbs; interrupts disturb isolated ones, too.
@@ -92,16 +92,20 @@ def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     for other in facts.programs:
         cpus, claimed = cpulist.parse(other.affinity), own.get(other.program, _NO_CPUS)
         yield Work(Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
-    homes = {nic.name: None if nic.node is None else frozenset([nic.node]) for nic in facts.nics}
     for nic in facts.nics:
         for _napi, thread in napi.threads(nic):
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            yield Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, homes[nic.name])
+            yield Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, _home(nic.node))
     devices = [((irq.device or "").lower(), irq) for _label, irq in guests.left_alone(facts, ())]
+    by_name = {nic.name: nic for nic in facts.nics}
     for owner, irq in (*nics.left_alone(facts, ()), *devices):
         cpus = cpulist.find(irq.effective or irq.affinity) or _NO_CPUS
-        home = homes.get(owner, None if irq.node is None else frozenset([irq.node]))
+        home = _home(vectors.node_of(by_name[owner], irq) if owner in by_name else irq.node)
         yield Work(Kind.IRQ, owner, f"irq:{irq.number}", cpus, home, asked.get(owner, _NO_CPUS))
+
+
+def _home(node: int | None) -> frozenset[int] | None:
+    return None if node is None else frozenset([node])
 
 
 def planned(work: Iterable[Work], settings: Iterable[model.Setting]) -> list[Work]:

@@ -46,11 +46,6 @@ class NicPlacement:
     data: spread.Group
     rest: spread.Group
 
-    @property
-    def irqs(self) -> set[int]:
-        """Numbers of its interrupts."""
-        return {irq.number for irqs in (*self.queues.values(), self.other) for irq in irqs}
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NicPlan:

@@ -86,7 +86,9 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
         *moved_threads.values(),
         *nics_module.steering(nic_plans, placed, facts, layout, rps),
     ]
-    moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
+    moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(
+        *(plan.cpus(placed) for plan in nic_plans)
+    )
     users = _users(facts, {target: setting.value for target, setting in moved_threads.items()})
     work = {kind: {"nics" if kind == "napi" else "guests": by_cpus} for kind, by_cpus in users.items()}
     work["irq"] = {
