@@ -5,8 +5,8 @@
     python doc/make_pictures.py --plots-only             without a browser
     python doc/make_pictures.py --record results.json    of another run, which is kept in the tree from now on
 
-Plots and the host's picture are SVG, drawn as the commands draw them; a test draws them again and compares. The
-screenshot is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium without a window.
+Plots and the host's picture are SVG, drawn as the commands draw them; a test draws them again and compares.
+The screenshot is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium.
 """
 
 import argparse

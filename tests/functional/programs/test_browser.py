@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chromium opens pictures and the report: nothing is said on its console, and no label lies on another."""
 
+import json
 import lzma
 import pathlib
 import subprocess
@@ -48,6 +49,11 @@ class BrowserTest(directories.DirectoryCase):
                 self.assertEqual(".", overlaps[0], overlaps)
 
     def test_report(self) -> None:
-        results = self.write_file("run.json", lzma.decompress((TOP / "doc/source/data/run.json.xz").read_bytes()))
-        program.shown(self, "report", results, "-o", str(self.directory / "report.html"))
-        self.assertIn("<svg", self.opened(self.directory / "report.html"))
+        picture = self.directory / "host.svg"
+        root = gen_host.write(str(self.directory / "host"), "tiny")
+        program.shown(self, "topology", "--sysroot", root, "--svg", str(picture))
+        results = json.loads(lzma.decompress((TOP / "doc/source/data/run.json.xz").read_bytes()))
+        results["environment"]["arms"]["tuned"]["picture"] = picture.read_text(encoding="utf-8")
+        path = self.write_file("run.json", json.dumps(results))
+        program.shown(self, "report", path, "-o", str(self.directory / "report.html"))
+        self.assertIn("data:image/svg+xml", self.opened(self.directory / "report.html"))
