@@ -180,7 +180,7 @@ class _Picture:
         conflict = len({cpu for mark in marks for cpu in mark.conflict})
         if self.detailed:
             claim, role, head = self.claims[cell.cpus[0]], roles[cell.cpus[0]], layout.CELL_HEAD
-            guest = self.guests.get(claim.name) if claim else None
+            guest = self.guests[claim.name] if claim and claim.owner is Owner.GUEST else None
             _rect(group, cell.place, f"{role} odd" if guest and guest % 2 else role)
             code = str(guest or _OWNERS[role][0])
         else:
@@ -251,7 +251,8 @@ class _Picture:
         steering = [item for item in self.settings if state and item.target.partition("/")[0] in chip.names]
         irqs = [item for item in self.states[state][1] if item.kind is Kind.IRQ and item.owner in chip.names]
         far = sum(bool(item.far(self.node_of)) for item in irqs)
-        group = _add(parent, "g", **{"data-nic": " ".join(chip.names)})
+        cpus = frozenset[int]().union(*(item.cpus for item in irqs))
+        group = _add(parent, "g", **{"data-nic": " ".join(chip.names), "data-cpus": cpulist.format(cpus)})
         group.set("data-settings", " ".join(setting.target for setting in steering))
         words = [", ".join(chip.names[: 4 * _NAMES]), chip.label]
         if steering:
@@ -282,11 +283,8 @@ class _Picture:
         entries = [(role, *words) for role, words in _OWNERS.items() if role in self.roles.values()]
         marks = [mark for every in self.marks for of_cell in every.values() for mark in of_cell]
         seen = {mark.kind for mark in marks}
-        entries += [
-            ("mark", *kind.value) for kind in Kind if kind in seen and not (kind is Kind.IRQ and self.detailed)
-        ]
-        if Kind.IRQ in seen and self.detailed:
-            entries.append(("mark", "1", "interrupt of the NIC or device of this number"))
+        by_nic = ("1", "interrupt of the NIC or device of this number") if self.detailed else Kind.IRQ.value
+        entries += [("mark", *(by_nic if kind is Kind.IRQ else kind.value)) for kind in Kind if kind in seen]
         entries += [
             (role, code, words) for name, role, code, words in _SIGNS if any(getattr(mark, name) for mark in marks)
         ]

@@ -25,8 +25,8 @@ class Kind(enum.Enum):
     VHOST = ("v", "vhost worker")
     EMULATOR = ("e", "emulator thread")
     IOTHREAD = ("d", "I/O thread")
-    VCPU = ("c", "vCPU on CPUs that it does not own")
-    PROGRAM = ("p", "thread of another program")
+    VCPU = ("c", "floating vCPU")
+    PROGRAM = ("p", "program thread")
 
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(Kind)}
