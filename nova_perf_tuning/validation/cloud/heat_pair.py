@@ -226,8 +226,9 @@ class _Pair:
             servers = [running.servers.get(role, "") for role in run.roles]
             if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
                 outcome.host_cpu_source = host_cpu.SOURCE
+                wait_s = used.pop(host_cpu.WAIT, None)
                 for trial in trials:
-                    trial.host_cpu_s = used
+                    trial.host_cpu_s, trial.wait_s = used, wait_s
             outcome.trials += trials
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"

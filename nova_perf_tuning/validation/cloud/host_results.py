@@ -81,7 +81,15 @@ def read(
         named = {name: word} if name and judgements else {}
         share = of_bare.get(host)
         score = None if share is None else round(100 * min(1.0, max(0.0, share)), 1)
-        hosts.append(host_result.HostResult(host, created, word, named, score))
+        losses = {
+            " ".join(filter(None, (budget.benchmark, budget.metric, f"{budget.arm}/{budget.baseline}"))): (
+                loss.value,
+                budget.max_loss,
+            )
+            for budget, loss in ((entry.budget, entry.loss) for entry in judgements if not many)
+            if loss is not None and budget.max_loss is not None
+        }
+        hosts.append(host_result.HostResult(host, created, word, named, score, losses))
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
 
 

@@ -17,6 +17,7 @@ FILES = {
     "systemd": "",
     "irqbalance": "",
     "dashboard": "nova-perf-agent.json",
+    "alerts": "nova-perf-alerts.yaml",
     "tmpfiles.d": "nova-perf-tuning.conf",
 }
 

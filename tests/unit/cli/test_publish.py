@@ -70,6 +70,9 @@ class PublishTest(directories.DirectoryCase):
         result = self.read_by_compute()
         self.assertEqual(("PASS", {"net-10g": "PASS"}), (result.verdict, result.budgets))
         self.assertAlmostEqual(90, result.score, delta=3)
+        [(figure, (loss, limit))] = result.losses.items()
+        self.assertEqual(("iperf3 tuned/host", 0.15), (figure, limit))
+        self.assertAlmostEqual(0.1, loss, delta=0.03)
         self.assertEqual(0o644, stat.S_IMODE(os.stat(self.published).st_mode))
         self.assertEqual(["verdict.json"], os.listdir(os.path.dirname(self.published)))
         # A later FAIL takes its place.
