@@ -41,6 +41,11 @@ class PlacesTest(testcase.TestCase):
         """Return the root of a host and the paths of its files."""
         root = sysroots.make_host(self)
         put(root, {**PLACES[deployment], "var/lib/openstack/nova/ssh-config": "Host *\n"})
+        if deployment == "OpenStack-Ansible":  # /etc/nova is a link into the environment of nova-compute
+            venv = pathlib.Path(root, "openstack/venvs/nova-33.0.2/etc")
+            venv.mkdir(parents=True)
+            pathlib.Path(root, "etc/nova").rename(venv / "nova")
+            pathlib.Path(root, "etc/nova").symlink_to("../openstack/venvs/nova-33.0.2/etc/nova")
         return root, [f"/{path}" for path in PLACES[deployment]]
 
     def test_all_take_the_same(self):
