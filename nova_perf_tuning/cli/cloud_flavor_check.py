@@ -39,7 +39,7 @@ class FlavorCheck(cloud_command.CloudLister):
         if not parsed_args.all:
             [flavor] = checked
             try:
-                answer = flavor_hosts.findings(flavor_hosts.survey(self.connection, flavor))
+                answer = flavor_hosts.findings(self.connection, flavor)
                 findings += [(flavor.name, finding) for finding in answer]
             except model.CloudError as error:
                 self.warn(f"hosts were not looked at: {error}")

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from openstack import connection, exceptions
@@ -77,16 +77,7 @@ class Condition:
 
     reason: Reason
     text: str
-    hosts: frozenset[str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Survey:
-    """The answer; :ivar hosts: id -> name; :ivar fitting: ids; :ivar excluding: the strictest condition first."""
-
-    hosts: Mapping[str, str]
-    fitting: frozenset[str]
-    excluding: Sequence[Condition]
+    hosts: Set[str]
 
 
 def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
@@ -100,28 +91,25 @@ def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
     for key, text in specs.items():
         if match := _KEY.fullmatch(key):
             kind, suffix, name = match.groups(default="")
+            group = groups[suffix]
             if kind == "trait":
-                {"required": groups[suffix].required, "forbidden": groups[suffix].forbidden}.get(text, set()).add(
-                    name
-                )
+                {"required": group.required, "forbidden": group.forbidden}.get(text, set()).add(name)
             elif text.isascii() and text.isdecimal() and len(text) < 12:
-                groups[suffix].resources[name] = int(text)
+                group.resources[name] = int(text)
             else:
                 raise model.CloudError(f"{key}={vocabulary.shown(text)} is no amount; set a whole number")
-    pinned = _pinned(flavor.vcpus, specs)
-    if pinned:
-        base.resources |= {"VCPU": flavor.vcpus - pinned}
-        base.resources |= {"PCPU": pinned + (specs.get(flavor_rules.EMULATOR) == "isolate")}
-    threads = specs.get("hw:cpu_thread_policy")
-    base.required |= {"HW_CPU_HYPERTHREADING"} if threads == "require" else set()
-    base.forbidden |= {"HW_CPU_HYPERTHREADING"} if threads == "isolate" else set()
-    named_already = {name for group in groups.values() for name in group.resources}
-    if not named_already & {"VCPU", "PCPU"}:
-        base.resources["VCPU"] = flavor.vcpus
-    disk = flavor.disk + (flavor.ephemeral or 0) + -(-int(flavor.swap or 0) // 1024)
-    for name, amount in (("MEMORY_MB", flavor.ram), ("DISK_GB", disk)):
-        if name not in named_already:
-            base.resources[name] = amount
+    if pinned := _pinned(flavor.vcpus, specs):
+        base.resources["VCPU"] = flavor.vcpus - pinned
+        base.resources["PCPU"] = pinned + (specs.get(flavor_rules.EMULATOR) == "isolate")
+    threads = {"require": base.required, "isolate": base.forbidden}.get(
+        specs.get("hw:cpu_thread_policy", ""), set()
+    )
+    threads.add("HW_CPU_HYPERTHREADING")
+    stated = {name for group in groups.values() for name in group.resources}
+    disk = flavor.disk + (flavor.ephemeral or 0) + math.ceil(int(flavor.swap or 0) / 1024)
+    amounts = {"MEMORY_MB": flavor.ram, "DISK_GB": disk}
+    amounts |= {} if stated & {"VCPU", "PCPU"} else {"VCPU": flavor.vcpus}
+    base.resources |= {name: amount for name, amount in amounts.items() if name not in stated}
     return {suffix: group for suffix, group in groups.items() if group.query()}
 
 
@@ -138,25 +126,49 @@ def _pinned(vcpus: int, specs: Mapping[str, str]) -> int:
     return vcpus if policy == "dedicated" else 0
 
 
-def survey(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> Survey:
-    """Ask a cloud. Requests: one for each condition, none for each host."""
+def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Finding]:
+    """Return how many hosts a guest could have, then what excludes the others: most hosts first.
+
+    Requests: one for each condition, none for each host.
+    """
     groups = requested(flavor)
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
         nodes = list(cloud.compute.hypervisors(details=True, microversion=_NOVA))
-    hosts = {str(node.id): str(node.name) for node in nodes}
+    names = {str(node.id): str(node.name) for node in nodes}
     query = {key: text for suffix, group in groups.items() for key, text in group.query(suffix).items()}
     if len(groups) > 2:  # Placement must be told then
         query["group_policy"] = "isolate" if flavor.extra_specs.get("group_policy") == "isolate" else "none"
+    conditions = list(_of_nodes(nodes, flavor))
     with api.one_line("ask for providers (Placement shows them to administrators)"):
-        conditions = [*_of_nodes(nodes, flavor), *_of_placement(cloud, groups, frozenset(hosts))]
-        fitting = _roots(cloud, "/allocation_candidates", query) & hosts.keys()
-    refused = frozenset[str]().union(*(condition.hosts for condition in conditions))
-    together = Condition(Reason.COMBINATION, "all of it at once", frozenset(hosts) - fitting - refused)
-    excluding = sorted(
-        (condition for condition in (*conditions, together) if condition.hosts),
-        key=lambda condition: -len(condition.hosts),
-    )
-    return Survey(hosts, fitting - refused, excluding)
+        fitting = _roots(cloud, "/allocation_candidates", query) & names.keys()
+        fitting -= frozenset[str]().union(*(condition.hosts for condition in conditions))
+        conditions += _of_placement(cloud, groups, frozenset(names))
+    refused = fitting.union(*(condition.hosts for condition in conditions))
+    conditions.append(Condition(Reason.COMBINATION, "all of it at once", names.keys() - refused))
+    number = f"{len(fitting)} of {len(names)} hosts could take a guest now"
+    if fitting:
+        first = _finding("hosts-now", f"{number}: {_named(names, fitting)}", "none needed")
+    else:
+        first = _finding("no-host-now", number, "mend what excludes most hosts, the next row", Level.WARNING)
+    excluding = [(condition, condition.hosts - fitting) for condition in conditions]
+    return [first] + [
+        _finding(
+            f"host-excluded-by-{condition.reason}",
+            f"{vocabulary.shown(condition.text)} excludes {len(hosts)}: {_named(names, hosts)}",
+            _REMEDIES[condition.reason],
+        )
+        for condition, hosts in sorted(excluding, key=lambda pair: -len(pair[1]))
+        if hosts
+    ]
+
+
+def _finding(rule: str, text: str, remedy: str, level: Level = Level.INFO) -> Finding:
+    why = "Without a host, each build ends with 'No valid host'; ports, images and filters may exclude more."
+    return Finding(rule, level, "", (Evidence("placement", text),), why, remedy, _SOURCE)
+
+
+def _named(names: Mapping[str, str], hosts: Set[str]) -> str:
+    return named(sorted(vocabulary.shown(names[host]) for host in hosts))
 
 
 def _of_placement(
@@ -218,27 +230,3 @@ def _roots(cloud: connection.Connection, path: str, query: Mapping[str, str]) ->
     answer: dict[str, Any] = response.json()
     providers = answer.get("resource_providers") or list(answer.get("provider_summaries", {}).values())
     return frozenset(str(provider["root_provider_uuid"]) for provider in providers)
-
-
-def findings(found: Survey) -> list[Finding]:
-    """Return the answer as findings: how many hosts there are for a guest, then what excludes the others."""
-
-    def finding(rule: str, text: str, why: str, remedy: str, level: Level = Level.INFO) -> Finding:
-        return Finding(rule, level, "", (Evidence("placement", text),), why, remedy, _SOURCE)
-
-    number = f"{len(found.fitting)} of {len(found.hosts)} hosts could take a guest now"
-    if found.fitting:
-        names = named(sorted(found.hosts[host] for host in found.fitting))
-        head = finding(
-            "hosts-now", f"{number}: {names}", "Ports, images and filters may exclude more.", "none needed"
-        )
-    else:
-        remedy = "mend what excludes most hosts; it comes first below"
-        head = finding("no-host-now", number, "Every build ends with 'No valid host'.", remedy, Level.WARNING)
-    results = [head]
-    for condition in found.excluding:
-        names = named(sorted(found.hosts[host] for host in condition.hosts))
-        text = f"{vocabulary.shown(condition.text)} excludes {len(condition.hosts)}: {names}"
-        why = "These hosts do not meet it now."
-        results.append(finding(f"host-excluded-by-{condition.reason}", text, why, _REMEDIES[condition.reason]))
-    return results
