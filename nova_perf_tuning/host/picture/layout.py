@@ -24,8 +24,6 @@ _HEAD: Final = 15
 _GAPS: Final[Mapping[str, tuple[float, float]]] = {"host": (0, 10), "core": (2, 2), "no-l3": (0, 6)}
 #: Widths of a state that are tried for the best shape.
 _WIDTHS: Final = (330, 420, 560, 700, 860, 1060, 1300, 1600, 2000)
-#: Passed-through devices of a node that are drawn one by one.
-_DEVICES: Final = 12
 
 
 @dataclasses.dataclass(slots=True)
@@ -34,7 +32,7 @@ class Box:
 
     :ivar role: ``host``, ``package``, ``node``, ``l3``, ``no-l3``, ``core``, ``cell``, ``chip``, ``chip device``.
     :ivar number: of a package, node or CPU; :ivar cpus: all in it.
-    :ivar names: of a chip: NIC or PCI addresses.
+    :ivar name: of a chip: NIC or PCI address.
     """
 
     role: str
@@ -42,7 +40,7 @@ class Box:
     number: int | None = None
     cpus: tuple[int, ...] = ()
     children: list["Box"] = dataclasses.field(default_factory=list)
-    names: tuple[str, ...] = ()
+    name: str = ""
     x: float = 0
     y: float = 0
     width: float = 0
@@ -134,20 +132,17 @@ def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: in
 def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
     """Return the chips of NICs and passed-through devices by node; None where that is unknown."""
     passed = passed_through(facts)
-    chips: dict[int | None, list[Box]] = {None: []} | {node.id: [] for node in facts.nodes}
+    found: list[tuple[int | None, Box]] = []
     for nic in facts.nics:
         if nic.kind in ("physical", "vf") and (nic.pci or "").lower() not in passed:
             speed = f"{nic.speed_mbps / 1000:g} Gbit/s, " if nic.speed_mbps else ""
-            box = Box("chip", f"{speed}{counted(nic.rx_queues, 'queue')}", names=(nic.name,))
-            chips[nic.node if nic.node in chips else None].append(box)
+            found.append((nic.node, Box("chip", f"{speed}{counted(nic.rx_queues, 'queue')}", name=nic.name)))
     node_of = {(irq.device or "").lower(): irq.node for irq in facts.irqs.values()}
-    devices: dict[int | None, list[str]] = {}
-    for address in sorted(passed):
-        devices.setdefault(node_of.get(address), []).append(address)
-    for node, addresses in devices.items():
-        boxes = [Box("chip device", f"of {passed[name]}", names=(name,)) for name in addresses[:_DEVICES]]
-        rest = tuple(addresses[_DEVICES:])
-        chips[node if node in chips else None] += [*boxes, *([Box("chip device", "", names=rest)] if rest else [])]
+    devices = ((node_of.get(name), Box("chip device", f"of {passed[name]}", name=name)) for name in sorted(passed))
+    known = {node.id for node in facts.nodes}
+    chips: dict[int | None, list[Box]] = {}
+    for node, box in (*found, *devices):
+        chips.setdefault(node if node in known else None, []).append(box)
     return chips
 
 
@@ -169,12 +164,12 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
         is_tile = box.number is None
         box.width = TILE_WIDTH if is_tile else CELL_WIDTH
         box.height = (TILE_HEAD if is_tile else CELL_HEAD) + MARK_HEIGHT * rows
-    if box.names:
+    if box.name:
         box.width, box.height = _CHIP_WIDTH, _CHIP_HEIGHT
     if not box.children and box.width:
         return 1
     padding, gap = _GAPS.get(box.role, (7, 6))
-    parts = [child for child in box.children if not child.names]
+    parts = [child for child in box.children if not child.name]
     is_grid = bool(parts) and parts[0].role in ("core", "cell")
     inner = math.inf if is_grid else limit - 2 * padding
     for child in box.children:
@@ -187,8 +182,8 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
     )
     x, y, line, right, count = padding, padding + (_HEAD if box.label else 0), 0.0, 0.0, 0
     for before, child in zip((None, *box.children), box.children, strict=False):
-        full = x + child.width > inner + padding if child.names else count == across
-        if before and (full or (before.names and not child.names)):
+        full = x + child.width > inner + padding if child.name else count == across
+        if before and (full or (before.name and not child.name)):
             x, y, line, count = padding, y + line + gap, 0.0, 0
         child.x, child.y = x, y
         x, line, count, right = (

@@ -4,6 +4,7 @@
 It needs nothing else: no script, no font, no other file. Everything has a letter beside its colour.
 """
 
+import collections
 import importlib.resources
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -46,17 +47,15 @@ _LINES, _STATE, _FAR_WIRES = 3, 330, 60
 _GUESTS, _NAMES = 36, 4
 
 
-class PictureError(errors.PerfTuningError):
-    """There is nothing to draw."""
+_States = Sequence[tuple[str, Sequence[Work]]]
+_Settings = Sequence[model.Setting]
 
 
-def draw(
-    facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: Sequence[model.Setting] | None = None
-) -> bytes:
+def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None) -> bytes:
     """Return the picture of a host as it is, and beside it once the settings of a plan hold.
 
     :param name: of the host, for the title.
-    :raises PictureError: no CPU of the host is known.
+    :raises errors.PerfTuningError: no CPU of the host is known.
     """
     states = [("Now", list(work_module.present(facts, owners)))]
     if settings is not None:
@@ -66,22 +65,16 @@ def draw(
     return _Picture(facts, owners, states, settings or ()).render(f"{what} of {name or 'this host'}")
 
 
-def _changes(settings: Sequence[model.Setting]) -> int:
+def _changes(settings: _Settings) -> int:
     return sum(setting.current != setting.value for setting in settings)
 
 
 class _Picture:
     """States of one host side by side: their headings, and the work as it is then."""
 
-    def __init__(
-        self,
-        facts: model.HostFacts,
-        owners: CpuOwners,
-        states: Sequence[tuple[str, Sequence[Work]]],
-        settings: Sequence[model.Setting],
-    ) -> None:
+    def __init__(self, facts: model.HostFacts, owners: CpuOwners, states: _States, settings: _Settings) -> None:
         if not facts.cpus:
-            raise PictureError("no CPU of this host is known: there is nothing to draw")
+            raise errors.PerfTuningError("no CPU of this host is known: there is nothing to draw")
         self.facts, self.states, self.settings = facts, states, settings
         self.claims = {cpu.id: owners.by_cpu[cpu.id][0] if cpu.online else None for cpu in facts.cpus}
         self.roles = {cpu: claim.owner.value if claim else "offline" for cpu, claim in self.claims.items()}
@@ -91,7 +84,7 @@ class _Picture:
         self.cells = list(self.host.walk("cell"))
         self.detailed = self.cells[0].number is not None
         self.chips = list(self.host.walk("chip", "chip device"))
-        self.numbers = {name: str(number) for number, chip in enumerate(self.chips, 1) for name in chip.names}
+        self.numbers = {chip.name: str(number) for number, chip in enumerate(self.chips, 1)}
         self.cell_of = {cpu: index for index, cell in enumerate(self.cells) for cpu in cell.cpus}
         self.marks = [
             work_module.marks(here, beside, self.cell_of, owners, self.node_of)
@@ -128,12 +121,15 @@ class _Picture:
         background = _rect(root, (0, 0, width, 0), "bg")
         _text(root, _MARGIN, 24, fit(title, width - 2 * _MARGIN, 16), "t1")
         online = [cpu for cpu in self.facts.cpus if cpu.online]
-        counts = [
-            (len({getattr(cpu, kind) for cpu in online} - {None}), kind) for kind in ("package", "node", "l3")
-        ]
-        counts += [(len({cpu.siblings for cpu in online}), "core"), (len(online), "CPU")]
-        nouns = {"node": "NUMA node", "l3": "L3 group", "CPU": "online CPU"}
-        summary = [counted(number, nouns.get(kind, kind)) for number, kind in counts if number]
+        nouns = {
+            "package": "package",
+            "node": "NUMA node",
+            "l3": "L3 group",
+            "siblings": "core",
+            "id": "online CPU",
+        }
+        counts = {noun: len({getattr(cpu, kind) for cpu in online} - {None}) for kind, noun in nouns.items()}
+        summary = [counted(number, noun) for noun, number in counts.items() if number]
         _text(root, _MARGIN, 40, ", ".join([*summary, counted(len(self.facts.guests), "running guest")]), "soft")
         for index in range(len(self.states)):
             self._state(root, index, _MARGIN + index * step)
@@ -145,9 +141,8 @@ class _Picture:
 
     def _state(self, root: etree._Element, index: int, left: float) -> None:
         every = [mark for marks in self.marks[index].values() for mark in marks]
-        conflict, far = (
-            len({cpu for mark in every for cpu in getattr(mark, name)}) for name in ("conflict", "far")
-        )
+        conflict = len({cpu for mark in every for cpu in mark.conflict})
+        far = len({cpu for mark in every for cpu in mark.far})
         found = [f"work on {counted(conflict, 'reserved CPU')}"] if conflict else []
         found += [f"far work on {counted(far, 'CPU')}"] if far else []
         _text(root, left, _TITLE + 16, fit(self.states[index][0], max(_STATE, self.host.width), 13), "t2")
@@ -189,8 +184,7 @@ class _Picture:
             heat = 0.15 + 0.45 * conflict / len(cell.cpus) if conflict else 0
             _rect(group, cell.place, "heat").set("fill-opacity", f"{heat:.2f}")
             x = cell.x + 4
-            for role in dict.fromkeys(sorted(roles[cpu] for cpu in cell.cpus)):
-                count = sum(roles[cpu] == role for cpu in cell.cpus)
+            for role, count in sorted(collections.Counter(roles[cpu] for cpu in cell.cpus).items()):
                 width = (cell.width - 8) * count / len(cell.cpus)
                 _rect(group, (x, cell.y + 16, width, 14), role)
                 label = fit(f"{_OWNERS[role][0]}{count}", width, 9)
@@ -238,7 +232,7 @@ class _Picture:
         is_crowded = sum(far for ends in served.values() for far in ends.values()) > _FAR_WIRES
         for chip in self.chips:
             x, y = chip.x + chip.width / 2, chip.y + chip.height
-            for number, is_far in (end for name in chip.names for end in served.get(name, {}).items()):
+            for number, is_far in served.get(chip.name, {}).items():
                 cell = self.cells[number]
                 to_x, bend = cell.x + cell.width / 2, max(18.0, abs(cell.y - y) / 2)
                 bends = f"{x:.0f} {y + bend:.0f} {to_x:.0f} {cell.y - bend:.0f}"
@@ -248,13 +242,13 @@ class _Picture:
 
     def _chip(self, parent: etree._Element, chip: Box, state: int) -> None:
         """Draw a NIC or passed-through devices; planned steering is shown here."""
-        steering = [item for item in self.settings if state and item.target.partition("/")[0] in chip.names]
-        irqs = [item for item in self.states[state][1] if item.kind is Kind.IRQ and item.owner in chip.names]
+        steering = [item for item in self.settings if state and item.target.partition("/")[0] == chip.name]
+        irqs = [item for item in self.states[state][1] if item.kind is Kind.IRQ and item.owner == chip.name]
         far = sum(bool(item.far(self.node_of)) for item in irqs)
         cpus = frozenset[int]().union(*(item.cpus for item in irqs))
-        group = _add(parent, "g", **{"data-nic": " ".join(chip.names), "data-cpus": cpulist.format(cpus)})
+        group = _add(parent, "g", **{"data-nic": chip.name, "data-cpus": cpulist.format(cpus)})
         group.set("data-settings", " ".join(setting.target for setting in steering))
-        words = [", ".join(chip.names[: 4 * _NAMES]), chip.label]
+        words = [chip.name, chip.label]
         if steering:
             kinds = "/".join(dict.fromkeys(setting.kind.upper() for setting in steering))
             words.append(f"{kinds}: {_changes(steering)}/{len(steering)} change")
@@ -262,16 +256,15 @@ class _Picture:
         _add(group, "title", printable("\n".join(words), "\n"))
         _rect(group, chip.place, chip.role, 6)
         _rect(group, (chip.x + 4, chip.y + 4, 20, 12), "mark", 5.5)
-        _text(group, chip.x + 14, chip.y + 13, self.numbers[chip.names[0]])
-        _text(group, chip.x + 28, chip.y + 13.5, fit(rules.named(chip.names, 1), chip.width - 32), "code")
+        _text(group, chip.x + 14, chip.y + 13, self.numbers[chip.name])
+        _text(group, chip.x + 28, chip.y + 13.5, fit(chip.name, chip.width - 32), "code")
         _text(group, chip.x + 5, chip.y + 25.5, fit(words[-1], chip.width - 8, 9), "worse" if far else "soft")
 
     def _rules(self, root: etree._Element, top: float, width: float) -> float:
         """Write a line for each rule of the plan; return where it ends."""
-        by_rule: dict[str, list[model.Setting]] = {}
-        for setting in self.settings:
-            by_rule.setdefault(setting.rule, []).append(setting)
-        for rule, settings in by_rule.items():
+        by_rule = dict.fromkeys(setting.rule for setting in self.settings)
+        for rule in by_rule:
+            settings = [setting for setting in self.settings if setting.rule == rule]
             example = max(settings, key=lambda setting: setting.current != setting.value).reason
             words = f"{rule}: {_changes(settings)} of {len(settings)} change, for example: {example}"
             _text(root, _MARGIN, top + 10, fit(words, width - 2 * _MARGIN)).set("data-rule", rule)
@@ -285,9 +278,7 @@ class _Picture:
         seen = {mark.kind for mark in marks}
         by_nic = ("1", "interrupt of the NIC or device of this number") if self.detailed else Kind.IRQ.value
         entries += [("mark", *(by_nic if kind is Kind.IRQ else kind.value)) for kind in Kind if kind in seen]
-        entries += [
-            (role, code, words) for name, role, code, words in _SIGNS if any(getattr(mark, name) for mark in marks)
-        ]
+        entries += [sign[1:] for sign in _SIGNS if any(getattr(mark, sign[0]) for mark in marks)]
         guests = [
             ("guest odd" if number % 2 else "guest", str(number), name) for name, number in self.guests.items()
         ]
