@@ -327,14 +327,14 @@ class IsolatedUnused(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
-        isolated, others = host.sets.owners.cpus(Owner.ISOLATED), _others(host)
+        isolated, foreign = host.sets.owners.cpus(Owner.ISOLATED), others(host)
         need(isolated, "no isolated CPUs")
-        used = dedicated.union(host.shared or (), host.sets.dedicated, *(claim.cpus for claim in others))
+        used = dedicated.union(host.shared or (), host.sets.dedicated, *(claim.cpus for claim in foreign))
         idle = (isolated & host.sets.online) - used
         disturbed = (dedicated & host.sets.online) - isolated
         evidence: list[tuple[str, str]] = [*isolation(host), host.nova[host.dedicated_option]]
         if idle:
-            evidence += [claim.evidence[0] for claim in others]
+            evidence += [claim.evidence[0] for claim in foreign]
             yield self.finding(
                 evidence,
                 f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host",
@@ -349,7 +349,7 @@ class IsolatedUnused(Rule):
             )
 
 
-def _others(host: Host) -> list[owners.Claim]:
+def others(host: Host) -> list[owners.Claim]:
     """Return who owns CPUs beside guests: programs, and slices other than that of guests."""
     slices = {group.path for group in host.facts.slices if not group.path.startswith(MACHINE)}
     return [claim for claim in host.sets.owners.claims if claim.owner is Owner.PROGRAM or claim.name in slices]

@@ -126,7 +126,10 @@ class GenerateTest(testcase.TestCase):
         return program.shown(self, "generate", what, "--sysroot", hosts.grow(self, tree), *arguments)
 
     def test_nova_conf_is_read_back_and_audited_clean(self) -> None:
-        bare = hosts.changed(hosts.good(), {"etc/nova/nova.conf": None})
+        cpu = "sys/devices/system/cpu"
+        bare = hosts.changed(
+            hosts.good(), dict.fromkeys(("etc/nova/nova.conf", f"{cpu}/isolated", f"{cpu}/nohz_full"))
+        )
         text = self.made("nova-conf", bare)
         directory = hosts.grow(self, {"nova.conf": text})
         sets = novaconf.read([f"{directory}/nova.conf"])

@@ -2,7 +2,8 @@
 """Advice on CPUs that somebody else owns, and on sets that Nova refuses, as operators have them."""
 
 from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.audit import generate, runner
+from nova_perf_tuning.host.facts.root import FactsError
 from nova_perf_tuning.host.owners import Owner
 from tests.support import audit_hosts as hosts
 from tests.support import owners, testcase
@@ -112,3 +113,59 @@ class NovaSetsTest(testcase.TestCase):
         view = hosts.view(hosts.changed(hosts.good(), conf("cpu_dedicated_set = 1-15", "", on)))
         [finding] = runner.run(view, runner.chosen([rule]), strict=True).findings
         self.assertIn(" 1,9,", finding.why)
+
+
+class GenerateTest(testcase.TestCase):
+    """What is generated starts from what is configured and running; differences are told."""
+
+    def made(self, tree):
+        """Return shared, dedicated, isolcpus= and how many differences are told."""
+        view = hosts.view(hosts.changed(hosts.good(), tree))
+        text = generate.nova_conf(view)
+        values = dict(line.split(" = ") for line in text.splitlines() if "_set = " in line and line[0] != "#")
+        args = [line for line in generate.grub_args(view).splitlines() if line[0] != "#"]
+        isolcpus = args[0].split()[0].removeprefix("isolcpus=managed_irq,domain,") if args else None
+        told = text.count("# not as in nova.conf")
+        return values.get("cpu_shared_set"), values.get("cpu_dedicated_set"), isolcpus, told
+
+    def test_sets(self):
+        none = {f"{_CPU}/isolated": "", f"{_CPU}/nohz_full": ""}
+        left, half = "0-1,4-5,8-9,12-13", "0-1,5,8-9,13"
+        pmd = {**PMD, f"{_CPU}/isolated": f"{hosts.DEDICATED},4,12", f"{_CPU}/nohz_full": ""}
+        for name, tree, expected in (
+            ("shared alone", {**none, **conf("cpu_shared_set = 1-7,9-15")}, ("1-7,9-15", None, None, 0)),
+            ("a torn core", {**none, **conf("cpu_shared_set = 1-15")}, ("1-7,9-15", None, None, 1)),
+            ("legacy", conf("", f"vcpu_pin_set = {hosts.DEDICATED}"), (left, hosts.DEDICATED, hosts.DEDICATED, 2)),
+            ("isolated alone", {_NOVA: None}, (left, hosts.DEDICATED, hosts.DEDICATED, 0)),
+            (
+                "PMD threads",
+                {**pmd, **conf(f"cpu_dedicated_set = {hosts.DEDICATED}")},
+                (half, hosts.DEDICATED, "2-4,6-7,10-12,14-15", 1),
+            ),
+            (
+                "a partition",
+                {**none, "sys/fs/cgroup/cpuset.cpus.isolated": hosts.DEDICATED},
+                (left, hosts.DEDICATED, None, 0),
+            ),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, self.made(tree))
+
+    def test_weak_cores_and_nodes_without_memory_are_the_hosts(self):
+        bare = {
+            _NOVA: None,
+            "etc/libvirt": None,
+            "run/libvirt": None,
+            f"{_CPU}/isolated": "",
+            f"{_CPU}/nohz_full": "",
+        }
+        hybrid = {"sys/devices/cpu_core/cpus": "2-7,10-15", "sys/devices/cpu_atom/cpus": "0-1,8-9"}
+        empty = {"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 0 kB\n"}
+        self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **hybrid})[:2])
+        shared, dedicated = self.made({**bare, **empty})[:2]
+        self.assertEqual(("0,4-8,12-15", "1-3,9-11"), (shared, dedicated))
+
+    def test_an_empty_host_has_no_sets(self):
+        view = hosts.view({"proc/x": "", "sys/x": ""})
+        self.assertRaises(FactsError, generate.nova_conf, view)
+        self.assertRaises(FactsError, generate.grub_args, view)
