@@ -244,10 +244,6 @@ class Hugepages(Rule):
             )
 
 
-def _asks_to_report(guest: Guest) -> bool:
-    return guest.domain.request is not None and bool(guest.domain.request.free_page_reporting)
-
-
 class FreePageReporting(Rule):
     """Guests with dedicated CPUs or huge pages do not report free pages."""
 
@@ -260,7 +256,8 @@ class FreePageReporting(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         own = [guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages]
         need(own, "no guest with dedicated CPUs or huge pages")
-        reporting = [guest for guest in own if guest.inventory.free_page_reporting and not _asks_to_report(guest)]
+        wanted = [guest for guest in own if guest.domain.request and guest.domain.request.free_page_reporting]
+        reporting = [guest for guest in own if guest.inventory.free_page_reporting and guest not in wanted]
         if reporting:
             yield self.finding(
                 [(reporting[0].path, "<memballoon freePageReporting='on'>")],

@@ -12,7 +12,7 @@ import enum
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Final
 
 from openstack import connection, exceptions
 from openstack.compute.v2 import flavor as sdk_flavor
@@ -22,38 +22,26 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.rules import Evidence, Finding, Level, named
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, vocabulary
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.validation.cloud import api, model
+from nova_perf_tuning.validation.cloud import api, hosts, model
 
-#: The last that shows a hypervisor's CPUs; 1.33: any suffix of a group of resources.
+#: The last that shows a hypervisor's CPUs.
 _NOVA: Final = "2.87"
-_PLACEMENT: Final = "1.33"
 _KEY: Final = re.compile(r"(resources|trait)([A-Za-z0-9_-]{1,64})?:([A-Z0-9_]{1,255})")
 _SOURCE: Final = "Placement's providers and allocation candidates, Nova's hypervisors"
 #: More CPUs or cells than any host has.
 _MAX: Final = 1 << 16
 
 
-class Reason(enum.StrEnum):
-    """What kind of condition a host does not meet."""
+class Reason(enum.Enum):
+    """What kind of condition a host does not meet; the value is what to do."""
 
-    SERVICE = "service"
-    RESOURCE = "resource"
-    TRAIT = "trait"
-    FORBIDDEN_TRAIT = "forbidden-trait"
-    GROUP = "group"
-    NUMA = "numa"
-    COMBINATION = "combination"
-
-
-_REMEDIES: Final[Mapping[Reason, str]] = {
-    Reason.SERVICE: "start nova-compute there, or enable the service: openstack compute service set --enable",
-    Reason.RESOURCE: "free some there, or ask for less",
-    Reason.TRAIT: "validate and publish these hosts where it is a verdict's; else remove it from the flavor",
-    Reason.FORBIDDEN_TRAIT: "remove it from the flavor, or the trait from the hosts",
-    Reason.GROUP: "free some there, or ask for less in this group",
-    Reason.NUMA: "ask for fewer nodes, or for so many that each fits into a cell of these hosts",
-    Reason.COMBINATION: "ask Placement in detail: openstack allocation candidate list",
-}
+    SERVICE = "start nova-compute there, or enable the service: openstack compute service set --enable"
+    RESOURCE = "free some there, or ask for less"
+    TRAIT = "validate and publish these hosts where it is a verdict's; else remove it from the flavor"
+    FORBIDDEN_TRAIT = "remove it from the flavor, or the trait from the hosts"
+    GROUP = "free some there, or ask for less in this group"
+    NUMA = "ask for fewer nodes, or for so many that each fits into a cell of these hosts"
+    COMBINATION = "ask Placement in detail: openstack allocation candidate list"
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,12 +141,12 @@ def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Fi
     excluding = [(condition, condition.hosts - fitting) for condition in conditions]
     return [first] + [
         _finding(
-            f"host-excluded-by-{condition.reason}",
-            f"{vocabulary.shown(condition.text)} excludes {len(hosts)}: {_named(names, hosts)}",
-            _REMEDIES[condition.reason],
+            f"host-excluded-by-{condition.reason.name.lower().replace('_', '-')}",
+            f"{vocabulary.shown(condition.text)} excludes {len(ids)}: {_named(names, ids)}",
+            condition.reason.value,
         )
-        for condition, hosts in sorted(excluding, key=lambda pair: -len(pair[1]))
-        if hosts
+        for condition, ids in sorted(excluding, key=lambda pair: -len(pair[1]))
+        if ids
     ]
 
 
@@ -167,31 +155,31 @@ def _finding(rule: str, text: str, remedy: str, level: Level = Level.INFO) -> Fi
     return Finding(rule, level, "", (Evidence("placement", text),), why, remedy, _SOURCE)
 
 
-def _named(names: Mapping[str, str], hosts: Set[str]) -> str:
-    return named(sorted(vocabulary.shown(names[host]) for host in hosts))
+def _named(names: Mapping[str, str], ids: Set[str]) -> str:
+    return named(sorted(vocabulary.shown(names[host]) for host in ids))
 
 
 def _of_placement(
-    cloud: connection.Connection, groups: Mapping[str, Group], hosts: frozenset[str]
+    cloud: connection.Connection, groups: Mapping[str, Group], ids: frozenset[str]
 ) -> Iterator[Condition]:
     """Yield each condition by itself."""
     for suffix, group in groups.items():
         if suffix:
             query = group.query()
             text = f"{suffix}: {' '.join(query.values())}"
-            yield Condition(Reason.GROUP, text, hosts - _roots(cloud, "/resource_providers", query))
+            yield Condition(Reason.GROUP, text, ids - _roots(cloud, "/resource_providers", query))
             continue
         for name, amount in group.resources.items():
             if amount:
                 able = _roots(cloud, "/resource_providers", {"resources": f"{name}:{amount}"})
                 # What a provider beside the hosts has, such as a shared disk, any of them may use.
-                yield Condition(Reason.RESOURCE, f"{name}:{amount}", frozenset() if able - hosts else hosts - able)
+                yield Condition(Reason.RESOURCE, f"{name}:{amount}", frozenset() if able - ids else ids - able)
         for trait in sorted(group.required | group.forbidden):
             having = _roots(cloud, "/resource_providers", {"required": trait})
             if trait in group.required:
-                yield Condition(Reason.TRAIT, trait, hosts - having)
+                yield Condition(Reason.TRAIT, trait, ids - having)
             else:
-                yield Condition(Reason.FORBIDDEN_TRAIT, trait, hosts & having)
+                yield Condition(Reason.FORBIDDEN_TRAIT, trait, ids & having)
 
 
 def _of_nodes(nodes: Sequence[sdk_hypervisor.Hypervisor], flavor: sdk_flavor.Flavor) -> Iterator[Condition]:
@@ -222,11 +210,9 @@ def _too_small(node: sdk_hypervisor.Hypervisor, cells: int, each: int) -> bool:
 
 def _roots(cloud: connection.Connection, path: str, query: Mapping[str, str]) -> frozenset[str]:
     """Return the ids of whole hosts that Placement answers with; none for a class or trait that it lacks."""
-    response = cloud.placement.get(path, params=dict(query), microversion=_PLACEMENT)
     try:
-        exceptions.raise_from_response(response)
+        answer = hosts.placement(cloud, path, **query)
     except exceptions.BadRequestException:
         return frozenset()
-    answer: dict[str, Any] = response.json()
     providers = answer.get("resource_providers") or list(answer.get("provider_summaries", {}).values())
     return frozenset(str(provider["root_provider_uuid"]) for provider in providers)

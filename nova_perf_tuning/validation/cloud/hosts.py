@@ -24,8 +24,8 @@ from nova_perf_tuning.validation.cloud import api, model
 REASON_PREFIX: Final = "nova-perf: "
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
-#: Filters for the names of traits (1.6) and ``required`` of providers (1.18).
-_PLACEMENT: Final = "1.18"
+#: ``required`` of providers (1.18), and any suffix of a group of resources (1.33).
+_PLACEMENT: Final = "1.33"
 
 
 class ServiceChange(enum.StrEnum):
@@ -84,8 +84,8 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
             nodes[(node.service_details or {}).get("host", "")].append(node)
     with api.one_line("read traits (Placement shows them to administrators)"):
         carried: dict[str, set[str]] = collections.defaultdict(set)
-        for trait in _placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
-            for provider in _placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
+        for trait in placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
+            for provider in placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
                 carried[provider["uuid"]].add(trait)
     hosts = []
     for service in services:
@@ -144,7 +144,7 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
 )
 def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
-    provider = _placement(cloud, path)
+    provider = placement(cloud, path)
     present = frozenset(provider["traits"])
     ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
@@ -186,7 +186,7 @@ def _reason(result: host_result.HostResult) -> str:
     return text if len(text) <= 255 else f"{text[:254]}…"
 
 
-def _placement(cloud: connection.Connection, path: str, **query: str) -> Any:
+def placement(cloud: connection.Connection, path: str, **query: str) -> Any:
     """Return what Placement answers to a question that openstacksdk has no method for."""
     response = cloud.placement.get(path, params=query, microversion=_PLACEMENT)
     exceptions.raise_from_response(response)
