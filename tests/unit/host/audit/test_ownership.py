@@ -152,13 +152,8 @@ class GenerateTest(testcase.TestCase):
                 self.assertEqual(expected, self.made(tree))
 
     def test_weak_cores_and_nodes_without_memory_are_the_hosts(self):
-        bare = {
-            _NOVA: None,
-            "etc/libvirt": None,
-            "run/libvirt": None,
-            f"{_CPU}/isolated": "",
-            f"{_CPU}/nohz_full": "",
-        }
+        gone = (_NOVA, "etc/libvirt", "run/libvirt", "proc/5000", f"{_CPU}/isolated", f"{_CPU}/nohz_full")
+        bare = dict.fromkeys(gone)
         hybrid = {"sys/devices/cpu_core/cpus": "2-7,10-15", "sys/devices/cpu_atom/cpus": "0-1,8-9"}
         empty = {"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 0 kB\n"}
         self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **hybrid})[:2])
