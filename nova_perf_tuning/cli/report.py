@@ -54,7 +54,11 @@ class Report(command.PerfCommand):
         if path is not None:
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
         if args.ndjson is not None:
-            lines = ndjson.lines(results, summary.excluded(summaries), fleet.ran_on(results.environment))
+            environment = results.environment
+            hosts_of = (
+                fleet.Places(environment).ran_on if environment.fleet else lambda _: (environment.host, None)
+            )
+            lines = ndjson.lines(results, summary.excluded(summaries), hosts_of)
             store.write_atomically(args.ndjson, "".join(lines))
         if args.format != "json":
             command.say(*filter(None, (path, args.ndjson)))

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation import environment as environments
@@ -83,20 +83,10 @@ class Places:
         pair, host = self.boots[trial.boot]
         return model.HostPair(host, host) if trial.benchmark in self._unpaired else pair
 
-
-def ran_on(environment: environments.Environment) -> Callable[[results.Trial], tuple[str, str | None]]:
-    """Return what gives the host that a trial ran on, and its peer's where that took part; empty: not known."""
-    if environment.fleet is None:
-        return lambda _trial: (environment.host, None)
-    places = Places(environment)
-
-    def hosts(trial: results.Trial) -> tuple[str, str | None]:
-        if trial.boot not in places.boots:
-            return "", None
-        pair = places.hosts(trial)
+    def ran_on(self, trial: results.Trial) -> tuple[str, str | None]:
+        """Return the host that a trial ran on, empty if not known, and its peer's if that took part."""
+        pair = self.hosts(trial) if trial.boot in self.boots else model.HostPair("", "")
         return pair.client, pair.server if pair.server != pair.client else None
-
-    return hosts
 
 
 def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from typing import Any, Final, TypeVar
 
 from nova_perf_tuning import errors
@@ -84,13 +84,6 @@ _RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
 #: How long a writer tries again, in seconds.
 _RETRY_S: Final = 60
 
-#: Backend -> extra that has its driver, and how the URL for it begins.
-_DRIVERS: Final = {
-    "postgresql": ("postgresql", "postgresql+psycopg"),
-    "mysql": ("mariadb", "mysql+pymysql"),
-    "mariadb": ("mariadb", "mariadb+pymysql"),
-}
-
 _T = TypeVar("_T")
 
 
@@ -130,7 +123,7 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
         # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
         # half a migration; with None it begins none and _begin_sqlite does.
         options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else {}
-        engine = _engine(parsed, options)
+        engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
         if is_sqlite:
             event.listen(engine, "begin", _begin_sqlite)
         try:
@@ -156,15 +149,6 @@ def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], rev
             change(settings, revision)
 
     _retrying(_UNDONE | _RACED, 10)(once)
-
-
-def _engine(url: sa.URL, options: Mapping[str, object]) -> sa.Engine:
-    try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args=options)
-    except ImportError as error:
-        extra, scheme = _DRIVERS.get(url.get_backend_name(), ("", ""))
-        how = f"; install nova-perf-tuning[{extra}] and begin the URL with {scheme}://" if extra else ""
-        raise DatabaseError(f"database {url.render_as_string()}: {error.name} is missing{how}") from None
 
 
 def without_password(url: str | None) -> str:
@@ -237,7 +221,12 @@ def _parse(url: str | None) -> sa.URL:
 def _translated(shown: str = "database") -> Iterator[None]:
     try:
         yield
-    except (exc.SQLAlchemyError, ImportError, OSError) as error:
+    except ImportError as error:
+        raise DatabaseError(
+            f"{shown}: {error.name} is missing; install nova-perf-tuning[postgresql] for postgresql+psycopg://,"
+            " nova-perf-tuning[mariadb] for mysql+pymysql://"
+        ) from None
+    except (exc.SQLAlchemyError, OSError) as error:
         raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
 
 

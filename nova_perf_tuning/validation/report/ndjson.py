@@ -12,28 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nova_perf_tuning.validation import environment as environments
+from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, reasons
 
-#: Fields of a trial that are figures.
-_FIGURES: Final = ("value", "guest_cpu_s", "window_s", "wait_s", "work", "exec_s")
-#: Fields that are mappings to figures, with the keys that are written: those that our hosts tell.
-_MAPPINGS: Final = {
-    "host_cpu_s": ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq"),
-    "conditions": (
-        *("steal_share", "busy_mhz", "max_mhz", "throttle_events", "sender_packets", "sender_dropped"),
-        "clock_step_s",
-    ),
-}
+#: Keys of a trial that are counts; other numbers are figures.
+_COUNTS: Final = frozenset({"boot", "block", "order", "cpus", "memory_mib"})
+#: Mappings to figures, with the keys that hosts of ours tell; others in a file are left out.
+_CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
+_CONDITIONS: Final = ("steal_share", "busy_mhz", "max_mhz", "throttle_events", "sender_packets", "sender_dropped")
 #: Fields of the environment that dashboards filter by.
-_ENVIRONMENT: Final = (
-    *("host_group", "flavor", "launcher", "accelerator", "cpu_model", "cpus", "memory_mib", "kernel"),
-    *("libvirt", "qemu", "nova_perf_tuning"),
-)
+_ENVIRONMENT: Final = ("host_group", "flavor", "launcher", "accelerator", "cpu_model", "cpus", "memory_mib")
+_VERSIONS: Final = ("kernel", "libvirt", "qemu", "nova_perf_tuning")
 
 
 def lines(
     results: model.Results,
-    excluded: Mapping[tuple[str, str, int], reasons.Reason],
+    excluded: Mapping[trial_filter.Run, reasons.Reason],
     hosts: Callable[[model.Trial], tuple[str, str | None]],
 ) -> Iterator[str]:
     """Yield a line of JSON for each trial.
@@ -42,30 +36,27 @@ def lines(
     :param hosts: gives the host that a trial ran on, and the one of its peer if that took part.
     """
     environment = results.environment
-    shared: dict[str, Any] = {"@timestamp": environment.began.isoformat(timespec="seconds") + "Z"}
+    shared: dict[str, Any] = {name: getattr(environment, name) for name in (*_ENVIRONMENT, *_VERSIONS)}
+    shared["@timestamp"] = environment.began.isoformat(timespec="seconds") + "Z"
     shared["run"] = environment.fleet.run if environment.fleet else ""
-    shared |= {name: getattr(environment, name) for name in _ENVIRONMENT}
     for trial in results.trials:
-        host, peer = hosts(trial)
-        reason = excluded.get((trial.benchmark, trial.arm, trial.order))
-        document = shared | dataclasses.asdict(trial) | {"host": host, "peer": peer}
-        del document["course"]  # its CPUs would each be a key
+        document = shared | dataclasses.asdict(trial)
+        document["host"], document["peer"] = hosts(trial)
+        reason = excluded.get(trial_filter.run(trial))
         document["excluded"] = reason and reason.code.value
-        run = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
-        arm = environment.arms.get(trial.arm, environments.Arm())
-        document |= {"parameters": _texts(run.parameters), "request": _texts(arm.request)}
-        document |= {name: _float(document[name]) for name in _FIGURES}
-        for field, keys in _MAPPINGS.items():
-            document[field] = {key: _float(document[field].get(key)) for key in keys}
-        named = [environment.created, shared["run"], host, trial.benchmark, trial.metric, trial.arm]
-        text = json.dumps([*named, trial.boot, trial.block, trial.order])
+        parameters = environment.benchmarks.get(trial.benchmark, environments.Benchmark()).parameters
+        request = environment.arms.get(trial.arm, environments.Arm()).request
+        document["parameters"] = [f"{name}={value}" for name, value in sorted(parameters.items())]
+        document["request"] = [f"{name}={value}" for name, value in sorted(request.items())]
+        document |= {key: float(value) for key, value in document.items() if _is_figure(key, value)}
+        for field, keys in (("host_cpu_s", _CLASSES), ("conditions", _CONDITIONS)):
+            known = document[field]
+            document[field] = {key: float(known[key]) if key in known else None for key in keys}
+        named = ("@timestamp", "run", "host", "benchmark", "metric", "arm", "boot", "block", "order")
+        text = json.dumps([document[key] for key in named])
         document["id"] = hashlib.sha256(text.encode()).hexdigest()[:32]
         yield json.dumps(document, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _texts(values: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in sorted(values.items())]
+def _is_figure(key: str, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and key not in _COUNTS

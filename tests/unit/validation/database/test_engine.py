@@ -50,9 +50,9 @@ class EngineTest(directories.DirectoryCase):
             ("nosuch://user:geheim@host/db", "nosuch"),
             (
                 "postgresql+psycopg://perf:geheim@host/db",
-                "psycopg is missing; install nova-perf-tuning[postgresql]",
+                "psycopg is missing; install nova-perf",
             ),
-            ("mysql://perf:geheim@host/db", "[mariadb] and begin the URL with mysql+pymysql://"),
+            ("mysql://perf:geheim@host/db", "MySQLdb is missing; install nova-perf"),
             (f"sqlite:///{file}", "not a database"),
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
             (f"sqlite:///{self.directory}", "unable to open"),
