@@ -15,48 +15,34 @@ import sys
 HOME = pathlib.Path(os.environ["DEMO_CLOUD"])
 
 
-def fact(name, *value):
-    """Return a fact, after it was set if there is a value; empty: not known."""
-    if value:
-        (HOME / name).write_text(value[0])
-    return (HOME / name).read_text() if (HOME / name).exists() else ""
-
-
 def validate(output):
     """Write the results of the next line of verdicts; return the exit code."""
-    first, *rest = fact("verdicts").splitlines()
-    fact("verdicts", "\n".join(rest or [first]))
+    first, *rest = (HOME / "verdicts").read_text().splitlines()
+    (HOME / "verdicts").write_text("\n".join(rest or [first]))
     details = [{"benchmark": "cpu", "codes": ["slow"]}]
     hosts = [{"host": f"host{n}", "verdict": word, "details": details} for n, word in enumerate(first.split(), 1)]
     pathlib.Path(output, "results.json").write_text(json.dumps({"environment": {"fleet": {"hosts": hosts}}}))
-    print("[1/2] about 0:01 left  measuring")
     return int("FAIL" in first)
-
-
-def publish(number, path):
-    hosts = json.loads(pathlib.Path(path).read_text())["environment"]["fleet"]["hosts"]
-    known = set(fact("validated").split()) - {f"host{number}"}
-    known |= {host["host"] for host in hosts if host["verdict"] == "PASS" and host["host"] == f"host{number}"}
-    fact("validated", "\n".join(sorted(known)) + "\n")
 
 
 def run(number, command):
     """Answer a command in a host; return its exit code."""
-    words = " ".join(command)
+    words, moved, traits = " ".join(command), HOME / "moved", HOME / f"trait{number}"
     if "perf validate" in words:
         return validate(command[-1])
     if "vif_queues=many" in words:
         print("400: Client Error, perf:vif_queues='many': allowed: auto or 1 to 256.")
         return 1
-    if "perf host list --validated" in words:
-        print(fact("validated"), end="")
-    elif words.startswith("nova-perf publish /"):
-        publish(number, command[2])
+    if "--validated" in words:
+        print("\n".join(f"host{path.name[-1]}" for path in HOME.glob("trait?") if "PASS" in path.read_text()))
+    elif words.startswith("nova-perf publish"):
+        hosts = json.loads(pathlib.Path(command[2]).read_text())["environment"]["fleet"]["hosts"]
+        traits.write_text(hosts[int(number) - 1]["verdict"])
     elif "server show" in words:
-        where = fact("where") or "host1"
+        where = "host2" if moved.exists() else "host1"
         print(json.dumps({"OS-EXT-SRV-ATTR:host": where, "OS-EXT-SRV-ATTR:instance_name": "instance-1"}))
     elif "--live-migration" in words:
-        fact("where", "host2")
+        moved.touch()
     elif "dumpxml" in words:
         print("  <iothreads>1</iothreads>")
     return 0
@@ -68,20 +54,18 @@ def main():
     command = arguments[arguments.index("--") + 1 :] if what == "run" else []
     with open(HOME / "calls", "a") as calls:
         calls.write(" ".join([what, *command]) + "\n")
-    if len((HOME / "calls").read_text().splitlines()) == int(os.environ.get("DEMO_STOP", "0")):
+    if len((HOME / "calls").read_text().splitlines()) == int(os.environ["DEMO_STOP"]):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.killpg(int(fact("demo")), signal.SIGINT)
+        os.killpg(int((HOME / "demo").read_text()), signal.SIGINT)
     if what == "up":
         (state / "run").mkdir()
         (state / "log").mkdir()
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         libvirtd = subprocess.Popen(["sleep", "600"], start_new_session=True, **quiet)
-        (state / "run" / "host2-libvirtd.pid").write_text(f"{libvirtd.pid} 1")
-        fact("libvirtd", str(libvirtd.pid))
-    elif what == "down":
-        if pid := fact("libvirtd"):
-            os.kill(int(pid), signal.SIGKILL)
-    else:
+        (state / "run" / "host2-libvirtd.pid").write_text(f"{libvirtd.pid} 1\n")
+    elif what == "down" and (state / "run").exists():
+        os.kill(int((state / "run" / "host2-libvirtd.pid").read_text().split()[0]), signal.SIGKILL)
+    elif what == "run":
         return run(arguments[arguments.index("--host") + 1], command)
     return 0
 
