@@ -9,7 +9,7 @@ in /etc/libvirt, or in the volume that containers of kolla-ansible have there.
 import collections
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -27,7 +27,7 @@ _VOLUMES: Final = tuple(
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
 XML_DIRECTORIES: Final = (_RUNNING, _DEFINED, *_VOLUMES)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
-_VHOST: Final = re.compile(rb"vhost-\d{1,10}")
+_VHOST: Final = re.compile(rb"vhost-(\d{1,10})")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
@@ -159,11 +159,6 @@ def name_and_start(root: Root, data: bytes | None, place: Directory | None) -> t
     return front[begin + 1 :], int(fields[19])
 
 
-def affinity_of(root: Root, tid: int, place: Directory | None) -> str | None:
-    """Return the CPUs that a thread may use, given its directory; None when it has ended or that is unreadable."""
-    return may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
-
-
 def may_use(tid: int) -> str | None:
     """Return the affinity of a thread of this host; None when it has ended."""
     try:
@@ -203,6 +198,24 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
     return "emulator", None
 
 
+def kernel_threads(
+    root: Root, pattern: re.Pattern[bytes], tids: Sequence[int] | None = None
+) -> Iterator[tuple[re.Match[bytes], _Task]]:
+    """Yield the children of kthreadd whose names match; anybody else may take such a name.
+
+    :param tids: where to look; None: at every process.
+    """
+    base = root.directory("proc")
+    tids = numbers(root.directories(base), 1, domain.MAX_PID) if tids is None else tids
+    for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
+        known = name_and_start(root, data, base)
+        match = pattern.fullmatch(known[0]) if known else None
+        if data and known and match and data.rpartition(b") ")[2].split(b" ", 2)[1] == b"2":
+            place = root.child(base, str(tid))
+            affinity = may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
+            yield match, (tid, *known, affinity)
+
+
 def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.Thread, ...]]:
     """Return vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner), by QEMU's process.
 
@@ -210,19 +223,9 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
     only when a guest that should have workers shows none in its own process.
     """
     tasks: dict[int, list[_Task]] = {}
-    base = root.directory("proc")
-    tids = numbers(root.directories(base), 1, domain.MAX_PID)
-    for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
-        known = name_and_start(root, data, base)
-        if data is None or known is None or not _VHOST.fullmatch(known[0]):
-            continue
-        if (
-            data.rpartition(b") ")[2].split(b" ", 2)[1] != b"2"
-        ):  # no child of kthreadd: anybody may take such a name
-            continue
-        pid = int(known[0].removeprefix(b"vhost-"))
-        if pid in pids:
-            tasks.setdefault(pid, []).append((tid, *known, affinity_of(root, tid, root.child(base, str(tid)))))
+    for match, task in kernel_threads(root, _VHOST):
+        if int(match[1]) in pids:
+            tasks.setdefault(int(match[1]), []).append(task)
     workers = {}
     for pid, own in tasks.items():
         own.sort(key=lambda task: (task[2], task[0]))  # as they were made

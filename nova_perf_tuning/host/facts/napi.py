@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import guests
-from nova_perf_tuning.host.facts.root import Root, numbers
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.notes import NoteCode
 
 #: Below the root of a recorded host: a NAPI a line, as :func:`as_text` writes it.
@@ -29,28 +28,28 @@ _THREAD: Final = re.compile(rb"napi/(" + model.DEVICE.encode() + rb")-(\d{1,10})
 #: Device, number, interrupt, thread, receive and transmit queues of a NAPI.
 _Known = tuple[str, int, int | None, int | None, Sequence[int], Sequence[int]]
 
-#: linux/netlink.h, linux/genetlink.h; then commands and attributes of linux/netdev.h.
+#: linux/netlink.h and linux/genetlink.h.
 _NETLINK_GENERIC, _CONTROL, _ERROR, _DONE = 16, 16, 2, 3
 _REQUEST, _MULTI, _DUMP = 1, 2, 0x300
-_GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
-_QUEUE_GET, _NAPI_GET = 10, 11
-_QUEUE_ID, _QUEUE_IFINDEX, _QUEUE_TYPE, _QUEUE_NAPI = 1, 2, 3, 4
-_NAPI_IFINDEX, _NAPI_ID, _NAPI_IRQ, _NAPI_PID = 1, 2, 3, 4
 _HEADER: Final = struct.Struct("=IHHIIBBH")
+#: Numbers of commands, and their attributes by number: of linux/genetlink.h, then of linux/netdev.h.
+_FAMILY: Final = (3, ("", "id", "name"))
+_QUEUE: Final = (10, ("", "id", "ifindex", "type", "napi"))
+_NAPI: Final = (11, ("", "ifindex", "id", "irq", "pid"))
 
 
 def read_napis(root: Root, nics: Sequence[model.Nic]) -> None:
     """Give NICs, and other devices with threaded NAPI, their NAPIs."""
     wanted = {nic.name: nic for nic in nics if nic.kind in ("physical", "vf") or nic.threaded}
-    for name, number, irq, tid, rx, tx in _ask(wanted) if root.live else _recorded(root):
+    known = list(_ask(wanted) if root.live else _recorded(root))
+    threads = dict(_threads(root, sorted({tid for _name, _napi, _irq, tid, *_queues in known if tid})))
+    for name, number, irq, tid, rx, tx in known:
         if name in wanted:
-            thread = _read_thread(root, tid)[1] if tid else None
+            thread = threads[tid][1] if tid in threads else None
             wanted[name].napis += (model.Napi(number, irq, tuple(rx), tuple(tx), thread),)
     lacking = [nic for nic in wanted.values() if nic.threaded and not any(napi.thread for napi in nic.napis)]
-    base = root.directory("proc") if lacking else None
-    for tid in numbers(root.directories(base), 1, domain.MAX_PID):
-        name, thread = _read_thread(root, tid)
-        if thread is not None and any(nic.name == name for nic in lacking):
+    for _tid, (name, thread) in _threads(root, None) if lacking else ():
+        if any(nic.name == name for nic in lacking):
             wanted[name].napis += (model.Napi(thread.index or 0, None, (), (), thread),)
 
 
@@ -76,21 +75,10 @@ def _recorded(root: Root) -> Iterator[_Known]:
         yield match[1], int(match[2]), irq, tid, sorted(rx), sorted(tx)
 
 
-def _read_thread(root: Root, tid: int) -> tuple[str, model.Thread | None]:
-    """Return device and thread of a NAPI; no thread where this is no child of kthreadd, whatever its name."""
-    place = root.directory(f"proc/{tid}")
-    stat = root.read(place, "stat") or b""
-    match = _THREAD.search(stat)
-    known = guests.name_and_start(root, stat, place) if match else None
-    if (
-        match is None
-        or known is None
-        or known[0] != match[0]
-        or stat.rpartition(b") ")[2].split(b" ", 2)[1] != b"2"
-    ):
-        return "", None
-    affinity = guests.affinity_of(root, tid, place)
-    return match[1].decode(), model.Thread(tid, "napi", int(match[2]), affinity, known[1], True)
+def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[int, tuple[str, model.Thread]]]:
+    """Yield the threads of NAPIs, by their ids, with the names of their devices."""
+    for match, (tid, _name, start, affinity) in guests.kernel_threads(root, _THREAD, tids):
+        yield tid, (match[1].decode(), model.Thread(tid, "napi", int(match[2]), affinity, start, True))
 
 
 def _ask(names: Iterable[str]) -> list[_Known]:
@@ -98,33 +86,30 @@ def _ask(names: Iterable[str]) -> list[_Known]:
     known: list[_Known] = []
     with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as link:
         link.settimeout(2)
-        (answer,) = _request(link, _CONTROL, _GET_FAMILY, 0, _FAMILY_NAME, b"netdev\0\0")
-        family = answer[_FAMILY_ID]
+        (family,) = [answer["id"] for answer in _request(link, _CONTROL, 0, _FAMILY, "name", b"netdev\0\0")]
         for name in names:
             with contextlib.suppress(OSError):  # it has gone, or is in no state to be asked
                 index = struct.pack("=I", socket.if_nametoindex(name))
                 queues: dict[int | None, tuple[list[int], list[int]]] = {}
-                for queue in _request(link, family, _QUEUE_GET, _DUMP, _QUEUE_IFINDEX, index):
-                    queues.setdefault(queue.get(_QUEUE_NAPI), ([], []))[queue[_QUEUE_TYPE]].append(
-                        queue[_QUEUE_ID]
-                    )
-                for napi in _request(link, family, _NAPI_GET, _DUMP, _NAPI_IFINDEX, index):
-                    served = queues.get(napi[_NAPI_ID], ([], []))
-                    known.append((name, napi[_NAPI_ID], napi.get(_NAPI_IRQ), napi.get(_NAPI_PID), *served))
+                for queue in _request(link, family, _DUMP, _QUEUE, "ifindex", index):
+                    queues.setdefault(queue.get("napi"), ([], []))[queue["type"]].append(queue["id"])
+                for napi in _request(link, family, _DUMP, _NAPI, "ifindex", index):
+                    served = queues.get(napi["id"], ([], []))
+                    known.append((name, napi["id"], napi.get("irq"), napi.get("pid"), *served))
     return known
 
 
 def _request(
-    link: socket.socket, family: int, command: int, flags: int, kind: int, value: bytes
-) -> Iterator[dict[int, int]]:
-    """Ask with one attribute, and yield the attributes of each answer, as numbers, by their kind.
+    link: socket.socket, family: int, flags: int, command: tuple[int, Sequence[str]], key: str, value: bytes
+) -> Iterator[dict[str, int]]:
+    """Ask with one attribute, and yield each answer: its attributes as numbers.
 
     :raises OSError: the kernel refuses, or does not know the family or the command.
     """
-    attribute = struct.pack("=HH", 4 + len(value), kind) + value
-    link.send(
-        _HEADER.pack(_HEADER.size + len(attribute), family, _REQUEST | flags, 1, 0, command, 1, 0) + attribute
-    )
+    number, keys = command
+    size = _HEADER.size + 4 + len(value)
+    header = _HEADER.pack(size, family, _REQUEST | flags, 1, 0, number, 1, 0)
+    link.send(header + struct.pack("=HH", 4 + len(value), keys.index(key)) + value)
     answered = _MULTI
     while answered & _MULTI:
         data = link.recv(1 << 16)
@@ -135,12 +120,11 @@ def _request(
             if answer == _ERROR:
                 error = -int.from_bytes(data[16:20], sys.byteorder, signed=True)
                 raise OSError(error, os.strerror(error))
-            yield dict(_attributes(data[_HEADER.size : length]))
-            data = data[(length + 3) & ~3 :]
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, int]]:
-    while data:
-        length, kind = struct.unpack_from("=HH", data)
-        yield kind, int.from_bytes(data[4:length], sys.byteorder)
-        data = data[(length + 3) & ~3 :]
+            attributes, data = data[_HEADER.size : length], data[(length + 3) & ~3 :]
+            fields: dict[str, int] = {}
+            while attributes:
+                size, kind = struct.unpack_from("=HH", attributes)
+                if kind < len(keys):
+                    fields[keys[kind]] = int.from_bytes(attributes[4:size], sys.byteorder)
+                attributes = attributes[(size + 3) & ~3 :]
+            yield fields

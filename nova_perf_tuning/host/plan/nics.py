@@ -62,7 +62,7 @@ class NicPlan:
                 yield placement.data.pool.warning.about(nic=self.nic.name)
         if self.vectors.surplus:
             yield Note.of(NoteCode.SURPLUS_VECTORS, nic=self.nic.name, vectors=self.vectors.surplus)
-        if self.vectors.sending is None and _has_xps(self.nic):
+        if self.vectors.sending is None and _has_xps(self.nic) and self.nic.operstate != "down":
             yield Note.of(NoteCode.QUEUES_UNPAIRED, nic=self.nic.name, queues=self.nic.tx_queues)
 
     def cpus(self, placed: spread.Placed) -> dict[int, int]:
