@@ -186,9 +186,7 @@ def _read_caches(
     """Return the cpulist of the L3 cache of each CPU that has one; one CPU tells it for all that share it."""
     caches: dict[int, str] = {}
     for cpu in leaders:
-        if cpu in caches:
-            continue
-        place = Directory(f"{directories[cpu]}/cache")
+        place = None if cpu in caches else Directory(f"{directories[cpu]}/cache")
         indexes = [name for name in root.directories(place) if name.startswith("index")]
         levels = root.each(place, [f"{index}/level" for index in indexes])
         for index, level in zip(indexes, levels, strict=True):
