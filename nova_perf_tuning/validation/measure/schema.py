@@ -23,18 +23,18 @@ class InputError(errors.PerfTuningError):
 
 
 @functools.cache
-def _validator(name: str) -> Any:
-    text = (resources.files(__package__) / f"{name}.schema.json").read_text(encoding="utf-8")
+def _validator(name: str, package: str) -> Any:
+    text = (resources.files(package) / f"{name}.schema.json").read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def check(name: str, data: object, where: str) -> None:
-    """Check ``data`` against ``NAME.schema.json``.
+def check(name: str, data: object, where: str, package: str = __package__) -> None:
+    """Check ``data`` against ``NAME.schema.json`` of a package.
 
     :param where: the file's name, for the message.
     :raises InputError: naming the place of a fault; an unknown key, perhaps misspelt, comes first.
     """
-    faults = list(itertools.islice(_validator(name).iter_errors(data), _MOST_FAULTS))
+    faults = list(itertools.islice(_validator(name, package).iter_errors(data), _MOST_FAULTS))
     if not faults:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")
