@@ -3,7 +3,6 @@
 
 import argparse
 import dataclasses
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,7 +12,6 @@ from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import guests, layout, planner
@@ -122,7 +120,7 @@ def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.P
     """
     housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
-    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else nova_files(root))
+    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_root(root), domains)
@@ -135,21 +133,11 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     :raises layout.PlanError: there are none.
     """
     root = reader.open_root(sysroot)
-    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(nova_files(root)))
+    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
     quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
     if not quiet:
         raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
     return quiet
-
-
-def nova_files(root: Root) -> list[tuple[str, str]]:
-    """Return path and text of nova-compute's own files."""
-    files = []
-    for path in novaconf.find(root):
-        directory, name = os.path.split(path)
-        data = root.head(root.directory(directory), name, novaconf.MAX_BYTES)
-        files.append((f"/{path}", data.decode("utf-8", "replace")))
-    return files
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:

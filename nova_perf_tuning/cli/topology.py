@@ -33,7 +33,7 @@ class Topology(command.PerfCommand):
         root = reader.open_root(args.sysroot)
         facts = reader.read_root(root)
         if args.svg:
-            claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(plan_module.nova_files(root)))
+            claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
             with atomic_write.writing(args.svg) as file:
                 file.write(svg.draw(facts, claims, args.svg_name))
         if args.format == "json":

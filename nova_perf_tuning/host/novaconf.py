@@ -156,6 +156,16 @@ def find(root: Root, *, strict: bool = False) -> list[str]:
     return found[0] if found else []
 
 
+def found(root: Root) -> list[tuple[str, str]]:
+    """Return (path, text) of what :func:`find` finds; what cannot be read is empty, and noted."""
+    files = []
+    for path in find(root):
+        directory, _, name = path.rpartition("/")
+        text = root.read(root.directory(directory), name, MAX_BYTES) or b""
+        files.append((f"/{path}", text.decode("utf-8", "replace")))
+    return files
+
+
 def _matching(root: Root, path: str) -> list[str]:
     directory, _, pattern = path.rpartition("/")
     names = fnmatch.filter(root.names(root.directory(directory)), pattern)

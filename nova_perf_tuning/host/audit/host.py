@@ -140,7 +140,7 @@ class Host:
         """(path, text) of the configuration files of nova-compute that are judged."""
         if self.options.nova is None or self.options.nova:
             return self.options.nova or ()
-        return [(f"/{path}", self.content(path) or "") for path in novaconf.find(self.root)]
+        return novaconf.found(self.root)
 
     @functools.cached_property
     def nova(self) -> novaconf.Options:
