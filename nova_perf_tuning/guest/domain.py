@@ -46,11 +46,13 @@ class MetadataSpecs:
 
     :ivar extra_specs, image_properties: Nova's, all of them; empty before Nova 32.
     :ivar expanded: the specs of our own element, the profile already expanded; None without one.
+    :ivar of_nova: Nova has made the domain, so that flavors and images change it.
     """
 
     extra_specs: Mapping[str, str]
     image_properties: Mapping[str, str]
     expanded: Mapping[str, str] | None
+    of_nova: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -128,6 +130,7 @@ class Inventory:
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
     :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
+    :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty: none.
     :ivar windows: image properties or libosinfo say so.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
@@ -138,6 +141,7 @@ class Inventory:
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
     free_page_reporting: bool = False
+    encryption: str = ""
     windows: bool = False
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()

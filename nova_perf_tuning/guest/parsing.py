@@ -5,6 +5,7 @@ This is the one place that parses XML of others: domain XML carries text of tena
 every entity, is refused before the parser sees it; nothing outside the text is ever opened.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -157,6 +158,7 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
         free_page_reporting=attribute(root, "devices/memballoon", "model") in domain.VIRTIO_MODELS
         and attribute(root, "devices/memballoon", "freePageReporting") == "on",
+        encryption=_encryption(root),
         windows=_is_windows(root),
         disks=tuple(
             domain.Disk(
@@ -190,6 +192,13 @@ def attribute(element: etree._Element, path: str, name: str) -> str:
 
 def _shown(element: etree._Element, path: str, name: str) -> str:
     return vocabulary.shown(attribute(element, path, name), 256)
+
+
+def _encryption(root: etree._Element) -> str:
+    """Return how a guest's memory is encrypted; bit 2 of the policy of SEV asks for SEV-ES (AMD's SEV API, 3)."""
+    kind, policy = _shown(root, "launchSecurity", "type"), root.findtext("launchSecurity/policy", "").strip()[:10]
+    encrypted_state = kind == "sev" and re.fullmatch("0x[0-9a-fA-F]+", policy) and int(policy, 16) & 4
+    return "sev-es" if encrypted_state else kind
 
 
 def _is_windows(root: etree._Element) -> bool:
@@ -314,14 +323,16 @@ def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs,
     properties: dict[str, str] = {}
     ours = None
     title = None
+    of_nova = False
     for element in elements:
         if element.tag == f"{_NOVA}instance":
+            of_nova = True
             extra_specs = _named(element.iter(f"{_NOVA}extraSpec"))
             properties = _named(element.iter(_PROPERTY))
             title = (element.findtext(f"{_NOVA}name") or "").strip() or None
         elif element.tag == REQUEST:
             ours = _named(element.iter(SPEC))
-    return domain.MetadataSpecs(extra_specs, properties, ours), title
+    return domain.MetadataSpecs(extra_specs, properties, ours, of_nova), title
 
 
 def _named(elements: Iterable[etree._Element]) -> dict[str, str]:

@@ -57,6 +57,7 @@ _FILES: Final = {
     _PCI: "class vendor device numa_node local_cpulist irq",
     _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name threaded",
     f"{_NIC}/device": "numa_node",
+    "sys/module/vhost/parameters": "fork_from_owner_default",
     f"{_NIC}/queues/*": "rps_cpus xps_cpus",
     f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
 }
@@ -104,6 +105,8 @@ _DOMAIN: Final = {
     "target": "dev bus",
     "mtu": "size",
     "memballoon": "model freePageReporting",
+    "launchSecurity": "type",
+    "policy": "",
     "address": "domain bus slot function",
     **{f"{_NOVA}{name}": "" for name in ("instance", "flavor", "extraSpecs", "image", "properties")},
     **dict.fromkeys(_ASKING, "name"),
@@ -111,7 +114,7 @@ _DOMAIN: Final = {
     f"{_OSINFO}libosinfo": "",
     f"{_OSINFO}os": "id",
 }
-_WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", *_ASKING)
+_WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", "policy", *_ASKING)
 #: Of the extra specs and image properties those with these names are recorded.
 _SPECS: Final = ("hw:", "perf:", "hw_", "os_type")
 

@@ -194,6 +194,15 @@ CASES: dict[str, Case] = {
     "guest-disk-cache": Case(
         {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "vda: cache writeback"
     ),
+    "guest-encrypted-io": Case(
+        {
+            _GUEST: hosts.domain(
+                numa="</cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity><cpu>"
+            )
+        },
+        "info",
+        "<launchSecurity type='sev-es'>",
+    ),
     "guest-queues": Case(
         {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
         "info",

@@ -4,6 +4,7 @@
 import abc
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host import model
@@ -15,7 +16,11 @@ class Rule(rules.Rule[Host]):
     """Judges one thing on one host, live or recorded.
 
     Nothing that is in the files of a host may make it raise anything but :class:`NotApplicableError`.
+
+    :cvar plain: the remedy in domain XML, where the subject is a guest that Nova has not made; empty: none.
     """
+
+    plain: ClassVar[str] = ""
 
     def setting(self, kind: str, target: str, value: str, current: str | None, reason: str = "") -> model.Setting:
         """Return a setting that this rule asks for."""

@@ -81,6 +81,7 @@ class Tcg(Rule):
     level = Level.ERROR
     why = _SLOW_TCG
     remedy = "[libvirt] virt_type = kvm in nova.conf, restart nova-compute, then a hard reboot of the guest"
+    plain = "<domain type='kvm'>"
     source = KvmMissing.source
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -231,6 +232,7 @@ class Hugepages(Rule):
     level = Level.INFO
     why = "Every miss of the TLB walks the page tables of guest and host; 2 MiB pages need a 512th of the entries."
     remedy = "hw:mem_page_size=large in the flavor, and hugepagesz=1G hugepages=N on the kernel's command line"
+    plain = "<memoryBacking><hugepages/>, and hugepagesz=1G hugepages=N on the kernel's command line"
     source = "CERN: with NUMA pinning 2 MiB pages took the rest of the loss; NFV guides: 1 GiB"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -241,6 +243,7 @@ class Hugepages(Rule):
                 [(small[0].path, "no <hugepages>")],
                 f"{counted(len(small), 'guest')} with dedicated CPUs on pages of 4 KiB (or what THP finds): "
                 f"{named(guest.name for guest in small)}",
+                subject=small[0].name,
             )
 
 
@@ -251,6 +254,7 @@ class FreePageReporting(Rule):
     level = Level.INFO
     why = "Unneeded where memory is not overcommitted: nobody takes the pages; each costs a fault at its next use."
     remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
+    plain = "<memballoon freePageReporting='off'>"
     source = "Nova 32 and later switch it on for every guest; kubevirt #9572 leaves such guests out"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -263,6 +267,7 @@ class FreePageReporting(Rule):
                 [(reporting[0].path, "<memballoon freePageReporting='on'>")],
                 f"{counted(len(reporting), 'guest')} with dedicated CPUs or huge pages: "
                 f"{named(guest.name for guest in reporting)}",
+                subject=reporting[0].name,
             )
 
 

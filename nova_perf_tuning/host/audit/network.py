@@ -230,6 +230,7 @@ class TapDrops(Rule):
     id = "tap-drops"
     why = "A receive ring of 256 descriptors runs over when a vCPU or vhost worker is off its CPU for a moment."
     remedy = "perf:vif_rx_queue_size=1024 in the flavor, or [libvirt] rx_queue_size = 1024; a dedicated CPU"
+    plain = "<driver rx_queue_size='1024'/>"
     source = "Rocky specification of rx_queue_size; Red Hat's chapter on dropped packets of taps"
 
     def check(self, host: Host) -> Iterator[Finding]:

@@ -57,6 +57,7 @@ class FloatsOverNodes(_OnNodes):
     id = "guest-floats-over-nodes"
     why = "The scheduler moves vCPUs away from their memory, their vhost workers and their NIC."
     remedy = "resize to a flavor with hw:numa_nodes=1 (and hw:cpu_policy=dedicated for those that matter most)"
+    plain = "<vcpu cpuset='CPUs of a node'> and <numatune> of that node"
     source = f"{_ORACLE}; {_CERN}"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -81,7 +82,11 @@ class FarFromNic(_OnNodes):
 
     id = "guest-far-from-nic"
     why = "Every packet is copied over the interconnect; Nova's specification counts up to 50 %."
-    remedy = "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest"
+    remedy = (
+        "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest, a "
+        "large one with [libvirt] live_migration_parallel_connections (Nova 33)"
+    )
+    plain = "<vcpu cpuset='CPUs of the NIC's node'> and <numatune> of that node"
     source = "Nova: NUMA-aware vSwitches; " + _ORACLE
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -109,6 +114,7 @@ class LargerThanNode(_OnNodes):
     id = "guest-larger-than-node"
     why = "Its kernel takes all memory for equally near and spreads its work over the interconnect."
     remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
+    plain = "<cpu><numa> with cells that fit, each with its <memnode>"
     source = _CERN
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -163,6 +169,7 @@ class EmulatorOnDedicated(_ThreadsOnDedicated):
     threads = "emulator or I/O threads"
     why = "QEMU's own threads preempt vCPUs: packets are lost and latency has a tail."
     remedy = "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or perf:emulator_placement=numa"
+    plain = "<emulatorpin> and <iothreadpin> on CPUs that no guest owns"
     source = "Red Hat: strongly recommended in almost all NFV cases; Nova's documentation of emulator threads"
 
 
@@ -174,6 +181,7 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     threads = "vhost workers"
     why = "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
     remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply{given}"
+    plain = "<emulatorpin> on CPUs that no guest owns: vhost workers have it, too"
     source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
 
 

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 
@@ -50,9 +51,13 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
 
 def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
-    report = rules.run(load() if chosen is None else chosen, host, strict=strict)
-    report.findings = [
-        dataclasses.replace(finding, remedy=finding.remedy.replace(rules.GIVEN, host.options.given))
-        for finding in report.findings
-    ]
+    chosen = load() if chosen is None else chosen
+    report = rules.run(chosen, host, strict=strict)
+    plain = {rule.id: rule.plain for rule in chosen if rule.plain}
+    others = {guest.name for guest in host.guests if not guest.domain.specs.of_nova}
+    for index, finding in enumerate(report.findings):
+        remedy = finding.remedy.replace(rules.GIVEN, host.options.given)
+        if finding.rule in plain and finding.subject in others:
+            remedy = f"virsh edit {shlex.quote(finding.subject)}  # {plain[finding.rule]}; from its next start"
+        report.findings[index] = dataclasses.replace(finding, remedy=remedy)
     return report
