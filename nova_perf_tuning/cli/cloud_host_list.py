@@ -3,6 +3,7 @@
 
 import argparse
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.cli import cloud_command, cloud_host
 from nova_perf_tuning.nova import traits
 from nova_perf_tuning.validation.cloud import hosts
@@ -18,8 +19,14 @@ class HostList(cloud_command.CloudLister):
         parser.add_argument("--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
+        known = hosts.list_hosts(self.connection)
+        for feature, older in hosts.mixed(known).items():
+            self.warn(
+                f"guests with {feature} do not migrate live to {rules.named(older)}: [libvirt] hw_machine_type "
+                "must be one that the oldest QEMU has, everywhere"
+            )
         return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
             tuple(cloud_host.columns(host).values())
-            for host in hosts.list_hosts(self.connection)
+            for host in known
             if traits.VALIDATED in host.traits or not parsed_args.validated
         ]

@@ -44,7 +44,7 @@ class Topology(command.PerfCommand):
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
-    single = ("online", "isolated", "isolated_now", "nohz_full", "arch", "kernel", "virtualization")
+    single = ("online", "isolated", "isolated_now", "nohz_full", "arch", "kernel", "virtualization", "vhost_mode")
     return {
         "cpus": [_fields(cpu) for cpu in facts.cpus],
         "nodes": [

@@ -199,6 +199,7 @@ class HostFacts:
     :ivar online, isolated, nohz_full: cpulists as the kernel prints them; ``isolated`` are those of the boot.
     :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
     :ivar programs: threads of programs that claim CPUs; :ivar slices: groups of processes that do.
+    :ivar vhost_mode: what vhost workers are: ``task`` (threads of QEMU) or ``kthread`` (of the kernel).
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means.
@@ -222,6 +223,7 @@ class HostFacts:
     isolated_now: str = ""
     programs: tuple[ProgramThread, ...] = ()
     slices: tuple[Slice, ...] = ()
+    vhost_mode: str | None = None
 
 
 class TargetError(errors.PerfTuningError):

@@ -55,6 +55,12 @@ KNOWN: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+def memory_encryption(specs: Mapping[str, str]) -> str:
+    """Return how guests' memory is encrypted by ``specs``, such as ``amd-sev``; empty: it is not."""
+    asked = specs.get("hw:mem_encryption", "").strip().lower() in vocabulary.TRUE_STRINGS
+    return specs.get("hw:mem_encryption_model", "amd-sev") if asked else ""
+
+
 def findings(specs: Mapping[str, str], check: Check | None = None) -> Iterator[Finding]:
     """Yield what is wrong with each ``hw:`` spec by itself.
 

@@ -189,6 +189,8 @@ class Environment:
 
     :ivar accelerator: what guests ran on: ``kvm``, ``tcg`` …; None: not known.
     :ivar tags: what the operator calls the run, for filters.
+    :ivar vhost_mode: ``task`` or ``kthread``: whether the CPU of vhost workers is QEMU's.
+    :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for them.
     :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
     :ivar looks: boots that there were at each interim look.
@@ -217,6 +219,8 @@ class Environment:
     qemu: str = ""
     guest: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
     vhost_net: bool | None = None
+    vhost_mode: str = ""
+    memory_encryption: str = ""
     scratch_filesystem: str = ""
     ended: str = ""
     boots_run: int | None = None
@@ -235,7 +239,8 @@ class Environment:
     @property
     def places(self) -> dict[str, str]:
         """Return what budgets are chosen by."""
-        return {"host_group": self.host_group, "flavor": self.flavor}
+        encryption = {"memory_encryption": self.memory_encryption} if self.memory_encryption else {}
+        return {"host_group": self.host_group, "flavor": self.flavor, **encryption}
 
     @property
     def began(self) -> datetime.datetime:

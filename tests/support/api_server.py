@@ -117,7 +117,7 @@ class ApiServer(fixtures.Fixture):
         self.images[image["id"]] = image
         return image
 
-    def add_host(self, name, traits=(), hypervisor=True, free=(), topology=None, **fields):
+    def add_host(self, name, traits=(), hypervisor=True, free=(), topology=None, qemu=0, **fields):
         """Add a compute host with its service, hypervisor and resource provider; return the provider.
 
         :param free: resource class -> what is free of it; :param topology: of its CPUs, as Nova shows it.
@@ -137,6 +137,7 @@ class ApiServer(fixtures.Fixture):
             **fields,
         }
         self.services[service["id"]] = {"service": service, "provider": provider["uuid"] if hypervisor else None}
+        self.services[service["id"]]["qemu"] = qemu
         return provider
 
     def service(self, host):
@@ -219,6 +220,8 @@ class ApiServer(fixtures.Fixture):
             "service": {"id": entry["service"]["id"], "host": entry["service"]["host"], "disabled_reason": None},
             "cpu_info": {"topology": self.providers[entry["provider"]]["topology"]},
             "vcpus": 4,
+            "hypervisor_type": "QEMU",
+            "hypervisor_version": entry["qemu"],
         }
 
     def flavor_api(self, method, path, body, microversion):

@@ -2,6 +2,7 @@
 """All facts of a host, live or recorded."""
 
 import os
+import re
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -107,6 +108,7 @@ def read_root(root: Root) -> model.HostFacts:
     napi.read_napis(root, nics)
     devices.find_interrupts(root, nics, irqs)
     kernel = root.directory("proc/sys/kernel")
+    release = root.text(kernel, "osrelease")
     return model.HostFacts(
         cpus=cpus,
         nodes=nodes,
@@ -118,7 +120,8 @@ def read_root(root: Root) -> model.HostFacts:
         isolated=isolated,
         nohz_full=nohz_full,
         arch=root.text(kernel, "arch") or next((name for mark, name in _ARCHITECTURES if mark in cpuinfo), None),
-        kernel=root.text(kernel, "osrelease"),
+        kernel=release,
+        vhost_mode=read_vhost_mode(root, release or ""),
         virtualization=_find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
@@ -137,6 +140,19 @@ def _read_sysctls(root: Root) -> dict[str, str]:
         if text is not None:
             values[key] = text
     return values
+
+
+def read_vhost_mode(root: Root, release: str) -> str | None:
+    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.HostFacts`; None: not known.
+
+    Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module chooses, where the
+    kernel has CONFIG_VHOST_ENABLE_FORK_OWNER_CONTROL. The CPU of a task is QEMU's, also for its cpuset.
+    """
+    chosen = root.text(root.directory("sys/module/vhost/parameters"), "fork_from_owner_default")
+    version = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", release)
+    if chosen is None and version:
+        chosen = "Y" if (int(version[1]), int(version[2])) >= (6, 4) else "N"
+    return {"Y": "task", "N": "kthread"}.get(chosen or "")
 
 
 def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:

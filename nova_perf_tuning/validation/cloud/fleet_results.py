@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet, model, run_store
 from nova_perf_tuning.validation.judge import verdict
@@ -32,6 +33,7 @@ def environment(
     plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
 ) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
+    arms = plan.measure.arms
     return environments.Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
@@ -40,10 +42,11 @@ def environment(
         tags=dict(tags),
         seed=plan.settings.seed,
         blocks=plan.measure.trials,
+        memory_encryption=next(filter(None, (native.memory_encryption(arm.extra_specs) for arm in arms)), ""),
         guest={"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
         arms={
             arm.name: environments.Arm(dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {}))
-            for arm in plan.measure.arms
+            for arm in arms
         },
         benchmarks={job.label: session.describe(job) for job in plan.measure.jobs},
         shown={"settings": dataclasses.asdict(plan.settings)},

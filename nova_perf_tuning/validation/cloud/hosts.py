@@ -24,6 +24,12 @@ from nova_perf_tuning.validation.cloud import api, model
 REASON_PREFIX: Final = "nova-perf: "
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
+#: First version of QEMU that has guests use an offload of its tap, where the kernel offers it, too; live migration
+#: to a host without it fails (kubevirt #16386, #19000).
+_FEATURES: Final = {
+    8_001_000: "USO (QEMU 8.1, Linux 6.2)",
+    10_002_000: "GSO of UDP tunnels (QEMU 10.2, Linux 6.17)",
+}
 #: ``required`` of providers (1.18), and any suffix of a group of resources (1.33).
 _PLACEMENT: Final = "1.33"
 
@@ -45,6 +51,7 @@ class Host:
     :ivar service_id: of its nova-compute; ``provider_id``: of its resource provider, empty without a hypervisor.
     :ivar state: ``up`` or ``down``; ``status``: ``enabled`` or ``disabled``.
     :ivar traits: those that begin with ``CUSTOM_PERF_``.
+    :ivar qemu: its version as Nova has it, 8.2.1 as 8002001; 0: not known.
     """
 
     name: str
@@ -56,6 +63,7 @@ class Host:
     status: str
     disabled_reason: str
     traits: frozenset[str]
+    qemu: int = 0
 
     @property
     def managed(self) -> bool:
@@ -93,8 +101,19 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
             name, provider = (node.name, node.id) if node is not None else ("", "")
             where = service.availability_zone or "", service.state or "", service.status or ""
             why, marks = service.disabled_reason or "", frozenset(carried.get(provider, ()))
-            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks))
+            qemu = node.hypervisor_version or 0 if node is not None and node.hypervisor_type == "QEMU" else 0
+            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks, qemu))
     return sorted(hosts, key=lambda host: (host.name, host.node))
+
+
+def mixed(known: Sequence[Host]) -> dict[str, list[str]]:
+    """Return feature -> hosts whose QEMU lacks it while others' has it: guests with it cannot move there."""
+    versions = {host.name: host.qemu for host in known if host.qemu}
+    return {
+        feature: [name for name, version in versions.items() if version < first]
+        for first, feature in _FEATURES.items()
+        if min(versions.values(), default=0) < first <= max(versions.values(), default=0)
+    }
 
 
 def choose(known: Sequence[Host], name: str) -> Host:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
+from nova_perf_tuning.host.facts import reader, root
 from nova_perf_tuning.validation.environment import Environment
 
 _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
@@ -29,6 +30,7 @@ def read() -> Environment:
         cpus=psutil.cpu_count() or 0,
         memory_mib=psutil.virtual_memory().total >> 20,
         kernel=platform.release(),
+        vhost_mode=reader.read_vhost_mode(root.Root(), platform.release()) or "",
         load_at_start=round(os.getloadavg()[0], 2),
         python=platform.python_version(),
         nova_perf_tuning=metadata.version("nova-perf-tuning"),

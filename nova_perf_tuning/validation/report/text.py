@@ -226,7 +226,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
     _C.NO_BUDGET_APPLIES: (
         "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks}, accelerator"
-        " '{accelerator}', host_group '{host_group}', flavor '{flavor}'"
+        " '{accelerator}', host_group '{host_group}', flavor '{flavor}', memory_encryption '{memory_encryption}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
     _C.ONLY_COMPARED: "hosts were only compared with each other",

@@ -98,6 +98,7 @@ SCHEMA = {
         "isolated_now": _CPUS,
         "nohz_full": _CPUS,
         "virtualization": _TEXT,
+        "vhost_mode": {"enum": ["task", "kthread", None]},
         "arch": _TEXT,
         "kernel": _TEXT,
         "sysctls": {"type": "object", "additionalProperties": {"type": "string"}},

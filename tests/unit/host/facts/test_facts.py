@@ -343,6 +343,22 @@ class TestTopologyTraps(testcase.TestCase):
         self.assertEqual(("0-7", "2-3", ""), (host.online, host.isolated, host.nohz_full))
 
 
+class TestVhostMode(testcase.TestCase):
+    def test_workers_are_what_the_module_says_or_the_kernel_does(self) -> None:
+        chosen, release = "sys/module/vhost/parameters/fork_from_owner_default", "proc/sys/kernel/osrelease"
+        for wanted, tree in (
+            ("task", {release: "6.12.0-1-amd64"}),
+            ("kthread", {release: "6.1.0"}),
+            ("kthread", {release: "6.18.2", chosen: "N"}),
+            ("task", {release: "5.14.0-570.el9", chosen: "Y"}),
+            (None, {release: "6.18.2", chosen: "2"}),
+            (None, {release: "next"}),
+            (None, {}),
+        ):
+            with self.subTest(tree):
+                self.assertEqual(wanted, reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree})).vhost_mode)
+
+
 class TestVirtualization(testcase.TestCase):
     def test_hypervisor_is_told_by_cpu_clock_and_dmi(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
