@@ -172,8 +172,9 @@ def _show(plan: planner.Plan, everything: bool) -> None:
         if text or name == "housekeeping"
     ]
     command.print_table(("CPU set", "CPUs", "role"), rows)
-    if not plan.sets["overlap"]:
-        print("no overlap: emulator, iothread, vhost and irq share no CPU with dedicated")
+    seen = [name for name in planner.WORK if plan.sets.get(name)]
+    if seen and not plan.sets["overlap"]:
+        print(f"no overlap with dedicated: {', '.join(seen)}")
     print()
     changes = plan.changes()
     if everything:

@@ -94,6 +94,15 @@ class Domain:
     specs: MetadataSpecs = dataclasses.field(default_factory=lambda: MetadataSpecs({}, {}, None))
     pid: int | None = None
 
+    def pins(self) -> list[tuple[str, str, list[str]]]:
+        """Return kind of thread, element and cpulists of all pins."""
+        emulator = [] if self.emulator_pin is None else [self.emulator_pin]
+        return [
+            ("vcpu", "vcpupin", list(self.vcpu_pins.values())),
+            ("emulator", "emulatorpin", emulator),
+            ("iothread", "iothreadpin", list(self.iothread_pins.values())),
+        ]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Disk:
@@ -127,6 +136,7 @@ class Inventory:
 
     :ivar memory_kib: of the guest, 0 when it is not stated in KiB, as libvirt does.
     :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
+    :ivar memory: vCPUs and host nodes of each cell that ``<memnode>`` binds, as lists.
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
     :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
@@ -138,6 +148,7 @@ class Inventory:
     memory_kib: int = 0
     hugepages: bool = False
     cells: int = 0
+    memory: tuple[tuple[str, str], ...] = ()
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
     free_page_reporting: bool = False

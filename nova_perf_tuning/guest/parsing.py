@@ -6,7 +6,7 @@ every entity, is refused before the parser sees it; nothing outside the text is 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lxml import etree
@@ -154,6 +154,7 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         memory_kib=number("0" if in_other_unit else memory.strip(), 0, _MAX_AMOUNT, "<memory>"),
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
+        memory=tuple(_cell_memory(root)),
         hyperv=frozenset(names),
         hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
         free_page_reporting=attribute(root, "devices/memballoon", "model") in domain.VIRTIO_MODELS
@@ -179,6 +180,13 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         rx_queue_sizes=tuple(_shown(interface, "driver", "rx_queue_size") for interface in interfaces),
         mtus=tuple(mtu or None for mtu in mtus),
     )
+
+
+def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
+    nodes = {node.get("cellid"): node.get("nodeset", "") for node in root.iterfind("numatune/memnode")}
+    for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
+        if nodeset := nodes.get(cell.get("id", str(index))):
+            yield cpuset(cell.get("cpus", ""), "numa cell"), cpuset(nodeset, "memnode")
 
 
 def attribute(element: etree._Element, path: str, name: str) -> str:

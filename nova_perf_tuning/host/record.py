@@ -94,7 +94,7 @@ _DOMAIN: Final = {
     "memnode": "cellid mode nodeset",
     "type": "machine",
     "model": "type",
-    "cell": "id",
+    "cell": "id cpus",
     "hyperv": "mode",
     "timer": "name present",
     "disk": "type device",

@@ -106,6 +106,15 @@ CASES: dict[str, Case] = {
         {_GUEST: hosts.domain(memory_gib=100)}, "warning", "100 GiB (a node has 64 GiB)"
     ),
     "emulator-on-dedicated": Case(hosts.process(own="0-15"), "warning", "0-15"),
+    "guest-pins": Case(
+        {
+            "etc/libvirt/qemu/windows.xml": hosts.domain(
+                "windows", pins=("10", "99"), os_type="windows", device="tap9"
+            )
+        },
+        "error",
+        "<vcpupin cpuset='99'>",
+    ),
     "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "0-15"),
     # TCP
     "tcp-buffers-too-small": Case({}, "warning", "4096\t131072\t6291456", {"rtt_ms": 100.0}),

@@ -59,6 +59,12 @@ class Guest:
     def name(self) -> str:
         return self.domain.name
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether libvirt runs it and its process is not known."""
+        running = self.domain.domain_id is not None or self.path.startswith(f"/{guests.RUNNING}/")
+        return running and self.process is None
+
 
 class Host:
     """Facts, files and options of one host; whatever is missing or garbage is None or empty."""

@@ -135,6 +135,47 @@ class LargerThanNode(_OnNodes):
         yield self.of(guest, ["; ".join(much)], why, remedy)
 
 
+class GuestPins(GuestRule):
+    """A guest's pins name CPUs of this host, and its vCPUs lie beside their memory."""
+
+    id = "guest-pins"
+    level = Level.ERROR
+    why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
+    remedy = (
+        "correct <cputune> and <numatune> (virsh edit); of an instance of Nova: migrate it, which pins it anew"
+    )
+    source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        return [guest for guest in host.guests if any(texts for _kind, _element, texts in guest.domain.pins())]
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        present = frozenset(cpu.id for cpu in host.facts.cpus)
+        for _kind, element, texts in guest.domain.pins():
+            absent = cpulist.union(texts) - present
+            if absent and present:
+                lost = any(not cpulist.parse(text) & present for text in texts)
+                why = f"{element} of {guest.name} names {cpulist.named(absent)}, which this host lacks"
+                evidence = [f"<{element} cpuset='{text}'>" for text in texts if cpulist.parse(text) - present]
+                yield self.of(guest, evidence, why, level=None if lost else Level.WARNING)
+        for vcpus, nodes in guest.inventory.memory or (("", guest.domain.memory_nodes or ""),):
+            cell = cpulist.parse(vcpus) or frozenset(guest.domain.vcpu_pins)
+            near = {vcpu: host.nodes_of(cpulist.parse(guest.domain.vcpu_pins.get(vcpu, ""))) for vcpu in cell}
+            far = [vcpu for vcpu in sorted(near) if near[vcpu] and not near[vcpu] & cpulist.parse(nodes)]
+            if nodes and far:
+                pins = {guest.domain.vcpu_pins[vcpu] for vcpu in far}
+                yield self.of(
+                    guest,
+                    [
+                        f"memory on node {nodes}",
+                        f"vCPUs {cpulist.format(far)} on CPUs {cpulist.format(cpulist.union(pins))}",
+                    ],
+                    f"vCPUs {cpulist.format(far)} of {guest.name} run away from their memory on node {nodes}",
+                    level=Level.WARNING,
+                )
+
+
 class _ThreadsOnDedicated(Rule):
     """A rule on threads of one kind that may run on dedicated CPUs."""
 
@@ -142,23 +183,37 @@ class _ThreadsOnDedicated(Rule):
     threads: ClassVar[str]
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.facts.guests, "no running guests")
+        placed = [item for guest in host.guests for item in self._placed(guest)]
+        need(placed, "no running guests, and no pins of others")
         need(host.sets.reserved, "no dedicated CPUs")
-        disturbing = []
-        for guest in host.facts.guests:
-            for thread in guest.threads:
-                both = cpulist.parse(thread.affinity or "") & host.sets.reserved
-                if thread.kind in self.kinds and both:
-                    disturbing.append((guest.name, thread, both))
-                    break
+        disturbing: dict[str, tuple[tuple[str, str], frozenset[int]]] = {}
+        for name, evidence, text in placed:
+            if both := cpulist.parse(text or "") & host.sets.reserved:
+                disturbing.setdefault(name, (evidence, both))
+        unknown = {name for name, _evidence, text in placed if text is None}
+        need(disturbing or not unknown, f"threads unknown: {named(sorted(unknown))}", NoDataError)
         more = f"; so may those of {counted(len(disturbing) - 3, 'more guest')}" if len(disturbing) > 3 else ""
-        for name, thread, both in disturbing[:3]:
+        for name, (evidence, both) in list(disturbing.items())[:3]:
             yield self.finding(
-                [(f"/proc/{thread.tid}/status Cpus_allowed_list", thread.affinity)],
+                [evidence],
                 f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or single threads of "
                 f"programs own{more}",
                 subject=name,
             )
+
+    def _placed(self, guest: Guest) -> Iterator[tuple[str, tuple[str, str], str | None]]:
+        """Yield name, evidence and cpulist (None: unknown) of a guest's threads, of its pins while it is off."""
+        if guest.process is not None:
+            for thread in guest.process.threads:
+                if thread.kind in self.kinds:
+                    path = f"/proc/{thread.tid}/status Cpus_allowed_list"
+                    yield guest.name, (path, thread.affinity or "unknown"), thread.affinity
+        elif guest.is_lost:
+            yield guest.name, (guest.path, "it runs, its process is not known"), None
+        else:
+            for kind, element, texts in guest.domain.pins():
+                for text in texts if kind in self.kinds else ():
+                    yield guest.name, (guest.path, f"<{element} cpuset='{text}'>"), text
 
 
 class EmulatorOnDedicated(_ThreadsOnDedicated):

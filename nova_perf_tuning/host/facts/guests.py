@@ -18,14 +18,14 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
-_RUNNING: Final = "run/libvirt/qemu"
+RUNNING: Final = "run/libvirt/qemu"
 _DEFINED: Final = "etc/libvirt/qemu"
 #: ``nova_libvirt_qemu`` of kolla-ansible's role nova-cell, with Docker and with Podman; /run is the host's own.
 _VOLUMES: Final = tuple(
     f"var/lib/{engine}/volumes/nova_libvirt_qemu/_data" for engine in ("docker", "containers/storage")
 )
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
-XML_DIRECTORIES: Final = (_RUNNING, _DEFINED, *_VOLUMES)
+XML_DIRECTORIES: Final = (RUNNING, _DEFINED, *_VOLUMES)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-(\d{1,10})")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -36,7 +36,7 @@ _NAME_AT: Final = len(_NAME)
 
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
-    directory = root.directory(_RUNNING)
+    directory = root.directory(RUNNING)
     domains = _read_domains(root, directory, {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
     if not root.live:  # recorded hosts of earlier versions have no <domstatus>, but QEMU's pid files

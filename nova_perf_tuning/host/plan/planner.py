@@ -148,7 +148,10 @@ def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
 
 
 def _users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
-    """Return kind of thread -> cpulist -> names of guests or NICs, given the lists that are planned by target."""
+    """Return kind of thread -> cpulist -> names of guests or NICs, given the lists that are planned by target.
+
+    Of a guest that does not run its pins count.
+    """
     users: dict[str, dict[str, list[str]]] = {name: {} for name in _THREADS}
     owners = [(guest.name, thread) for guest in facts.guests for thread in guest.threads]
     owners += [(nic.name, thread) for nic in facts.nics for _napi, thread in napi.threads(nic)]
@@ -157,6 +160,11 @@ def _users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _
     ):
         if text is not None and (kind in users or kind == "napi"):
             users.setdefault(kind, {}).setdefault(text, []).append(name)
+    running = {guest.name for guest in facts.guests}
+    for domain in facts.domains:
+        for kind, _element, texts in domain.pins() if domain.name not in running else ():
+            for text in dict.fromkeys(texts):
+                users[kind].setdefault(text, []).append(domain.name)
     return users
 
 

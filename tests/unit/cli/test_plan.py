@@ -109,7 +109,7 @@ class PlanCommandTest(directories.DirectoryCase):
         out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
             "dedicated     1,3,5,7  owned by guests",
-            "no overlap: emulator, iothread, vhost and irq share no CPU with dedicated",
+            "no overlap with dedicated: emulator, iothread, vhost, irq",
             "nic-irq-local  4        0,",
             "nic-xps        4        -",
             "8 settings, 8 to change; --all lists each with its reason",

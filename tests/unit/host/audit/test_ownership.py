@@ -5,6 +5,7 @@ from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import generate, runner
 from nova_perf_tuning.host.facts.root import FactsError
 from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.plan import planner
 from tests.support import audit_hosts as hosts
 from tests.support import owners, testcase
 
@@ -164,3 +165,39 @@ class GenerateTest(testcase.TestCase):
         view = hosts.view({"proc/x": "", "sys/x": ""})
         self.assertRaises(FactsError, generate.nova_conf, view)
         self.assertRaises(FactsError, generate.grub_args, view)
+
+
+class PinsTest(testcase.TestCase):
+    """Pins of a guest that does not run are judged like those of one that does."""
+
+    def domain(self, emulator="0", iothread="0", memory="", pins=("2", "3")):
+        return {
+            "etc/libvirt/qemu/idle.xml": f"""<domain type='kvm'><name>idle</name><uuid>u</uuid>
+            <vcpu current='2'>4</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='0' cpuset='{pins[0]}'/>
+            <vcpupin vcpu='1' cpuset='{pins[1]}'/><vcpupin vcpu='3' cpuset='98'/><emulatorpin cpuset='{emulator}'/>
+            <iothreadpin iothread='1' cpuset='{iothread}'/></cputune>{memory}</domain>"""
+        }
+
+    def test_pins(self):
+        near = "<numatune><memory mode='strict' nodeset='0'/></numatune>"
+        cells = """<numatune><memnode cellid='0' mode='strict' nodeset='0'/><memnode cellid='1' mode='strict'
+            nodeset='1'/></numatune><cpu><numa><cell id='0' cpus='0'/><cell id='1' cpus='1,3'/></numa></cpu>"""
+        far = [("warning", "idle")]
+        for name, rule, tree, expected in (
+            ("quiet", "emulator-on-dedicated", self.domain(), []),
+            ("emulator on a vCPU", "emulator-on-dedicated", self.domain(emulator="1-2"), far),
+            ("I/O thread on a vCPU", "emulator-on-dedicated", self.domain(iothread="0-3"), far),
+            ("all there", "guest-pins", self.domain(memory=near), []),
+            ("no CPU left", "guest-pins", self.domain(iothread="99"), [("error", "idle")]),
+            ("some CPUs left", "guest-pins", self.domain(emulator="0,99"), far),
+            ("vCPUs far from memory", "guest-pins", self.domain(memory=near, pins=("2", "6")), far),
+            ("a cell far from its memory", "guest-pins", self.domain(memory=cells), far),
+            ("cells beside their memory", "guest-pins", self.domain(memory=cells, pins=("2", "6")), []),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, found(tree, rule))
+
+    def test_the_plan_says_no_more_than_it_has_looked_at(self):
+        view = hosts.view(hosts.changed(hosts.good(), self.domain(emulator="0-3")))
+        plan = planner.plan(view.facts, view.cpu_sets)
+        self.assertEqual("2-3", plan.sets["overlap_emulator"])
