@@ -429,14 +429,12 @@ class Irqbalance(Rule):
         name = next((name for name in _BANNED_CPUS if name in options), None)
         banned = _banned_cpus(name, options[name]) if name else frozenset()
         exported = next((line for line in lines if re.match(r"export\s+IRQBALANCE_BANNED_CPU", line)), None)
-        level, remedy = None, ""
+        level = None
         if name and not banned and (host.sets.isolated or (options[name] and host.runs_guests)):
             why = f"{name} is empty or no list of CPUs: it bans none"
             if host.sets.isolated:
                 cancelled = f"the automatic ban of {cpulist.named(host.sets.isolated)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
-            if taken:
-                remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}  # in /{file}, in place of it"
         else:
             words = " ".join(value for key, value in options.items() if key not in _BANNED_CPUS)
             ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
@@ -449,7 +447,7 @@ class Irqbalance(Rule):
                 why = f"systemd passes over lines with export: {why}"
         read = exported or " ".join(f"{key}={value}" for key, value in options.items()) or "no bans"
         evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"), (f"/{file}", read)]
-        yield self.finding(evidence, why, remedy, level=level)
+        yield self.finding(evidence, why, level=level)
 
 
 def _banned_cpus(name: str, value: str) -> frozenset[int]:

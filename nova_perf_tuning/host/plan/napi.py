@@ -5,25 +5,20 @@ Documentation/networking/napi.rst, "Threaded": each thread on one CPU, the one t
 there is none (veth), or it is not known, the threads have the host's CPUs of the device's node.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.plan import guests, nics, spread
+from nova_perf_tuning.host.plan import guests
 from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 
 
-def settings(
-    facts: model.HostFacts, plans: Sequence[nics.NicPlan], placed: spread.Placed, layout: CpuLayout
-) -> Iterator[model.Setting]:
-    """Yield the affinity of each NAPI's thread."""
-    by_name = {plan.nic.name: plan for plan in plans}
+def settings(facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout) -> Iterator[model.Setting]:
+    """Yield the affinity of each NAPI's thread, given the CPU of each interrupt that is planned."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
         pool = layout.interrupts(nic.node)
         if pool is None or (nic.pci or "").lower() in passed:
             continue
-        plan = by_name.get(nic.name)
-        cpus = plan.cpus(placed) if plan else {}
         for napi, thread in threads(nic):
             head = f"{nic.name}'s NAPI thread {napi.id}"
             if napi.irq is not None and napi.irq in cpus:
@@ -31,9 +26,7 @@ def settings(
                 reason = f"{head} polls on CPU {text}, which takes its interrupt"
             else:
                 text = pool.text
-                reason = (
-                    f"{head} may use the {pool.what} CPUs {text} of {pool.where}: no interrupt of its is known"
-                )
+                reason = f"{head} may use the {pool.what} CPUs {text} of {pool.where}: its interrupt is not known"
             yield guests.thread_setting(thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL)
 
 

@@ -65,14 +65,15 @@ class NicPlan:
         if self.vectors.sending is None and _has_xps(self.nic) and self.nic.operstate != "down":
             yield Note.of(NoteCode.QUEUES_UNPAIRED, nic=self.nic.name, queues=self.nic.tx_queues)
 
-    def cpus(self, placed: spread.Placed) -> dict[int, int]:
-        """Return the CPU of each interrupt, by its number."""
-        cpus: dict[int, int] = {}
-        for placement in self.placements:
-            each = [*placement.queues.values(), *([irq] for irq in placement.other)]
-            for irqs, cpu in zip(each, (*placed[placement.data], *placed[placement.rest]), strict=True):
-                cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
-        return cpus
+
+def interrupt_cpus(placements: Iterable[NicPlacement], placed: spread.Placed) -> dict[int, int]:
+    """Return the CPU of each interrupt that is placed, by its number."""
+    cpus: dict[int, int] = {}
+    for placement in placements:
+        each = [*placement.queues.values(), *([irq] for irq in placement.other)]
+        for irqs, cpu in zip(each, (*placed[placement.data], *placed[placement.rest]), strict=True):
+            cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
+    return cpus
 
 
 def _has_xps(nic: model.Nic) -> bool:
@@ -169,20 +170,22 @@ def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> model.Set
 
 
 def steering(
-    plans: Iterable[NicPlan], placed: spread.Placed, facts: model.HostFacts, layout: CpuLayout, rps: bool
+    plans: Iterable[NicPlan], cpus: Mapping[int, int], facts: model.HostFacts, layout: CpuLayout, rps: bool
 ) -> list[model.Setting]:
     """Return XPS of every NIC whose transmit queues have known interrupts, and RPS where it is wanted and helps.
 
     XPS maps every CPU to a transmit queue (Documentation/networking/scaling.rst): each core to the queue whose
     interrupt it takes, all others dealt evenly to the queues of their own node, or to all where the node has none.
     A CPU in no mask would fall back to a hash over all queues.
+
+    :param cpus: the CPU of each interrupt.
     """
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
     core_of = {cpu: core for bits in cores.values() for core in bits for cpu in cpulist.of_bits(core)}
     settings: list[model.Setting] = []
     for plan in plans:
-        nic, cpus = plan.nic, plan.cpus(placed)
+        nic = plan.nic
         if plan.vectors.sending is not None and _has_xps(nic):
             serving = [cpus[plan.vectors.queues[queue][0].number] for queue in plan.vectors.sending]
             own = [core_of.get(cpu, 0) for cpu in serving]
@@ -255,7 +258,8 @@ def _helpers(plan: NicPlan, placement: NicPlacement, cpus: Mapping[int, int]) ->
         queues = list(range(len(nic.rps))) if placement is plan.placements[0] else []
     if not 0 < len(queues) < len(pool.cpus):
         return
-    idle = [cpu for cpu in pool.cpus if cpu not in cpus.values()] or list(pool.cpus)
+    taking = {cpus[irq.number] for irqs in plan.vectors.queues.values() for irq in irqs}
+    idle = [cpu for cpu in pool.cpus if cpu not in taking] or list(pool.cpus)
     for position, index in enumerate(queues):
         helpers = idle[position :: len(queues)]
         reason = (

@@ -78,17 +78,16 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
     moved = [setting for guest in threads for setting in guests_module.thread_settings(guest, placed)]
-    moved += napi.settings(facts, nic_plans, placed, layout)
+    cpus = nics_module.interrupt_cpus(nics, placed)
+    moved += napi.settings(facts, cpus, layout)
     moved_threads = {setting.target: setting for setting in moved}
     settings = [
         *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
         *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
         *moved_threads.values(),
-        *nics_module.steering(nic_plans, placed, facts, layout, rps),
+        *nics_module.steering(nic_plans, cpus, facts, layout, rps),
     ]
-    moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(
-        *(plan.cpus(placed) for plan in nic_plans)
-    )
+    moved_irqs = {irq.number for device in devices for irq in device.irqs} | cpus.keys()
     users = _users(facts, {target: setting.value for target, setting in moved_threads.items()})
     work = {kind: {"nics" if kind == "napi" else "guests": by_cpus} for kind, by_cpus in users.items()}
     work["irq"] = {
