@@ -88,10 +88,7 @@ class Collector:
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield resource and tasks (``some``, ``full``), and seconds (Documentation/accounting/psi.rst).
-
-    There are none where the kernel has no PSI or is told not to count it.
-    """
+    """Yield resource and tasks (``some``, ``full``), and seconds (psi.rst of the kernel); with psi=0 none."""
     for resource in ("cpu", "memory", "io"):
         with contextlib.suppress(OSError, ValueError):
             for line in bounded_read.kernel_text("", f"/proc/pressure/{resource}").splitlines():

@@ -26,7 +26,7 @@ class History(command.PerfCommand):
         options.add_repeated(parser, "--add", "RESULTS.json", "keep these results")
         options.add(parser, "--benchmark", "NAME", "only this benchmark")
         options.add(parser, "--arm", "NAME", "only this arm")
-        options.add_tags(parser, "only runs with this tag")
+        options.add_repeated(parser, "--tag", "KEY=VALUE", "only runs with this tag")
         url = "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)"
         options.add(parser, "--database", "URL", url)
 

@@ -12,9 +12,7 @@ from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_TAG = re.compile("[A-Za-z0-9_.-]{1,64}").fullmatch
-#: Results hold so many tags, with values of so many characters (results.schema.json).
-_TAGS, _TAG_LENGTH = 32, 255
+_TAG = re.compile("[A-Za-z0-9_.-]{1,64}=.{0,255}").fullmatch
 _PROFILE = f"{vocabulary.PREFIX}profile"
 
 
@@ -143,23 +141,16 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     return specs
 
 
-def add_tags(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add ``--tag``, for :func:`tags`."""
-    add_repeated(parser, "--tag", "KEY=VALUE", meaning)
-
-
 def tags(args: argparse.Namespace) -> dict[str, str]:
     """Return the ``--tag`` options.
 
-    :raises OptionError: as :func:`pairs`, or what results cannot hold.
+    :raises OptionError: as :func:`pairs`, or what results cannot hold (results.schema.json).
     """
     known = pairs("--tag", args.tag)
     for key, value in known.items():
-        if not _TAG(key) or len(value) > _TAG_LENGTH or not value.isprintable():
-            allowed = f"letters, digits, '_', '.' and '-', and a value of at most {_TAG_LENGTH} characters"
-            raise OptionError(f"--tag {vocabulary.shown(key)}: give a key of at most 64 {allowed}")
-    if len(known) > _TAGS:
-        raise OptionError(f"--tag: give at most {_TAGS} of them")
+        if not _TAG(f"{key}={value}") or not value.isprintable():
+            allowed = "64 letters, digits, '_', '.' and '-', and a value of at most 255 characters"
+            raise OptionError(f"--tag {vocabulary.shown(key)}: give a key of at most {allowed}")
     return known
 
 

@@ -201,7 +201,6 @@ def _planned(args: argparse.Namespace) -> _Run:
             noise.check_budgets(budgets, plan.jobs, floors)
         except ReasonError as error:
             raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
-    plan.attached.check()
     validate_options.make_output_directory(args.output)
     return _Run(args, plan, launcher, budgets, floors)
 
@@ -237,7 +236,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         host_group=args.host_group or "",
         flavor=args.flavor or "",
         tags=options.tags(args),
-        attached=collectors.Attachment(collectors.load(args.collect), args.output),
+        attached=collectors.attach(args.collect, args.output),
         ablation={arm.name: environments.LeftOut(spec, values[spec]) for spec, arm in without.items()},
     )
 

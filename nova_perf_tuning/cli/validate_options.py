@@ -33,7 +33,8 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
     seconds = f"length of each trial (default: {_SECONDS})"
     options.add(parser, "--seconds", "N", seconds, options.whole(1, 3600))
-    options.add_tags(parser, "name the run, such as --tag kernel=new, for filters of 'nova-perf history'")
+    tag = "name the run, such as --tag kernel=new, for filters of 'nova-perf history'"
+    options.add_repeated(parser, "--tag", "KEY=VALUE", tag)
     judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
     options.add(parser, "--budget", "FILE", judge)
     evaluate.add_places(parser, flavor=flavor)

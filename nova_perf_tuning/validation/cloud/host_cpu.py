@@ -112,16 +112,12 @@ def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[s
     if not window or any(_is_fault(before, after) for before, after in itertools.pairwise(window)):
         return None
     before, after = _between(window[0], window[1], begin), _between(window[-2], window[-1], end)
-    return {name: after[name] - before[name] for name in after if name in before}
+    return {name: after[name] - before[name] for name in after}
 
 
 def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]:
     share = (moment - before[0]) / (after[0] - before[0])
-    return {
-        name: before[1][name] + (after[1][name] - before[1][name]) * share
-        for name in after[1]
-        if name in before[1]
-    }
+    return {name: before[1][name] + (after[1][name] - before[1][name]) * share for name in after[1]}
 
 
 def _is_fault(before: _Sample, after: _Sample) -> bool:
@@ -132,7 +128,8 @@ def _is_fault(before: _Sample, after: _Sample) -> bool:
     return (
         not 0 < after[0] - before[0] <= _MAX_GAP_S
         or grown < -overhead.TICK_S
-        or any(before[1].get(name, 0.0) - after[1][name] > slack for name in after[1])
+        or before[1].keys() != after[1].keys()  # of agents of two releases
+        or any(before[1][name] - after[1][name] > slack for name in after[1])
     )
 
 
@@ -173,10 +170,7 @@ class Sampler:
         self._stop.set()
 
     def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
-        """Return what ``servers`` used, by class, ``total``, and :data:`WAIT` if all agents tell it.
-
-        None: one of them does not tell what was used.
-        """
+        """Return what ``servers`` used, by class, ``total``, and :data:`WAIT` if known; None: of one it is not."""
         parts = []
         for guest in (self._guests.get(server, _Guest()) for server in servers):
             part = used_between(guest.samples, begin, end)

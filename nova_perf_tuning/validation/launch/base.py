@@ -189,14 +189,10 @@ class Launcher(contextlib.AbstractContextManager["Launcher"]):
 
 
 def disk_bytes(process: int) -> float:
-    """Return what a process and its ended children read and wrote below the page cache; 0 where it is not told.
-
-    It is in proc_pid_io(5).
-    """
+    """Return what a process and its ended children moved below the page cache (proc_pid_io(5)); 0: unknown."""
     with contextlib.suppress(OSError, ValueError, LookupError):
-        fields = dict(
-            line.split(": ") for line in bounded_read.kernel_text("", f"/proc/{process}/io").splitlines()
-        )
+        lines = bounded_read.kernel_text("", f"/proc/{process}/io").splitlines()
+        fields = dict(line.split(": ") for line in lines)
         return float(fields["read_bytes"]) + float(fields["write_bytes"])
     return 0.0
 

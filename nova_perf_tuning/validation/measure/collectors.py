@@ -65,10 +65,7 @@ class Interrupts(Collector):
 
 
 def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
-    """Return interrupt -> what it is, and CPU -> count, of a table as the kernel prints it.
-
-    A line has fewer counts than there are CPUs where it has one for all of them (``ERR``).
-    """
+    """Return interrupt -> what it is, and CPU -> count, of the kernel's table; without ``ERR`` of all CPUs."""
     head, *lines = text.splitlines() or [""]
     cpus, table = [name.removeprefix("CPU") for name in head.split()], {}
     for line in lines:
@@ -123,27 +120,11 @@ class PerfStat(Collector):
 
 
 def parse_perf(text: str) -> Iterator[dict[str, object]]:
-    """Yield the events of ``perf stat --json-output``; a value is null where the event was not counted.
-
-    ``running_percent``: share of the time that it was counted.
-    """
+    """Yield the events of ``perf stat --json-output``, counted in so much of the time; null: not at all."""
     for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
         value = float(row["counter-value"]) if re.fullmatch(r"[0-9.]+", row["counter-value"]) else None
         shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
         yield {"event": row["event"], "value": value, **shares}
-
-
-def load(kinds: Sequence[str]) -> tuple[type[Collector], ...]:
-    """Return the collectors of these kinds, which work on this host.
-
-    :raises CollectorError: an unknown one, or it does not work; says why.
-    """
-    known = plugins.installed(NAMESPACE)
-    for kind in kinds:
-        if kind not in known:
-            raise CollectorError(f"there is no collector '{kind[:40]}'; there are {', '.join(known)}")
-        known[kind]().check()
-    return tuple(known[kind] for kind in dict.fromkeys(kinds))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,19 +134,9 @@ class Attachment:
     kinds: tuple[type[Collector], ...] = ()
     output: str = ""
 
-    def check(self) -> None:
-        """Refuse to mix what is collected with that of another run; CollectorError: there is some."""
-        directory = os.path.join(self.output, DIRECTORY)
-        if self.kinds and os.path.exists(directory):
-            raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
-
     @contextlib.contextmanager
     def around(self, order: int, about: Mapping[str, object]) -> Iterator[None]:
-        """Collect during the block and write a file for each; one that fails has its error in its file.
-
-        :param order: of the trial; :param about: which trial it is.
-        :raises OSError: a file cannot be written.
-        """
+        """Collect during a trial and write a file for each; one that fails has its error there."""
         begun = {kind.kind: _guarded(lambda: {"stop": kind().start()}) for kind in self.kinds}  # noqa: B023
         try:
             yield
@@ -176,6 +147,21 @@ class Attachment:
             document = {"collector": name, "order": order, **about, **collected}
             path = os.path.join(self.output, DIRECTORY, f"{order:05d}-{name}.json")
             store.write_atomically(path, json.dumps(document, ensure_ascii=False, default=str) + "\n")
+
+
+def attach(kinds: Sequence[str], output: str) -> Attachment:
+    """Return the collectors of these kinds for a run.
+
+    :raises CollectorError: one is unknown or does not work on this host, or the output is of another run.
+    """
+    known, directory = plugins.installed(NAMESPACE), os.path.join(output, DIRECTORY)
+    for kind in kinds:
+        if kind not in known:
+            raise CollectorError(f"there is no collector '{kind[:40]}'; there are {', '.join(known)}")
+        known[kind]().check()
+    if kinds and os.path.exists(directory):
+        raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
+    return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)), output)
 
 
 def _ended(started: Mapping[str, Any]) -> Mapping[str, Any]:

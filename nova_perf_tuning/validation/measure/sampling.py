@@ -162,13 +162,8 @@ class Counters:
 
     def _read_host(self) -> Mapping[str, float]:
         readings = [read() for read in self._counters]
-        counters: dict[str, float] = {}
-        for reading in readings:
-            for name, value in reading.items():
-                counters[name] = counters.get(name, 0.0) + value
-        for name in launch.MOVED:
-            if any(name not in reading for reading in readings):  # a machine that says it later is no jump
-                counters.pop(name, None)
+        shared = set(readings[0]).intersection(*readings)  # what a machine tells later is no jump
+        counters = {name: sum(reading[name] for reading in readings) for name in shared}
         now = host_environment.softirq_by_cpu()
         # A CPU that goes offline has no counter any more, and one that comes online was not there at the begin.
         self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}

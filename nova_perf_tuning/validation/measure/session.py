@@ -11,7 +11,6 @@ import datetime
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
@@ -285,7 +284,8 @@ class Session:
                 self._tell(f"{where}: {job.label} on {arm}")
                 begun = time.monotonic()
                 about = {"benchmark": job.label, "arm": arm, "boot": boot, "block": block}
-                outcome = self._trial(job, arm, lambda: self._plan.attached.around(self._order, about))  # noqa: B023
+                with self._plan.attached.around(self._order, about):
+                    outcome = self._trial(job, arm)
                 if outcome.error is None:
                     self._times.measured(job, time.monotonic() - begun)
                 self._record(job, arm, boot, block, outcome)
@@ -304,7 +304,7 @@ class Session:
             incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label, code=_I.WARM_UP)
             self.results.environment.errors.append(incident)
 
-    def _trial(self, job: plugins.Job, arm: str, attached: trial.Attached = nullcontext) -> trial.Outcome:
+    def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"
@@ -313,7 +313,7 @@ class Session:
         if limit_s <= 0:
             raise TimeUp
         self._launcher.activate(None if arm == model.HOST else arm)
-        outcome = trial.run(job, self._pairs[arm], limit_s, self._idle_softirq, attached)
+        outcome = trial.run(job, self._pairs[arm], limit_s, self._idle_softirq)
         if outcome.lost:
             self._lost.add(arm)
         return outcome

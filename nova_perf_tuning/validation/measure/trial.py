@@ -4,7 +4,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from nova_perf_tuning.printing import one_line
@@ -16,8 +16,6 @@ from nova_perf_tuning.validation.measure import host_environment, model, samplin
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0
 _RETRY_S = 0.25
-#: Makes a context in which tools watch a trial.
-Attached = Callable[[], contextlib.AbstractContextManager[None]]
 #: Most that a machine's clock may be wrong against the host's for its stamps to count.
 MAX_ERROR_S: Final = 0.1
 
@@ -63,22 +61,15 @@ class Outcome:
     course: model.Course | None = None
 
 
-def run(
-    job: plugins.Job,
-    pair: launch.Pair,
-    limit_s: float,
-    idle_softirq: float = 0.0,
-    attached: Attached = contextlib.nullcontext,
-) -> Outcome:
+def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
     """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
 
     :param limit_s: wall time that the trial may take at most.
     :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per second.
-    :param attached: makes the context in which tools watch the client.
     """
     deadline = time.monotonic() + limit_s
     try:
-        return _run(job, pair, deadline, idle_softirq, attached)
+        return _run(job, pair, deadline, idle_softirq)
     except bench.OutputError as error:
         return Outcome(error=one_line(error, 600), failure=model.TrialFailure.OUTPUT)
     except launch.ProgramError as error:
@@ -87,7 +78,7 @@ def run(
         return Outcome(error=one_line(error, 600), failure=model.TrialFailure.MACHINE, lost=True)
 
 
-def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float, attached: Attached) -> Outcome:
+def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
     steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
     machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
     [client] = [step for step in steps if step.role == "client"]
@@ -100,7 +91,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             circumstances = host_environment.look(pair.client.interface)
             counters = sampling.Counters(machines)
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
-            with attached(), counters.running():
+            with counters.running():
                 finished = pair.client.run(client.argv, limit_s)
             clock = pair.client.clock()
             later = host_environment.look(pair.client.interface)

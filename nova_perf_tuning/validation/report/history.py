@@ -100,10 +100,7 @@ class Series:
 
 
 def _fingerprint(environment: environments.Environment, collectors: Sequence[str]) -> str:
-    """Return what hosts must have in common to be compared, in words; empty where the CPU is not known.
-
-    :param collectors: tools that watched, which take CPU.
-    """
+    """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
     if not environment.cpu_model:
         return ""
     gib = "?" if environment.memory_mib is None else round(environment.memory_mib / 1024)
@@ -158,10 +155,7 @@ def series(
     arm: str | None = None,
     tags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Series]:
-    """Return histories by host, benchmark, arm and request, or those of one host, benchmark or arm.
-
-    :param tags: which runs must have.
-    """
+    """Return histories by host, benchmark, arm and request, or of one host, benchmark, arm, or runs with tags."""
     runs, pairs = database.runs.c, database.pairs.c
     points: dict[_Key, list[Point]] = collections.defaultdict(list)
     with database.reading(engine) as connection:

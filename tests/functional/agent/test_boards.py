@@ -8,7 +8,6 @@ import time
 import types
 
 import prometheus_client
-from prometheus_client import parser
 
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host import guest_cpu, model
@@ -25,13 +24,11 @@ class BoardsTest(directories.DirectoryCase):
         for number, collector in enumerate(collectors):
             registry = prometheus_client.CollectorRegistry()
             registry.register(collector)
-            text = prometheus_client.generate_latest(registry).decode()
-            for family in parser.text_string_to_metric_families(text):
-                for sample in family.samples:
-                    labels = {**sample.labels, "instance": f"h{number}:9751", "job": "nova-perf"}
-                    pairs = ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
-                    series[f"{sample.name}{{{pairs}}}"] = sample.value
-        return series
+            for line in prometheus_client.generate_latest(registry).decode().splitlines():
+                labels, _, value = line.rpartition(" ")
+                name, _, rest = labels.partition("{")
+                series[f'{name}{{instance="h{number}:9751",job="nova-perf",{rest or "}"}'] = value
+        return {labels: value for labels, value in series.items() if not labels.startswith("#")}
 
     def agent(self, result_file=""):
         """Return the collector of an agent that has counted something, with this process as its guest."""
@@ -48,7 +45,7 @@ class BoardsTest(directories.DirectoryCase):
             {"expr": f"count({query}) > bool 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}
             for query in queries
         ]
-        rows = [{"series": name, "values": f"{before[name]!r} {after[name]!r}"} for name in before]
+        rows = [{"series": name, "values": f"{before[name]} {after[name]}"} for name in before]
         tests = [{"interval": "1m", "input_series": rows, "promql_expr_test": wrapped}]
         path = self.write_file("tests.json", json.dumps({"rule_files": [], "tests": tests}))
         done = patience.run(["promtool", "test", "rules", path])

@@ -183,10 +183,8 @@ class MetricsTest(directories.DirectoryCase):
     def test_the_verdict_on_this_host(self):
         found = self.families(agent_samples.verdict_file(self.directory))
         self.assertEqual({("", "FAIL"): 1.0, ("network", "FAIL"): 1.0}, found["nova_perf_verdict"])
-        figure = ("iperf3 tuned/host",)
-        self.assertEqual(
-            ({figure: 0.12}, {figure: 0.1}), (found["nova_perf_loss_ratio"], found["nova_perf_loss_limit_ratio"])
-        )
+        losses = [found[f"nova_perf_loss_{name}"][("iperf3 tuned/host",)] for name in ("ratio", "limit_ratio")]
+        self.assertEqual([0.12, 0.1], losses)
         self.assertAlmostEqual(time.time(), found["nova_perf_verdict_timestamp_seconds"][()], delta=600)
         for file in (self.write_file("broken.json", "{"), str(self.directory / "missing.json"), ""):
             with self.subTest(file):
@@ -194,14 +192,9 @@ class MetricsTest(directories.DirectoryCase):
 
     def test_wait_of_guests_and_pressure(self):
         thread = model.Thread(os.getpid(), "vcpu", None, None, guest_cpu.started(f"/proc/{os.getpid()}"))
-        guests = [
-            model.GuestProcess("one", os.getpid(), (thread,), None),
-            model.GuestProcess("gone", 1 << 22, (), None),
-        ]
-        found = self.families(guests=guests)
+        gone = model.GuestProcess("gone", 1 << 22, (), None)
+        found = self.families(guests=[model.GuestProcess("one", os.getpid(), (thread,), None), gone])
         self.assertEqual([("one",)], list(found["nova_perf_guest_vcpu_wait_seconds_total"]))
-        with mock.patch.object(
-            bounded_read, "kernel_text", lambda _root, path: PRESSURE if "io" in path else "rubbish"
-        ):
-            pressure = self.families()["nova_perf_host_pressure_seconds_total"]
+        self.patch(bounded_read, "kernel_text", lambda _root, path: PRESSURE if "io" in path else "rubbish")
+        pressure = self.families()["nova_perf_host_pressure_seconds_total"]
         self.assertEqual({("io", "some"): 1.5, ("io", "full"): 0.25}, pressure)

@@ -231,10 +231,8 @@ class CourseTest(testcase.TestCase):
         self.assertEqual(1, wait.count("M"), "no vCPU waited before")
 
     def test_the_map_has_a_row_for_each_cpu_and_few_numbers(self):
-        panel = self.panels()[0]
-        self.assertEqual(
-            {4: 40}, {shade: path.count("M") for shade, path in panel.heat.items()}, "runs are one cell"
-        )
+        cells = {shade: path.count("M") for shade, path in self.panels()[0].heat.items()}
+        self.assertEqual({4: 40}, cells, "runs are one cell")
         text, seen = page(self.data)
         self.assertIn("Second by second", seen.text)
         self.assertEqual((2, 2 * 14), (text.count('class="course"'), text.count('dy="0.35em"')))
