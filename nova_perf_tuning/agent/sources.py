@@ -169,6 +169,7 @@ class Poller:
                 _seen(os.listdir, self._root / "proc/irq"),
                 _seen(os.listdir, self._root / "sys/class/net"),
                 _seen(pathlib.Path.read_bytes, self._root / "sys/devices/system/cpu/online"),
+                _seen(pathlib.Path.read_bytes, self._root / "sys/fs/cgroup/cpuset.cpus.isolated"),
                 stamp(self._root / "run/libvirt/qemu"),
                 *((path, stamp(pathlib.Path(path))) for path in self._files()),
             ],

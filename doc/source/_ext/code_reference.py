@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
+from nova_perf_tuning import rules
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
@@ -217,6 +218,7 @@ class AuditRules(Generated):
     THEMES: ClassVar[Mapping[str, str]] = {
         "configuration": "Whose CPUs are whose",
         "placement": "Where guests and interrupts run",
+        "vswitch": "Open vSwitch, and the slice of guests",
         "devices": "Devices of guests",
         "network": "Network devices, bridges and TCP",
         "machine": "Machine, memory and power",
@@ -242,7 +244,7 @@ class AuditRules(Generated):
         facts = {
             "Level": rule.level.value,
             "Why": plain(rule.why),
-            "Remedy": plain(rule.remedy),
+            "Remedy": plain(rule.remedy.replace(rules.GIVEN, "")),
             "Applied by": how,
             "Source": plain(rule.source),
         }
