@@ -15,6 +15,7 @@ it: with the default of ``on_stop`` that moves nothing.
 OPTS = [
     cfg.MultiStrOpt(
         "nova_config",
+        default=[],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
 cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Not set: they are

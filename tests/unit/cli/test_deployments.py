@@ -6,6 +6,7 @@ import pathlib
 import shutil
 
 from nova_perf_tuning.agent import reconcile, sources
+from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.facts import root as roots
 from nova_perf_tuning.host.notes import NoteCode
@@ -59,7 +60,7 @@ class PlacesTest(testcase.TestCase):
                     self.assertEqual(f"nova.conf: {', '.join(paths)}", shown)
                 self.assertEqual((paths, paths), (plan["nova_config"], audit["nova_config"]))
                 self.assertEqual(("1-3,5,7", "6"), (plan["sets"]["dedicated"], plan["sets"]["shared"]))
-                host = reconcile.TunedHost(root)
+                host = reconcile.TunedHost(root, opts.load([]).agent.nova_config)
                 kept = host.plan(host.facts())
                 self.assertEqual(plan["sets"], dict(kept.sets))
                 self.assertEqual([root + path for path in paths], list(kept.nova_config))
