@@ -32,6 +32,8 @@ MAX_IOTHREADS: Final = 1024
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
+#: What shows that Nova made a domain; older releases wrote 1.0, without extra specs.
+INSTANCES: Final = (f"{_NOVA}instance", f"{_NOVA.replace('1.1', '1.0')}instance")
 _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
 REQUEST: Final = f"{{{PERF_NAMESPACE}}}request"
@@ -333,8 +335,8 @@ def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs,
     title = None
     of_nova = False
     for element in elements:
+        of_nova = of_nova or element.tag in INSTANCES
         if element.tag == f"{_NOVA}instance":
-            of_nova = True
             extra_specs = _named(element.iter(f"{_NOVA}extraSpec"))
             properties = _named(element.iter(_PROPERTY))
             title = (element.findtext(f"{_NOVA}name") or "").strip() or None

@@ -366,7 +366,7 @@ class NohzFull(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         full = cpulist.parse(host.facts.nohz_full)
         need(full, "no nohz_full")
-        beyond = full - host.sets.reserved
+        beyond = full - host.sets.reserved - cpulist.union((host.facts.isolated, host.facts.isolated_now))
         if beyond:
             yield self.finding(
                 [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],

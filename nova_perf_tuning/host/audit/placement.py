@@ -141,9 +141,8 @@ class GuestPins(GuestRule):
     id = "guest-pins"
     level = Level.ERROR
     why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
-    remedy = (
-        "correct <cputune> and <numatune> (virsh edit); of an instance of Nova: migrate it, which pins it anew"
-    )
+    remedy = "migrate it: Nova pins it anew"
+    plain = "<cputune> and <numatune> that fit this host"
     source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
 
     def guests(self, host: Host) -> Sequence[Guest]:

@@ -240,10 +240,9 @@ def _check_disjoint(given: Mapping[str, frozenset[int]], sets: CpuSets) -> None:
     for name in ("shared", "housekeeping"):
         both = given["dedicated"] & given[name]
         if both:
-            raise PlanError(
-                f"{sets.option('dedicated')} and {sets.option(name)} overlap in CPUs {_short(both)}; "
-                "take them out of one of the two"
-            )
+            cpus = f"CPU{'s' if len(both) > 1 else ''} {_short(both)}"
+            options = f"{sets.option('dedicated')} and {sets.option(name)}"
+            raise PlanError(f"{options} overlap in {cpus}; take them out of one of the two")
 
 
 def _contradictions(

@@ -123,8 +123,8 @@ class PlanCommandTest(directories.DirectoryCase):
 
     def test_contradictions_are_one_line(self):
         for options, arguments, words in (
-            ({"dedicated": "0-3", "shared": "3-5"}, [], "_set and [compute] cpu_shared_set overlap in CPUs 3"),
-            ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPUs 3"),
+            ({"dedicated": "0-3", "shared": "3-5"}, [], "_set and [compute] cpu_shared_set overlap in CPU 3"),
+            ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPU 3"),
             ({"dedicated": "1,3,99"}, [], "cpu_dedicated_set names CPUs that this host lacks: 99; it has 0-7"),
             ({"shared": ",".join(map(str, range(8000)))}, [], "cpu_shared_set names CPUs that this host lacks"),
             ({}, ["--housekeeping", ""], "--housekeeping: '' names no CPU"),
