@@ -22,7 +22,6 @@ OVS: Final = "ovs-vswitchd"
 #: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters.
 _OVS_THREAD: Final = re.compile(r"(pmd-c|handler|revalidator)\d").match
 _PMD: Final = "pmd-c"
-_KTHREADD: Final = 2
 _MAX_THREADS: Final = 4096
 _MAX_SLICES: Final = 100
 
@@ -55,17 +54,14 @@ def in_slices(
     root: Root, guests: tuple[model.GuestProcess, ...], slices: tuple[model.Slice, ...]
 ) -> tuple[model.GuestProcess, ...]:
     """Return the guests, each with the slice of these that holds its process."""
-    if not slices:
-        return guests
-    return tuple(dataclasses.replace(guest, slice=_slice_of(root, guest.pid, slices)) for guest in guests)
-
-
-def _slice_of(root: Root, pid: int, slices: tuple[model.Slice, ...]) -> str | None:
-    # The line of cgroup v2: 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
-    lines = (root.read(root.directory(f"proc/{pid}"), "cgroup") or b"").decode("utf-8", "replace").splitlines()
-    path = next((line[len("0::/") :] for line in lines if line.startswith("0::/")), "")
-    holding = [group.path for group in slices if path.startswith(f"{group.path}/")]
-    return max(holding, key=len, default=None)
+    held = []
+    for guest in guests if slices else ():
+        data = root.read(root.directory(f"proc/{guest.pid}"), "cgroup") or b""
+        # The line of cgroup v2: 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
+        lines = data.decode("utf-8", "replace").splitlines()
+        holding = [group.path for group in slices for line in lines if line.startswith(f"0::/{group.path}/")]
+        held.append(dataclasses.replace(guest, slice=max(holding, key=len, default=None)))
+    return tuple(held) or guests
 
 
 def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) -> tuple[model.ProgramThread, ...]:
@@ -80,8 +76,9 @@ def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) 
     pids = [pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guests]
     found: list[model.ProgramThread] = []
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
-        name, parent = _name_and_parent(data)
-        if _KTHREADD in (pid, parent) or not name:
+        stat = guests_module.parse_stat(root, data, base)
+        name = stat[0].decode("utf-8", "replace") if stat else ""
+        if not stat or guests_module.KTHREADD in (pid, stat[1]) or not name.isprintable():
             continue
         tasks = Directory(f"{base}/{pid}/task")
         affinities, names = _threads(root, tasks)
@@ -115,11 +112,3 @@ def _bound(affinities: Mapping[int, str], isolated: frozenset[int]) -> set[int]:
     return {
         tid for tid, cpu in single.items() if cpu in isolated or (count[affinities[tid]] == 1 and len(count) > 1)
     }
-
-
-def _name_and_parent(stat: bytes | None) -> tuple[str, int]:
-    """Return name and parent of a process out of its ``stat``; the name may hold parentheses."""
-    front, _, rest = (stat or b"").rpartition(b") ")
-    fields = rest.split(b" ", 2)
-    name = front.partition(b"(")[2].decode("utf-8", "replace")
-    return (name, int(fields[1])) if len(fields) == 3 and fields[1].isdigit() and name.isprintable() else ("", 0)

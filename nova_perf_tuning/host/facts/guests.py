@@ -19,6 +19,8 @@ from nova_perf_tuning.host.facts.root import Directory, Root, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
 RUNNING: Final = "run/libvirt/qemu"
+#: Parent of all threads of the kernel.
+KTHREADD: Final = 2
 _DEFINED: Final = "etc/libvirt/qemu"
 #: ``nova_libvirt_qemu`` of kolla-ansible's role nova-cell, with Docker and with Podman; /run is the host's own.
 _VOLUMES: Final = tuple(
@@ -29,6 +31,7 @@ XML_DIRECTORIES: Final = (RUNNING, _DEFINED, *_VOLUMES)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-(\d{1,10})")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
+_NUMBER: Final = re.compile(rb"\d{1,18}").fullmatch
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
 _NAME_AT: Final = len(_NAME)
@@ -84,11 +87,8 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     alive = {name: pid for name, pid in pids.items() if str(pid) in there}
     # Nobody can act on a recorded thread, so its process's start time, one file for all, does.
     stats = root.each(base, [f"{pid}/stat" for pid in ([] if root.live else alive.values())])
-    started = {
-        name: known[1]
-        for name, stat in zip(alive, stats, strict=False)
-        if (known := name_and_start(root, stat, base)) is not None
-    }
+    known = zip(alive, (parse_stat(root, stat, base) for stat in stats), strict=False)
+    started = {name: stat[2] for name, stat in known if stat is not None}
     processes = {}
     for name, pid in pids.items():
         tasks = Directory(f"{base}/{pid}/task") if name in alive else None
@@ -112,8 +112,8 @@ def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, by
 
 def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
-    named = ((tid, name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
-    return [(tid, *known, may_use(tid)) for tid, known in named if known is not None]
+    stats = ((tid, parse_stat(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
+    return [(tid, stat[0], stat[2], may_use(tid)) for tid, stat in stats if stat is not None]
 
 
 def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
@@ -143,8 +143,8 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     return tuple(threads)
 
 
-def name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
-    """Return name and start time (field 22, clock ticks after boot) out of a task's ``stat``.
+def parse_stat(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int, int] | None:
+    """Return name, parent and start time (field 22, clock ticks after boot) out of a task's ``stat``.
 
     The name may hold spaces and parentheses, so it ends at the last one.
     """
@@ -153,10 +153,10 @@ def name_and_start(root: Root, data: bytes | None, place: Directory | None) -> t
     front, _, rest = data.rpartition(b") ")
     begin = front.find(b"(")
     fields = rest.split(b" ", 20)
-    if begin < 0 or len(fields) < 20 or not fields[19].isdigit() or len(fields[19]) > 18:
+    if begin < 0 or len(fields) < 20 or not all(map(_NUMBER, (fields[1], fields[19]))):
         root.notes.add(NoteCode.THREAD_ABSURD, place or "")
         return None
-    return front[begin + 1 :], int(fields[19])
+    return front[begin + 1 :], int(fields[1]), int(fields[19])
 
 
 def may_use(tid: int) -> str | None:
@@ -208,12 +208,12 @@ def kernel_threads(
     base = root.directory("proc")
     tids = numbers(root.directories(base), 1, domain.MAX_PID) if tids is None else tids
     for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
-        known = name_and_start(root, data, base)
-        match = pattern.fullmatch(known[0]) if known else None
-        if data and known and match and data.rpartition(b") ")[2].split(b" ", 2)[1] == b"2":
+        name, parent, start = parse_stat(root, data, base) or (b"", 0, 0)
+        match = pattern.fullmatch(name)
+        if match and parent == KTHREADD:
             place = root.child(base, str(tid))
             affinity = may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
-            yield match, (tid, *known, affinity)
+            yield match, (tid, name, start, affinity)
 
 
 def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.Thread, ...]]:
