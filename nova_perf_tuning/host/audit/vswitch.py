@@ -117,7 +117,8 @@ class MachineSlice(Rule):
             _path, partition = unit_setting(host, unit, "CPUSetPartition") or ("", "member")
             groups[MACHINE] = model.Slice(MACHINE, "", cpulist.format(cpus), partition)
             base = f"/{allowed[0]} AllowedCPUs"
-        need(groups, f"{MACHINE} may use every CPU, or it is not there")
+        need(groups or host.has(f"{claims.CGROUPS}/{MACHINE}"), f"there is no {MACHINE}")
+        need(groups, f"{MACHINE} may use every CPU")
         shared = (host.shared or frozenset()) & host.sets.online
         planned = shared | ((host.dedicated or frozenset()) & host.sets.online)
         invalid = {path: group.partition for path, group in groups.items() if group.partition not in _PARTITIONS}
@@ -131,7 +132,7 @@ class MachineSlice(Rule):
             if group.partition == "isolated" and (floating := shared & cpulist.parse(group.effective)):
                 yield self.finding(
                     [("CPUSetPartition", group.partition), *evidence],
-                    f"{cpulist.named(floating)} are for floating guests, and nothing is balanced over them",
+                    f"floating guests have {cpulist.named(floating)}, and nothing is balanced there",
                     "CPUSetPartition=isolated for a slice of pinned guests, with the dedicated CPUs alone",
                 )
         for path, partition in invalid.items():
