@@ -157,10 +157,7 @@ def _show(
     path: str = "",
     writes: list[str] | None = None,
 ) -> int:
-    """Tell what became of settings, and return the exit code.
-
-    :param path: of the journal; :param writes: what a dry run would write.
-    """
+    """Tell what became of settings, return the exit code; ``path``: the journal's, ``writes``: of a dry run."""
     rows = [_as_json(outcome) for outcome in outcomes]
     counts = ({"to write": len(writes)} if writes else {}) | command.count(outcome.result for outcome in outcomes)
     faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)

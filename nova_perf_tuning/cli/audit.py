@@ -71,7 +71,6 @@ class Audit(command.PerfCommand):
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add what is known of the path that matters."""
     speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
     options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
     options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
@@ -83,10 +82,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def view(args: argparse.Namespace) -> host_module.Host:
-    """Return the host that the options name, ready to be judged.
-
-    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
-    """
+    """Return the host that the options name, ready to be judged."""
     novaconf.read(args.nova_config)  # which refuses what is wrong
     given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
@@ -196,7 +192,6 @@ def _lines(finding: rules.Finding) -> str:
 
 
 def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
-    """Print the report for people."""
     for finding in report.findings:
         print(f"{_lines(finding)}\n")
     if everything:

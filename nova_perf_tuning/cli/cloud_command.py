@@ -55,7 +55,6 @@ class CloudCommand(osc_command.Command):
         """Add this command's own options to ``parser``."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Connect and run the command; return its exit code."""
         debug = bool(getattr(self.app.options, "debug", False))
         try:
             self._authenticate(quiet=not debug)
@@ -79,7 +78,6 @@ class CloudCommand(osc_command.Command):
         return cloud
 
     def warn(self, *lines: str) -> None:
-        """Tell something beside the result."""
         for line in lines:
             command.warn(f"openstack {self.cmd_name or ''}", line)
 

@@ -6,7 +6,6 @@ from nova_perf_tuning.validation.cloud import hosts
 
 
 def columns(host: hosts.Host) -> dict[str, object]:
-    """Return a host as ``list`` and ``show`` show it, in the order of the columns."""
     return {
         "host": host.name,
         **{name: getattr(host, name) for name in ("zone", "state", "status", "verdict")},

@@ -134,10 +134,7 @@ class Run:
         self._results_file, self._report_file = validate_options.output_files(args.output)
 
     def run(self) -> int:
-        """Validate the hosts and return the exit code.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
-        """
+        """Validate the hosts and return the exit code."""
         evaluate.begin_junit(self._args.junit)
         with contextlib.ExitStack() as self._opened:
             run, launcher = self._resumed() if self._args.resume else self._begun()
@@ -244,10 +241,7 @@ class Run:
     # -- after
 
     def _judged(self, run: model.StoredRun, ended: Ended) -> int | None:
-        """Judge what the database has, write and print it; return the exit code, None where there is no trial.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
-        """
+        """Judge what the database has, write and print it; return the exit code, None where there is no trial."""
         results, judged = fleet_results.collect(
             self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
         )
@@ -297,10 +291,7 @@ class Run:
         result_tables.print_paths(self._results_file, self._report_file)
 
     def _some(self, code: int | None, run_id: str, ended: Ended) -> int:
-        """Return the exit code, unless there is none.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: no pair gave a figure; says why.
-        """
+        """Return the exit code; where there is none, raise why no pair gave a figure."""
         if code is not None:
             return code
         for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
@@ -330,7 +321,6 @@ class Run:
 
 
 def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
-    """Return the plan that the options ask for."""
     if args.agent_metrics:
         host_cpu.check_url(args.agent_metrics)
     given = {
@@ -361,10 +351,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
 
 
 def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
-    """Return the plan to go on with: the run's own, with the limits that the options give.
-
-    :raises options.OptionError: an option says what is measured.
-    """
+    """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
     values = {name: value for name, value in vars(args).items() if name not in _FREE}
     if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in given)

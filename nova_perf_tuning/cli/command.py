@@ -64,7 +64,6 @@ class PerfCommand(command.Command):
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add ``-f``."""
     parser.add_argument(
         "-f",
         "--format",
@@ -102,7 +101,6 @@ def refuse(prog_name: str, message: str) -> NoReturn:
 
 
 def print_json(data: Any) -> None:
-    """Write ``data`` to stdout as one JSON document."""
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 

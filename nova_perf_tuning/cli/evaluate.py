@@ -70,7 +70,6 @@ class Evaluate(command.PerfCommand):
 
 
 def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
-    """Add ``--host-group`` and, if wanted, ``--flavor``."""
     group = "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results"
     options.add(parser, "--host-group", "NAME", group)
     if flavor:
@@ -86,27 +85,19 @@ def with_places(results: model.Results, host_group: str | None, flavor: str | No
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:
-    """Add ``--junit``."""
     cases = "a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE skipped"
     options.add(parser, "--junit", "FILE", f"write JUnit XML for CI: {cases}")
 
 
 def check_output(path: str, results: str) -> None:
-    """Refuse a file that cannot be written.
-
-    :param results: the file that is read; empty: none.
-    :raises atomic_write.OutputError: no file can be there, or it would take the place of the results.
-    """
+    """Refuse a file that cannot be written or that is ``results``, which is read; empty: there are none."""
     atomic_write.check(path)
     if results and os.path.realpath(path) == os.path.realpath(results):
         raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
 
 
 def begin_junit(path: str | None, results: str = "") -> None:
-    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error.
-
-    :param results: as for :func:`check_output`, which this raises the errors of.
-    """
+    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error."""
     if path is not None:
         check_output(path, results)
         unfinished = "the command did not come to a verdict; see what it printed"
@@ -120,11 +111,7 @@ def write_junit(
     budget: str | None,
     unjudged: str = "",
 ) -> None:
-    """Write the file if it was asked for.
-
-    :param budget: the budget file; :param unjudged: why no budget of it applies, if so.
-    :raises OSError: it cannot be written.
-    """
+    """Write the file if it was asked for; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
     if path is not None:
         why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
         store.write_atomically(path, junit.junit(results, judged, why))

@@ -21,8 +21,6 @@ class OptionError(errors.PerfTuningError):
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Return the type of a whole number from ``low`` to ``high``."""
-
     def convert(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
             return int(text)
@@ -32,8 +30,6 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
-    """Return the type of a number from ``low`` to ``high``."""
-
     def convert(text: str) -> float:
         try:
             value = float(text)
@@ -79,10 +75,9 @@ def benchmark(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read(path: str, limit: int, option: str = "", hint: str = "") -> bytes:
-    """Return what a file, a pipe or ``-``, standard input, holds.
+    """Return what a file, a pipe or ``-``, standard input, holds; OptionError: unreadable, or too large.
 
     :param option, hint: what an error names before the path, and what it advises.
-    :raises OptionError: it cannot be read or is larger than ``limit``.
     """
     try:
         return bounded_read.read_argument(path, limit)
@@ -98,7 +93,6 @@ def add(
     kind: Callable[[str], object] = str,
     default: object = None,
 ) -> None:
-    """Add an argument that has one value."""
     parser.add_argument(name, metavar=metavar, type=kind, default=default, help=meaning)
 
 
@@ -108,7 +102,6 @@ def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, meani
 
 
 def add_profile_dir(parser: argparse.ArgumentParser) -> None:
-    """Add ``--profile-dir``."""
     add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
 
 
@@ -121,16 +114,12 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
 
 
 def add_specs(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`add_flavor` and ``--image-property``."""
     add_flavor(parser)
     add_repeated(parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4")
 
 
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
-    """Return ``KEY=VALUE`` texts as a mapping.
-
-    :raises OptionError: no ``=``, no key, or a key twice with different values.
-    """
+    """Return ``KEY=VALUE`` texts as a mapping; OptionError: no ``=``, no key, or a key with two values."""
     specs: dict[str, str] = {}
     for text in values:
         key, equals, value = text.partition("=")
@@ -142,10 +131,7 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def tags(args: argparse.Namespace) -> dict[str, str]:
-    """Return the ``--tag`` options.
-
-    :raises OptionError: as :func:`pairs`, or what results cannot hold (results.schema.json).
-    """
+    """Return the ``--tag`` options; OptionError: as of :func:`pairs`, or what results cannot hold."""
     known = pairs("--tag", args.tag)
     for key, value in known.items():
         if not _TAG(f"{key}={value}") or not value.isprintable():
@@ -155,10 +141,7 @@ def tags(args: argparse.Namespace) -> dict[str, str]:
 
 
 def extra_specs(values: Sequence[str]) -> dict[str, str]:
-    """Return the ``--spec`` options.
-
-    :raises OptionError: as :func:`pairs`, or a key without its scope.
-    """
+    """Return the ``--spec`` options; OptionError: as of :func:`pairs`, or a key without its scope."""
     specs = pairs("--spec", values)
     for key in specs:
         if ":" not in key:
@@ -182,9 +165,8 @@ def single_warnings(args: argparse.Namespace, specs: Mapping[str, str]) -> list[
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs that ``--spec`` and ``--profile`` give.
+    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
 
-    :param default_profile: taken when neither is given.
     :raises OptionError: as :func:`extra_specs`, or two different profiles.
     """
     specs = extra_specs(args.spec)

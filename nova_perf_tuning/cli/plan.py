@@ -63,13 +63,11 @@ class Plan(command.PerfCommand):
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sysroot``."""
     recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
     options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
 
 
 def add_svg(parser: argparse.ArgumentParser) -> None:
-    """Add ``--svg`` and ``--svg-name``."""
     options.add(parser, "--svg", "FILE", "also draw it: whose each CPU is, what works on it, what disturbs whom")
     options.add(
         parser, "--svg-name", "NAME", "name of the host in the picture's title (default: none)", default=""
@@ -114,10 +112,7 @@ def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
 
 
 def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.Plan]:
-    """Read the host that the options name and return it with its plan.
-
-    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
-    """
+    """Read the host that the options name and return it with its plan."""
     housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
     files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
@@ -128,10 +123,7 @@ def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.P
 
 
 def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
-    """Return the CPUs of a host that the plan keeps free for guests, and that none has now.
-
-    :raises layout.PlanError: there are none.
-    """
+    """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
     root = reader.open_root(sysroot)
     cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
     quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
@@ -141,10 +133,7 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
-    """Read the domains of XML files, each with its text.
-
-    :raises options.OptionError: one cannot be read or is no domain XML.
-    """
+    """Read the domains of XML files, each with its text; OptionError: unreadable, or no domain XML."""
     for path in paths:
         data = options.read(path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)")
         try:
@@ -154,7 +143,6 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:
-    """Return the plan in the documented JSON form."""
     fields = ("kind", "target", "value", "current", "reason", "rule", "identity")
     return {
         "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],

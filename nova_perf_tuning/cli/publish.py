@@ -67,10 +67,7 @@ class Publish(command.PerfCommand):
 
 
 def read(args: argparse.Namespace) -> host_results.HostResults:
-    """Return the verdicts in RESULT, by the budgets that were given.
-
-    :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read.
-    """
+    """Return the verdicts in RESULT, by the budgets that were given."""
     if not args.budget:
         return host_results.read(args.result)
     name = os.path.splitext(os.path.basename(args.budget))[0]

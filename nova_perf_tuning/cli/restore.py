@@ -55,7 +55,6 @@ class Restore(command.PerfCommand):
 
 
 def add_state_dir(parser: argparse.ArgumentParser) -> None:
-    """Add ``--state-dir``."""
     default = f"(default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
     default += "with --sysroot var/lib/nova-perf-tuning below it)"
     options.add(parser, "--state-dir", "DIR", f"directory of the journal {default}")
@@ -69,18 +68,14 @@ def add_journal(parser: argparse.ArgumentParser) -> None:
 
 
 def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
-    """Open the journal that the options name.
-
-    :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
-    """
+    """Open the journal that the options name; JournalError: it cannot be."""
     return journal_module.Journal(directory(args), args.sysroot, writer=writer)
 
 
 def directory(args: argparse.Namespace) -> str:
     """Return the directory of the journal that the options name.
 
-    :raises options.OptionError: the sysroot is no directory.
-    :raises ConfigError: the agent's configuration file is wrong.
+    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's configuration is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")

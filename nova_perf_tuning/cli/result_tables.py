@@ -42,7 +42,6 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
 
 
 def print_paths(results: str, report: str) -> None:
-    """Print where a validation's files are."""
     print()
     command.say(f"results: {results}")
     command.say(f"report: {report}")
@@ -64,7 +63,6 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 
 
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
-    """Print a row per host of a fleet."""
     rows = [
         [
             host.verdict or verdict.Verdict.INCONCLUSIVE.value,

@@ -95,7 +95,6 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
 
 
 def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
-    """Return what the agent says of itself, for people."""
     if agent is None:
         return ["agent: not running"]
     if not agent.running:

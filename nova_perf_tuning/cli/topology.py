@@ -80,7 +80,6 @@ def _fields(
 
 
 def show(facts: model.HostFacts) -> None:
-    """Print the facts as tables for people."""
     print(_summary(facts))
     print()
     command.print_table(_NODE_HEAD, list(_node_rows(facts)))

@@ -134,7 +134,6 @@ class _Run:
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
     def finish(self, results: model.Results) -> int:
-        """Write the report, print the tables and return the exit code."""
         summaries = summary.summarise(results, limits=budget_file.limits(self.budgets))
         judged = verdict.judge_all(results, self.budgets)
         knobs = ablation.judge(results, self.budgets)
@@ -206,10 +205,7 @@ def _planned(args: argparse.Namespace) -> _Run:
 
 
 def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
-    """Return the plan that the options ask for.
-
-    :param vcpus: of each guest, None where there are none.
-    """
+    """Return the plan that the options ask for; ``vcpus``: of each guest, None where there are none."""
     # Both arms of these are the same: A/A runs, whose interval shows the noise.
     untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
     if untuned and (args.profile or args.spec):
@@ -242,10 +238,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
 
 
 def _check_programs(jobs: Sequence[plugins.Job]) -> None:
-    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
-
-    :raises plugins.MissingProgramError: it can run none of them.
-    """
+    """Say which benchmarks this host, but not a guest, cannot run; MissingProgramError: it can run none."""
     faults = []
     for job in jobs:
         try:

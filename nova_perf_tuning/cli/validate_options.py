@@ -22,9 +22,8 @@ _INTERVAL_S = 5
 
 
 def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
-    """Add them.
+    """Add them; ``blocks``, ``budget``, ``time_limit``: what their help says of this command.
 
-    :param blocks, budget, time_limit: what their help says of this command.
     :param flavor: whether ``--flavor`` says which budgets apply.
     """
     options.add_flavor(parser, DEFAULT_PROFILE)
@@ -48,7 +47,7 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
     """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
 
-    :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
+    What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
     """
     specs = options.flavor(args, DEFAULT_PROFILE)
     options.single_warnings(args, specs)
@@ -60,21 +59,15 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
 
 
 def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, ...]:
-    """Return the benchmarks to run."""
     return tuple(plugins.jobs(benchmarks or _BENCHMARKS, seconds or _SECONDS))
 
 
 def output_files(directory: str) -> tuple[str, str]:
-    """Return the files that a validation writes: results and report."""
     return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
 
 
 def make_output_directory(path: str) -> None:
-    """Make it and see now, not after ten minutes, that files can be made in it.
-
-    :raises options.OptionError: it cannot be made or written.
-    :raises atomic_write.OutputError: something else than a file has a name that is needed.
-    """
+    """Make it and see now, not after ten minutes, that files can be made in it."""
     probe = os.path.join(path, f".nova-perf-{os.getpid()}")
     try:
         os.makedirs(path, exist_ok=True)

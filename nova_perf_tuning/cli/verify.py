@@ -47,7 +47,6 @@ class Verify(command.PerfCommand):
 
 
 def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
-    """Return what was applied and what holds, as JSON has it."""
     return {
         "kind": setting.kind,
         "target": setting.target,
