@@ -259,7 +259,6 @@ class Environment:
 
 
 def to_dict(environment: Environment) -> dict[str, Any]:
-    """Return an environment as the JSON contract has it."""
     whole = _plain(environment)
     if environment.looks:
         whole["looks"] = [{"boots": boots} for boots in environment.looks]

@@ -134,7 +134,6 @@ class Values(dict[str, int | str]):
     """The values of all parameters of one run."""
 
     def number(self, name: str) -> int:
-        """Return a whole number or a size in bytes."""
         return int(self[name])
 
     def numbers(self, *names: str) -> list[int]:
@@ -142,15 +141,11 @@ class Values(dict[str, int | str]):
         return [self.number(name) for name in names]
 
     def text(self, name: str) -> str:
-        """Return a text or a choice."""
         return str(self[name])
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``.
-
-    :raises ParameterError: a part without ``=``, or a key given twice.
-    """
+    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``; ParameterError: a part is none, or twice there."""
     kind, _, given = text.partition(":")
     pairs: dict[str, str] = {}
     for pair in given.split(",") if given else ():

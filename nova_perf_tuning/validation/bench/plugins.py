@@ -39,7 +39,6 @@ class Job:
 
 
 def load_all() -> list[base.Benchmark]:
-    """Return every installed benchmark, ordered by kind."""
     return [kind() for kind in installed(NAMESPACE).values()]
 
 
@@ -64,7 +63,6 @@ def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> ty
 
 @functools.cache
 def installed(group: str) -> Mapping[str, Any]:
-    """Return the classes of a group of entry points by name."""
     classes = {}
     for entry in sorted(metadata.entry_points(group=group)):
         with contextlib.suppress(Exception):  # one that is broken takes no other along

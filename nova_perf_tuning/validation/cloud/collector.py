@@ -76,7 +76,6 @@ class Run:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The guests that take part in it."""
         return ("client", "server") if self.job.benchmark.paired else (self.role,)
 
 
@@ -126,7 +125,6 @@ def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
 
 
 def _signal(data: object) -> str:
-    """Return the data of the one signal that there must be."""
     if not isinstance(data, str):
         raise DocumentError("the client handed over no document")
     if len(data) > MAX_ENCODED:

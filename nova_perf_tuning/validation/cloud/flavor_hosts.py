@@ -53,7 +53,6 @@ class Group:
     forbidden: set[str] = dataclasses.field(default_factory=set)
 
     def query(self, suffix: str = "") -> dict[str, str]:
-        """Return it as parameters of Placement."""
         amounts = ",".join(f"{name}:{amount}" for name, amount in sorted(self.resources.items()) if amount)
         traits = ",".join([*sorted(self.required), *(f"!{trait}" for trait in sorted(self.forbidden))])
         return {key + suffix: text for key, text in (("resources", amounts), ("required", traits)) if text}
@@ -162,7 +161,6 @@ def _named(names: Mapping[str, str], ids: Set[str]) -> str:
 def _of_placement(
     cloud: connection.Connection, groups: Mapping[str, Group], ids: frozenset[str]
 ) -> Iterator[Condition]:
-    """Yield each condition by itself."""
     for suffix, group in groups.items():
         if suffix:
             query = group.query()

@@ -26,7 +26,6 @@ def list_flavors(cloud: connection.Connection) -> list[sdk_flavor.Flavor]:
 
 
 def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
-    """Return a flavor by name or id."""
     with api.one_line(f"flavor {name}"):
         flavor: sdk_flavor.Flavor | None = cloud.compute.find_flavor(name, get_extra_specs=True)
     if flavor is None:

@@ -93,8 +93,6 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     """Return the results of a fleet with new verdicts in place of those in them, and these.
 
     Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
-
-    :param measured: whose environment has ``fleet``.
     """
     environment, places = measured.environment, Places(measured.environment)
     known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
@@ -182,7 +180,6 @@ def _screen(
 
 
 def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int, bool]]) -> Reason:
-    """Return that too many of a host's trials are lost."""
     of, failed, missing = (sum(getattr(cell, name) for cell, *_ in cells) for name in ("of", "failed", "missing"))
     without_cpu = sum(without for _, without, _ in cells)
     return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).reason(
@@ -196,7 +193,6 @@ def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int
 
 
 def _meetings(pair: model.HostPair) -> list[tuple[str, str]]:
-    """Return each host of a pair with its peer."""
     return [(pair.client, pair.server), (pair.server, pair.client)]
 
 
@@ -205,8 +201,7 @@ def _placed(
 ) -> _Finding:
     """Return what a comparison says of a host, and why.
 
-    :param figures: of each of its pairs, the best last.
-    :param slow: beside the other hosts; False: held against a budget.
+    :param figures: of its pairs, the best last; :param slow: beside other hosts; False: held against a budget.
     """
     word = comparison.states[host]
     if word is _V.PASS:

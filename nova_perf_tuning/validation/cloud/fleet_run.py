@@ -178,7 +178,6 @@ class FleetRun:
         return bool(self.stopped_by) or self._broken is not None
 
     def _begin_what_can(self) -> None:
-        """Begin pairs while there are hosts and places for them."""
         while len(self._running) < self._limit and not self._halted():
             task = next((task for task in self._pending if not task.pair.hosts & self._busy), None)
             if task is None:

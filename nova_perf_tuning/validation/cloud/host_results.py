@@ -94,10 +94,7 @@ def read(
 
 
 def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
-    """Return the verdict on one host.
-
-    :raises CloudError: there is none among them.
-    """
+    """Return the verdict on one host; CloudError: there is none among them."""
     for result in hosts:
         if host_result.same_host(result.host, name):
             return result

@@ -59,7 +59,6 @@ class HostPair:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Both, or the one."""
         return frozenset((self.client, self.server))
 
 
@@ -105,11 +104,9 @@ class Grid:
     length_s: int
 
     def begin(self, index: int) -> int:
-        """Return the second since the epoch at which a slot begins."""
         return index * self.length_s
 
     def arm(self, index: int) -> int:
-        """Return the arm that a slot belongs to."""
         block, position = divmod(index, self.arms)
         return self.arms - 1 - position if block % 2 else position
 

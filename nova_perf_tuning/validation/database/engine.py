@@ -152,19 +152,13 @@ def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], rev
 
 
 def without_password(url: str | None) -> str:
-    """Return a URL as it may be shown.
-
-    :raises DatabaseError: not a URL.
-    """
+    """Return a URL as it may be shown; DatabaseError: it is none."""
     return _parse(url).render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Give a connection to read by.
-
-    :raises DatabaseError: instead of any error of the database.
-    """
+    """Give a connection to read by; DatabaseError: instead of any error of the database."""
     with _translated(), engine.connect() as connection:
         yield connection
 

@@ -74,7 +74,6 @@ class Knob:
 
 
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
-    """Return extra spec -> arm without it, of every knob of a request."""
     return {spec: _without(wanted, spec) for spec in wanted.extra_specs() if spec not in _NO_KNOBS}
 
 
@@ -169,5 +168,4 @@ def undecided(results: model.Results, budgets: Sequence[verdict.Budget]) -> bool
 
 
 def removable(judged: Sequence[Knob]) -> list[str]:
-    """Return the extra specs that can be left out, each by itself."""
     return [knob.spec for knob in judged if knob.call is Call.REMOVABLE]

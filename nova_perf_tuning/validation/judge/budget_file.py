@@ -150,7 +150,6 @@ def for_run(
 
 
 def why_none(results: model.Results) -> Reason:
-    """Return that no budget applies to results, and what they have."""
     environment = results.environment
     return reason(
         ReasonCode.NO_BUDGET_APPLIES,
@@ -182,7 +181,6 @@ def for_measured(
 
 
 def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
-    """Return the budgets that apply to results."""
     environment = results.environment
     chosen = for_measured(budgets, *_measured(results), accelerator(environment))
     primary = {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}

@@ -120,10 +120,7 @@ def check_writable(path: str) -> None:
 
 
 def load(path: str) -> list[Entry]:
-    """Return the entries of a floor file, none when there is no such file.
-
-    :raises schema.InputError: it is no such file.
-    """
+    """Return the entries of a floor file, none when there is no such file; InputError: it is another."""
     if not os.path.exists(path):
         return []
     data = schema.load_json(path, _MAX_BYTES)
@@ -135,10 +132,7 @@ def load(path: str) -> list[Entry]:
 def refusal(
     known: NoiseFloor | None, benchmark: str, metric: str, max_loss: float | None
 ) -> reasons.Reason | None:
-    """Return why a budget cannot be judged on this host; None if it can.
-
-    :param known: the noise floor of the run.
-    """
+    """Return why a budget cannot be judged on this host, whose floor is ``known``; None if it can."""
     if known is None or max_loss is None:
         return None
     least = known.losses.get(benchmark, {}).get(metric, 0.0)
@@ -152,8 +146,7 @@ def check_budgets(
 ) -> None:
     """Refuse budgets tighter than the noise floors of this host, before anything is measured.
 
-    :param entries: of the floor file.
-    :raises reasons.ReasonError: a budget is tighter than that.
+    :param entries: of the floor file; :raises reasons.ReasonError: a budget is tighter than that.
     """
     primary = {job.label: job.benchmark.primary[0] for job in jobs}
     environment = host_environment.read()

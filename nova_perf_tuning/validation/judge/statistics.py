@@ -107,7 +107,6 @@ def by_boot(
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median, None of nothing."""
     return standard.median(values) if values else None
 
 
@@ -132,10 +131,7 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
 
 @functools.cache
 def student_t(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t.
-
-    :raises errors.PerfTuningError: scipy is missing.
-    """
+    """Return a quantile of Student's t; PerfTuningError: scipy is missing."""
     try:
         from scipy import special  # an extra of this program; scipy.stats takes a second to load
     except ImportError:

@@ -92,7 +92,6 @@ class Selection:
 
     @property
     def notes(self) -> tuple[reasons.Reason, ...]:
-        """Return how many trials failed, how many were excluded and why."""
         failed = tuple(lost.reason() for lost in self.lost if lost.count)
         if not self.excluded:
             return failed
@@ -161,7 +160,6 @@ def _missing(trials: Collection[model.Trial], environment: Environment, arm: str
 
 
 def run(trial: model.Trial) -> Run:
-    """Return the run that a trial's figure is of."""
     return trial.benchmark, trial.arm, trial.order
 
 

@@ -30,7 +30,6 @@ class Verdict(enum.StrEnum):
 
     @property
     def exit_code(self) -> errors.ExitCode:
-        """Return what ``evaluate`` and ``validate`` exit with."""
         return errors.ExitCode.ERROR if self is Verdict.INVALID else errors.ExitCode[self.value]
 
 
@@ -63,12 +62,10 @@ class Judgement:
 
     @property
     def verdicts_and_reasons(self) -> list[tuple[Verdict, Reason]]:
-        """Return every reason with the verdict on it alone."""
         return list(zip(self.verdicts, self.reasons, strict=True))
 
     @property
     def deciding(self) -> Reason | None:
-        """Return the first reason that the verdict comes from."""
         return next((why for word, why in self.verdicts_and_reasons if word is self.verdict), None)
 
     @property
@@ -220,7 +217,6 @@ class _Case:
         return Judgement(self.budget, worst(verdicts), loss, cpu, self.unit, why, verdicts, self.pairs_excluded)
 
     def _loss(self, confidence: float) -> statistics.Estimate | None:
-        """Return ``1 - ratio`` with its interval; None without a pair."""
         ratio = statistics.ratio_of(self.logs, confidence)
         if ratio is None:
             return None
@@ -272,10 +268,7 @@ class _Measured:
         return case
 
     def _absent(self, budget: Budget, metric: str, baseline: str, trials: Sequence[model.Trial]) -> Reason | None:
-        """Return what of a budget was not measured.
-
-        :param trials: those of its figure, failed ones included.
-        """
+        """Return what of a budget was not measured; ``trials``: of its figure, failed ones included."""
         benchmark = budget.benchmark
         if benchmark not in self._trials:
             return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
@@ -338,10 +331,7 @@ def _with_worst(
 
 
 def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> Reason | None:
-    """Return why service CPU cannot be judged by the trials that have it; None if it can.
-
-    :param known: how many of the arm have it.
-    """
+    """Return why service CPU cannot be judged by the ``known`` trials of the arm that have it; None if it can."""
     if fault := next(filter(None, (overhead.cost(trial).contradiction for trial in trials)), None):
         return fault
     if not known:

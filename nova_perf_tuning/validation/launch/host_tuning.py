@@ -24,7 +24,7 @@ from nova_perf_tuning.validation.launch.guest import Guest
 def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
     """Bring the host settings of ``active`` into force, and return each with what became of it.
 
-    :param directory: of the journal; :param resting: paused guests, which the plan leaves out.
+    :param resting: paused guests, which the plan leaves out.
     :raises LaunchError: a setting could not be brought into force.
     """
     facts, thread = _facts(resting), model.ThreadTarget
@@ -49,7 +49,6 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
 
 
 def _facts(resting: Sequence[Guest]) -> model.HostFacts:
-    """Return the facts of this host without its paused guests."""
     idle = {guest.process().pid for guest in resting}
     facts = reader.read_host()
     facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
@@ -63,7 +62,6 @@ def picture(resting: Sequence[Guest]) -> str:
 
 
 def restore(directory: str) -> None:
-    """Put back all that :func:`apply` changed, if anything."""
     if not os.path.exists(os.path.join(directory, "journal.sqlite")):
         return
     with journal_module.Journal(directory, writer=True) as journal:

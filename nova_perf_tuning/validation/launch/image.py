@@ -85,8 +85,9 @@ def _added(directory: pathlib.Path) -> dict[str, str]:
 def check_same_programs(built: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; what the host lacks is another fault.
 
-    :param programs: one of this project's own means all of these, one that was added to the image all that was:
-        they use one another.
+    One of this project's own programs means all of these, one that was added to the image all that was: they use
+    one another.
+
     :raises LaunchError: names the first file that is another one.
     """
     wanted = set(programs)

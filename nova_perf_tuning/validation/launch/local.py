@@ -194,7 +194,6 @@ class HostMachine(base.Machine):
             return {"total": self._most_s, "disk_bytes": disk, **self._sent}
 
     def close(self) -> None:
-        """End everything that still runs and remove the directory."""
         for process in list(self._processes.values()):
             self._finish(process)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -216,7 +215,6 @@ class HostMachine(base.Machine):
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """Yield a process and all below it."""
     yield pid
     with contextlib.suppress(OSError):  # it has ended in between
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -142,7 +142,6 @@ def idle_softirq() -> float:
 
 
 def _stat(root: str) -> dict[int, Ticks]:
-    """Return CPU -> its ticks."""
     text = _text(pathlib.Path(root, "proc/stat"))
     return {int(match[1]): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
 

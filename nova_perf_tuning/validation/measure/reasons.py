@@ -172,7 +172,6 @@ class Reason:
         return frozenset({self.code}).union(*(why.codes for why in beside))
 
     def noting(self, *notes: "Reason") -> "Reason":
-        """Return it with further notes."""
         return dataclasses.replace(self, notes=(*self.notes, *notes))
 
 
@@ -185,12 +184,10 @@ class ReasonError(errors.PerfTuningError):
 
 
 def reason(code: ReasonCode, **params: Any) -> Reason:
-    """Return a reason."""
     return Reason(code, params)
 
 
 def distinct(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Return the first reason of each code."""
     first: dict[ReasonCode, Reason] = {}
     for why in reasons:
         first.setdefault(why.code, why)

@@ -58,7 +58,6 @@ class Series:
         self.take()
 
     def take(self) -> None:
-        """Read once."""
         begun = time.monotonic()
         values = self._read()
         self._times.append((begun + time.monotonic()) / 2)
@@ -79,7 +78,6 @@ class Series:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """CLOCK_MONOTONIC of the first and the last reading."""
         return self._times[0], self._times[-1]
 
     def spent(self, begin: float, end: float) -> dict[str, float]:
@@ -171,7 +169,6 @@ class Counters:
 
 
 def _rates(series: Series, edges: Sequence[float]) -> dict[str, list[float | None]]:
-    """Return what each counter grew by per second between each two moments."""
     steps = [(series.spent(*span), span[1] - span[0]) for span in itertools.pairwise(edges)]
     names = set[str]().union(*(grown for grown, _ in steps))
     return {

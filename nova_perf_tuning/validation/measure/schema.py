@@ -46,11 +46,7 @@ def check(name: str, data: object, where: str, package: str = __package__) -> No
 
 
 def read_text(path: str, limit: int) -> str:
-    """Return a file's text.
-
-    :param limit: most bytes it may have.
-    :raises InputError: unreadable, larger, or no UTF-8.
-    """
+    """Return a file's text; InputError: unreadable, larger than ``limit`` bytes, or no UTF-8."""
     try:
         return bounded_read.read_argument(path, limit).decode("utf-8")
     except OSError as error:
@@ -60,10 +56,7 @@ def read_text(path: str, limit: int) -> str:
 
 
 def load_json(path: str, limit: int) -> Any:
-    """Return a JSON document without NaN, infinity and half surrogate pairs.
-
-    :raises InputError: no JSON, or not acceptable.
-    """
+    """Return a JSON document without NaN, infinity and half surrogate pairs; InputError: no such."""
     text = read_text(path, limit)
     try:
         data = json.loads(

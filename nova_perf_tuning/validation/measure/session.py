@@ -76,7 +76,6 @@ class Timetable:
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Start the clock."""
         self.begun = time.monotonic()
         self.deadline = self.begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
         self._guests, self._boots = len(plan.arms), plan.boots
@@ -91,7 +90,6 @@ class Timetable:
         self.done, self._starts_left = boot * self._per_boot, (self._boots - boot) * self._guests
 
     def booted(self, seconds: float) -> None:
-        """Note that one guest is up."""
         self._starts_left -= 1
         self._boot_s = seconds
 
@@ -275,7 +273,6 @@ class Session:
             raise failed[0]
 
     def _run_block(self, boot: int, block: int, order: Sequence[str]) -> bool:
-        """Run one block; False when time is up."""
         for job in self._plan.jobs:
             for arm in order:
                 if not self._times.fits(job, boot, block):
@@ -374,7 +371,6 @@ class Session:
 
 
 def describe(job: plugins.Job) -> environments.Benchmark:
-    """Return a job as the environment of results has it."""
     peer = "PEER" if job.benchmark.paired else None
     return environments.Benchmark(
         job.benchmark.kind,

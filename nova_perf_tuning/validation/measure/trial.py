@@ -115,10 +115,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
 
 
 def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: float) -> list[bench.Reading]:
-    """Return what the client measured.
-
-    :raises bench.OutputError: killed, failed or unreadable; the tool's own words come first.
-    """
+    """Return what the client measured; OutputError: killed, failed or unreadable; the tool's own words first."""
     if finished.returncode is None:
         raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
     if finished.returncode == 0:

@@ -32,7 +32,6 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """The values that are marked."""
         return (_log_steps if self.logarithmic else _linear_steps)(self.low, self.high)
 
 

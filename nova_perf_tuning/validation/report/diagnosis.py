@@ -106,7 +106,6 @@ def _resource(results: model.Results, label: str) -> str:
 
 
 def _first(resources: Collection[str]) -> str:
-    """Return the resource that drags the others along."""
     return next((name for name in _RESOURCES.values() if name in resources), "")
 
 
@@ -140,6 +139,5 @@ def _advice(codes: Set[str]) -> Reason:
 
 
 def guest_findings(results: model.Results) -> list[str]:
-    """Return where guests are not what was asked for, a line each."""
     arms = results.environment.arms.items()
     return [f"{name}: {finding.text}" for name, arm in arms for finding in arm.findings]

@@ -134,7 +134,6 @@ def arm_order(results: model.Results) -> list[str]:
 
 
 def excluded(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
-    """Return run -> why it does not count."""
     return {
         (benchmark.label, arm.arm, order): why
         for benchmark in summaries
@@ -250,7 +249,6 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
 
 
 def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
-    """Return the figures that are not judged, of all trials of a benchmark."""
     figures = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [trial for trial in trials if trial.value is None]

@@ -103,7 +103,6 @@ def _guests(params: _Params) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return names in words, the first of very many."""
     known = sorted(names)
     more = f" and {len(known) - _NAMES} more" if len(known) > _NAMES else ""
     return f"{', '.join(known[:_NAMES]) or 'none'}{more}"
@@ -135,7 +134,6 @@ def _perhaps(params: _Params) -> str:
 
 
 def _compared(params: _Params) -> str:
-    """Return what the first comparison of guests shows, benchmark by benchmark."""
     said = []
     for outcome, words in _OUTCOMES.items():
         labels = [
@@ -443,7 +441,6 @@ KNOB_HEAD: Final = ("knob", "extra spec", "benchmark", "here", "tuned / without 
 
 
 def knob_rows(knobs: Sequence[ablation.Knob]) -> list[list[str]]:
-    """Return a row per knob and benchmark, as :data:`KNOB_HEAD` has it."""
     rows = []
     for knob in knobs:
         met = "" if knob.met_without is None else f"without it: {knob.met_without.value}"
