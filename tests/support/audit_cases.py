@@ -215,7 +215,7 @@ CASES: dict[str, Case] = {
     "guest-queues": Case(
         {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
         "info",
-        "4 vCPUs, one queue",
+        "4 vCPUs, 1 queue",
     ),
     # nova.conf
     "nova-physnet-numa-nodes": Case(

@@ -177,21 +177,15 @@ class Queues(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         few, many, most = [], [], vocabulary.MANY_QUEUES
+        shown = {}
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
             queues = max((nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS), default=0)
-            if queues == 1 and vcpus >= 4:
-                few.append((guest, f"{vcpus} vCPUs, one queue"))
-            if queues > min(vcpus, most):
-                many.append((guest, f"{vcpus} vCPUs, {queues} queues"))
+            shown[guest.name] = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
+            few += [guest] if queues == 1 and vcpus >= 4 else []
+            many += [guest] if queues > min(vcpus, most) else []
         for guests, what in (
             (few, "of four or more vCPUs with one queue"),
             (many, f"with more queues than vCPUs, or than {most}"),
         ):
-            for guest, shown in guests[:1]:
-                names = named(guest.name for guest, _shown in guests)
-                yield self.finding(
-                    [(guest.path, shown)],
-                    f"{counted(len(guests), 'guest')} {what}: {names}",
-                    subject=guest.name,
-                )
+            yield from self.of_all(guests, shown[guests[0].name] if guests else "", what)

@@ -87,13 +87,8 @@ class Tcg(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.guests, "no guests")
         slow = [guest for guest in host.guests if guest.domain.type == "qemu"]
-        if not slow:
-            return
-        evidence = [(guest.path, "<domain type='qemu'>") for guest in slow[:3]]
-        if ("libvirt", "virt_type") in host.nova:
-            evidence.append(host.nova["libvirt", "virt_type"])
-        why = f"{counted(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
-        yield self.finding(evidence, why, subject=slow[0].name)
+        stated = [host.nova[key] for key in (("libvirt", "virt_type"),) if key in host.nova]
+        yield from self.of_all(slow, "<domain type='qemu'>", "without KVM", *stated)
 
 
 class VhostNetMissing(GuestRule):
@@ -124,11 +119,9 @@ class VhostNetMissing(GuestRule):
         slow = [nic for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS and nic.driver == "qemu"]
         if slow:
             why = f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net"
-            remedy = (
-                f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next "
-            )
+            remedy = f"virsh edit {shlex.quote(guest.name)}  # without <driver name='qemu'>; from its next start"
             evidence = ["<driver name='qemu'> of a virtio interface"]
-            yield self.of(guest, evidence, why, f"{remedy}start", Level.WARNING)
+            yield self.of(guest, evidence, why, remedy, Level.WARNING)
 
 
 class Clocksource(Rule):
@@ -238,13 +231,8 @@ class Hugepages(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(_pinned(host), "no guest with dedicated CPUs")
         small = [guest for guest in host.guests if guest.domain.dedicated and not guest.inventory.hugepages]
-        if small:
-            yield self.finding(
-                [(small[0].path, "no <hugepages>")],
-                f"{counted(len(small), 'guest')} with dedicated CPUs on pages of 4 KiB (or what THP finds): "
-                f"{named(guest.name for guest in small)}",
-                subject=small[0].name,
-            )
+        what = "with dedicated CPUs on pages of 4 KiB (or what THP finds)"
+        yield from self.of_all(small, "no <hugepages>", what)
 
 
 class FreePageReporting(Rule):
@@ -262,13 +250,8 @@ class FreePageReporting(Rule):
         need(own, "no guest with dedicated CPUs or huge pages")
         wanted = [guest for guest in own if guest.domain.request and guest.domain.request.free_page_reporting]
         reporting = [guest for guest in own if guest.inventory.free_page_reporting and guest not in wanted]
-        if reporting:
-            yield self.finding(
-                [(reporting[0].path, "<memballoon freePageReporting='on'>")],
-                f"{counted(len(reporting), 'guest')} with dedicated CPUs or huge pages: "
-                f"{named(guest.name for guest in reporting)}",
-                subject=reporting[0].name,
-            )
+        shown = "<memballoon freePageReporting='on'>"
+        yield from self.of_all(reporting, shown, "with dedicated CPUs or huge pages")
 
 
 class TransparentPages(Rule):
