@@ -176,6 +176,11 @@ class ProgramThread:
     affinity: str
     is_bound: bool
 
+    @property
+    def evidence(self) -> tuple[str, str]:
+        """Where it is read what it may use, and what is there."""
+        return f"/proc/{self.pid}/task/{self.tid}/status Cpus_allowed_list", f"{self.affinity} ({self.name})"
+
 
 @dataclasses.dataclass(slots=True)
 class Slice:

@@ -95,7 +95,7 @@ class CpuOwners:
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
         """Return who owns what; CPUs that the host lacks and texts that are no list are passed over."""
         present = frozenset(cpu.id for cpu in facts.cpus)
-        made = (*_guests(facts), *_programs(facts), *_configured(sets), *_kernel(facts), *_slices(facts))
+        made = (*_guests(facts), *_programs(facts), *_stated(facts, sets))
         cut = (dataclasses.replace(claim, cpus=claim.cpus & present) for claim in made)
         claims = sorted((claim for claim in cut if claim.cpus), key=lambda claim: _RANKS[claim.owner])
         rest = frozenset(cpu.id for cpu in facts.cpus if cpu.online).difference(*(claim.cpus for claim in claims))
@@ -137,16 +137,17 @@ def _alone(texts: Iterable[str | None]) -> frozenset[int]:
 def _guests(facts: model.HostFacts) -> Iterator[Claim]:
     for domain in facts.domains:
         cpus = owned_cpus(domain)
-        yield Claim(
-            Owner.GUEST, domain.name, cpus, (Evidence(f"{domain.name}.xml <vcpupin>", cpulist.format(cpus)),)
-        )
+        yield _claim(Owner.GUEST, domain.name, cpus, f"{domain.name}.xml <vcpupin>", cpulist.format(cpus))
     for guest in facts.guests:
         if guest.domain is None:  # its XML cannot be read: what its vCPUs are bound to says the same
-            vcpus = [thread for thread in guest.threads if thread.kind == "vcpu"]
-            cpus = _alone(thread.affinity for thread in vcpus)
-            if len(cpus) == len(vcpus):
-                threads = Evidence(f"/proc/{guest.pid}/task/*/status Cpus_allowed_list", cpulist.format(cpus))
-                yield Claim(Owner.GUEST, guest.name, cpus, (threads,))
+            vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
+            if len(cpus := _alone(vcpus)) == len(vcpus):
+                path = f"/proc/{guest.pid}/task/*/status Cpus_allowed_list"
+                yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
+
+
+def _claim(owner: Owner, name: str, cpus: frozenset[int], path: str, value: str) -> Claim:
+    return Claim(owner, name, cpus, (Evidence(path, value),))
 
 
 def _programs(facts: model.HostFacts) -> Iterator[Claim]:
@@ -159,47 +160,31 @@ def _programs(facts: model.HostFacts) -> Iterator[Claim]:
         if thread.is_bound:
             processes.setdefault(thread.pid, []).append(thread)
     online = cpulist.parse(facts.online)
-    for pid, threads in processes.items():
+    for threads in processes.values():
         cpus = cpulist.union(thread.affinity for thread in threads)
         if not online <= cpus:
-            evidence = (
-                Evidence(
-                    f"/proc/{pid}/task/{thread.tid}/status Cpus_allowed_list", f"{thread.affinity} ({thread.name})"
-                )
-                for thread in threads[:3]
-            )
-            yield Claim(Owner.PROGRAM, threads[0].program, cpus, tuple(evidence))
+            evidence = tuple(Evidence(*thread.evidence) for thread in threads[:3])
+            yield Claim(Owner.PROGRAM, threads[0].program, cpus, evidence)
 
 
-def _configured(sets: CpuSets) -> Iterator[Claim]:
-    for owner, text in (
-        (Owner.DEDICATED, sets.dedicated),
-        (Owner.SHARED, sets.shared),
-        (Owner.HOST, sets.housekeeping),
+def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
+    """Yield what the operator configured, and what the kernel isolates or keeps for a slice."""
+    for owner, name, text in (
+        (Owner.DEDICATED, "dedicated", sets.dedicated),
+        (Owner.SHARED, "shared", sets.shared),
+        (Owner.HOST, "housekeeping", sets.housekeeping),
     ):
-        name = "housekeeping" if owner is Owner.HOST else owner.value
         option = sets.option(name)
-        yield Claim(
-            owner,
-            option,
-            cpulist.find(text) or frozenset(),
-            (Evidence(sets.sources.get(name, option), text or ""),),
-        )
-
-
-def _kernel(facts: model.HostFacts) -> Iterator[Claim]:
-    """Yield what the kernel isolates."""
+        cpus = cpulist.find(text) or frozenset()
+        yield _claim(owner, option, cpus, sets.sources.get(name, option), text or "")
     for owner, name, path, text in (
         (Owner.ISOLATED, "isolcpus", ISOLATED_AT_BOOT, facts.isolated),
         (Owner.ISOLATED, "cpuset partition", ISOLATED_NOW, facts.isolated_now),
         (Owner.TICKLESS, "nohz_full", "/sys/devices/system/cpu/nohz_full", facts.nohz_full),
     ):
-        yield Claim(owner, name, cpulist.parse(text), (Evidence(path, text),))
-
-
-def _slices(facts: model.HostFacts) -> Iterator[Claim]:
+        yield _claim(owner, name, cpulist.parse(text), path, text)
     for group in facts.slices:
         if group.partition in ("root", "isolated"):
             owner = Owner.ISOLATED if group.partition == "isolated" else Owner.SLICE
-            evidence = Evidence(f"{_CGROUPS}/{group.path}/cpuset.cpus.partition", group.partition)
-            yield Claim(owner, group.path, cpulist.parse(group.effective), (evidence,))
+            path = f"{_CGROUPS}/{group.path}/cpuset.cpus.partition"
+            yield _claim(owner, group.path, cpulist.parse(group.effective), path, group.partition)

@@ -14,18 +14,6 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
-def _evidence(threads: list[model.ProgramThread]) -> list[tuple[str, object]]:
-    """Return where the first threads may run."""
-    return [
-        (f"/proc/{thread.pid}/task/{thread.tid}/status Cpus_allowed_list", f"{thread.affinity} ({thread.name})")
-        for thread in threads[:3]
-    ]
-
-
-def _pmds(host: Host) -> list[model.ProgramThread]:
-    return [thread for thread in _threads(host) if thread.is_bound]
-
-
 def _threads(host: Host) -> list[model.ProgramThread]:
     """Return the threads of Open vSwitch; raises NotApplicableError where none is known."""
     need(host.facts.programs or host.has("proc/1"), "running programs are not in this record", NoDataError)
@@ -43,14 +31,14 @@ class PmdIsolated(Rule):
     source = "Open vSwitch's documentation of DPDK: isolcpus for pmd-cpu-mask; Red Hat: OvsPmdCoreList"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        threads = _pmds(host)
+        threads = [thread for thread in _threads(host) if thread.is_bound]
         need(threads, "no PMD threads")
         isolated = host.sets.owners.cpus(Owner.ISOLATED)
         open_ = [thread for thread in threads if not cpulist.parse(thread.affinity) <= isolated]
         if open_:
             cpus = cpulist.named(cpulist.union(thread.affinity for thread in open_))
             yield self.finding(
-                [*_evidence(open_), *(isolation(host) or [(ISOLATED_AT_BOOT, "none")])],
+                [*(thread.evidence for thread in open_[:3]), *(isolation(host) or [(ISOLATED_AT_BOOT, "none")])],
                 f"{counted(len(open_), 'PMD thread')} on {cpus}, which the scheduler gives to others, too",
             )
 
@@ -74,7 +62,7 @@ class OvsOnDedicated(Rule):
         if both:
             there = [thread for thread in polling if cpulist.parse(thread.affinity) <= both]
             yield self.finding(
-                [*_evidence(there), host.owned],
+                [*(thread.evidence for thread in there[:3]), host.owned],
                 f"PMD threads poll on {cpulist.named(both)}, which are dedicated to guests",
                 "take these CPUs out of other_config:pmd-cpu-mask, or out of cpu_dedicated_set",
                 subject="pmd",
@@ -87,7 +75,7 @@ class OvsOnDedicated(Rule):
         if near:
             cpus = cpulist.union(thread.affinity for thread in near) & exposed
             yield self.finding(
-                [*_evidence(near), host.owned],
+                [*(thread.evidence for thread in near[:3]), host.owned],
                 f"{counted(len(near), 'handler and revalidator thread')} may run on {cpulist.named(cpus)}, "
                 "which guests or PMD threads own",
                 subject="handlers",
