@@ -62,8 +62,7 @@ class Guest:
     @property
     def is_lost(self) -> bool:
         """Whether libvirt runs it and its process is not known."""
-        running = self.domain.domain_id is not None or self.path.startswith(f"/{guests.RUNNING}/")
-        return running and self.process is None
+        return self.process is None and self.path.startswith(f"/{guests.RUNNING}/")
 
 
 class Host:
