@@ -5,6 +5,7 @@ import argparse
 import functools
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cliff import columns
 from openstack import connection
@@ -22,14 +23,23 @@ Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
 Shown = tuple[Sequence[str], Sequence[object]]
 
 
-class Lines(columns.FormattableColumn[Sequence[str]]):
-    """Several texts: one below the other for people, a list for programs."""
+class Cell(columns.FormattableColumn[Any]):
+    """A text for people, and ``data`` for programs."""
+
+    def __init__(self, text: str, data: object) -> None:
+        super().__init__(data)
+        self._text = text
 
     def human_readable(self) -> str:
-        return "\n".join(self._value)
+        return self._text
 
-    def machine_readable(self) -> list[str]:
-        return list(self._value)
+    def machine_readable(self) -> Any:
+        return self._value
+
+
+def lines(texts: Sequence[str]) -> Cell:
+    """Return several texts: one below the other for people, a list for programs."""
+    return Cell("\n".join(texts), list(texts))
 
 
 class CloudCommand(osc_command.Command):

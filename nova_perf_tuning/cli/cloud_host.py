@@ -9,7 +9,7 @@ def columns(host: hosts.Host) -> dict[str, object]:
     return {
         "host": host.name,
         **{name: getattr(host, name) for name in ("zone", "state", "status", "verdict")},
-        "traits": cloud_command.Lines(sorted(host.earned)),
+        "traits": cloud_command.lines(sorted(host.earned)),
         "traits_set_by": "nova-compute" if host.managed else "API" if host.earned else "",
         "disabled_reason": host.disabled_reason,
     }
