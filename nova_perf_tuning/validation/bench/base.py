@@ -246,6 +246,17 @@ class Benchmark(abc.ABC):
     def parse(self, output: str) -> list[Reading]:
         """Return the figures in the client's standard output; OutputError: it is cut off, empty or foreign."""
 
+    def readings(self, status: int, output: str, errors: str) -> list[Reading]:
+        """Return the figures of a client that ended by itself; OutputError: it failed, in its own words first."""
+        if status == 0:
+            return self.parse(output)
+        message = one_line(errors.strip()[-600:], 300)
+        if not message and output.strip():
+            self.parse(output)  # iperf3 tells its error in the JSON
+        if self.paired and "refused" in message.lower():  # its server does not listen yet
+            raise NotReadyError(f"{self.kind}: {message}")
+        raise self.fault(f"ended with status {status}: {message or 'no message'}")
+
     def remarks(self, output: str) -> Mapping[str, str]:
         """Return what to know of an output that :meth:`parse` has read: code -> text for a person."""
         return {}

@@ -3,9 +3,10 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypedDict
 
+from nova_perf_tuning.validation.bench import base
 from nova_perf_tuning.validation.environment import Environment
 
 #: Version of the JSON contract.
@@ -103,6 +104,21 @@ class Trial:
     exec_s: float | None = None
     collectors: list[str] = dataclasses.field(default_factory=list)
     course: Course | None = None
+
+
+def figures(run: Trial, readings: Sequence[base.Reading], work_metric: str | None) -> list[Trial]:
+    """Return a trial for each figure of a run, or the run itself, which is one without a figure.
+
+    :param work_metric: the reading that is no figure but counts the work of all of them.
+    """
+    work = next((reading for reading in readings if reading.metric == work_metric), None)
+    if work is not None:
+        run = dataclasses.replace(run, work=work.value, work_unit=work.unit)
+    return [
+        dataclasses.replace(run, **dataclasses.asdict(reading), error=None, failure="")
+        for reading in readings
+        if reading is not work
+    ] or [run]
 
 
 @dataclasses.dataclass(slots=True)

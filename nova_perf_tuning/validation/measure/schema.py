@@ -57,7 +57,11 @@ def read_text(path: str, limit: int) -> str:
 
 def load_json(path: str, limit: int) -> Any:
     """Return a JSON document without NaN, infinity and half surrogate pairs; InputError: no such."""
-    text = read_text(path, limit)
+    return parse_json(read_text(path, limit), path)
+
+
+def parse_json(text: str, where: str) -> Any:
+    """As :func:`load_json`, of a text; ``where``: what it is called in the message."""
     try:
         data = json.loads(
             text,
@@ -69,9 +73,9 @@ def load_json(path: str, limit: int) -> Any:
         if "\\ud" in text.lower():
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
+        raise InputError(f"{where}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
+        raise InputError(f"{where}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
     return data
 
 

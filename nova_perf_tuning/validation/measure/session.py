@@ -318,9 +318,7 @@ class Session:
     # -- what is written down
 
     def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        work = next((reading for reading in outcome.readings if reading.metric == job.benchmark.work_metric), None)
         window = outcome.window
-        figures = [reading for reading in outcome.readings if reading is not work]
         failed = model.Trial(
             job.label,
             *job.benchmark.primary,
@@ -335,20 +333,14 @@ class Session:
             order=self._order,
             error=outcome.error or "no figure in the output",
             failure=outcome.failure or model.TrialFailure.NO_FIGURE,
-            work=work.value if work else None,
-            work_unit=work.unit if work else "",
             conditions=outcome.conditions,
             window=window.kind if window else "",
             exec_s=outcome.exec_s if window else None,
             collectors=[kind.kind for kind in self._plan.attached.kinds],
             course=outcome.course,
         )
-        rows = [
-            dataclasses.replace(failed, **dataclasses.asdict(figure), error=None, failure="") for figure in figures
-        ]
-        self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows] or [
-            failed
-        ]
+        rows = model.figures(failed, outcome.readings, job.benchmark.work_metric)
+        self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows]
         self._order += 1
 
     def _read_environment(self) -> None:

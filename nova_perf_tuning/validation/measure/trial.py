@@ -97,7 +97,9 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             later = host_environment.look(pair.client.interface)
             conditions = host_environment.conditions(circumstances, later, counters.speeds.means())
             try:
-                readings = _readings(job.benchmark, finished, limit_s)
+                if finished.returncode is None:
+                    raise job.benchmark.fault(f"did not end within {limit_s:.3g} s and was stopped")
+                readings = job.benchmark.readings(finished.returncode, finished.stdout, finished.stderr)
             except bench.NotReadyError:
                 if time.monotonic() >= min(give_up, deadline):
                     raise
@@ -112,22 +114,6 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                 conditions=conditions,
                 course=counters.course(window.begin, window.end),
             )
-
-
-def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: float) -> list[bench.Reading]:
-    """Return what the client measured; OutputError: killed, failed or unreadable; the tool's own words first."""
-    if finished.returncode is None:
-        raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
-    if finished.returncode == 0:
-        return benchmark.parse(finished.stdout)
-    message = one_line(finished.stderr.strip()[-600:], 300)
-    if not message and finished.stdout.strip():
-        benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
-    if benchmark.paired and "refused" in message.lower():  # its server does not listen yet
-        raise bench.NotReadyError(f"{benchmark.kind}: {message}")
-    raise bench.OutputError(
-        f"{benchmark.kind}: ended with status {finished.returncode}: {message or 'no message'}"
-    )
 
 
 def find_window(
