@@ -141,10 +141,10 @@ def _format(cpus: frozenset[int]) -> str:
     return ",".join(parts)
 
 
-def named(cpus: Iterable[int]) -> str:
+def named(cpus: Iterable[int], noun: str = "CPU") -> str:
     """Return ``CPU 3``, ``CPUs 0-3,8``."""
     text = format(cpus)
-    return f"CPU {text}" if text.isdecimal() else f"CPUs {text}"
+    return f"{noun} {text}" if text.isdecimal() else f"{noun}s {text}"
 
 
 def format(cpus: Iterable[int]) -> str:

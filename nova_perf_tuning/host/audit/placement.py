@@ -168,9 +168,9 @@ class GuestPins(GuestRule):
                     guest,
                     [
                         f"memory on node {nodes}",
-                        f"vCPUs {cpulist.format(far)} on CPUs {cpulist.format(cpulist.union(pins))}",
+                        f"{cpulist.named(far, 'vCPU')} on {cpulist.named(cpulist.union(pins))}",
                     ],
-                    f"vCPUs {cpulist.format(far)} of {guest.name} run away from their memory on node {nodes}",
+                    f"{cpulist.named(far, 'vCPU')} of {guest.name} cannot run beside the memory on node {nodes}",
                     level=Level.WARNING,
                 )
 
