@@ -19,6 +19,7 @@ from nova_perf_tuning.host.plan import guests
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
+_NOUNS = {"info": "hint"}
 _AMOUNT = options.number(0.001, 1e9)
 _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
@@ -200,7 +201,9 @@ def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] 
         print(_plain("\n".join(lines)), end="\n\n")
     command.say(*map(notes.text, warnings), prefix="warning: ")
     counts = _counts(report)
-    severe = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
+    severe = ", ".join(
+        counted(counts[level], _NOUNS.get(level, level)) for level in reversed(_LEVELS) if counts[level]
+    )
     held = f"{counted(counts['clean'], 'rule')} hold{'s' if counts['clean'] == 1 else ''}"
     print(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
