@@ -152,10 +152,7 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
 
 
 def single_warnings(args: argparse.Namespace, specs: Mapping[str, str]) -> list[rules.Finding]:
-    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
-
-    :raises crosscheck.ContradictionError: some are wrong; names all of them.
-    """
+    """Return warnings about each of ``specs`` as this host knows them; ContradictionError: names wrong ones."""
     native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
     check = native_specs.validator() if native else None
     faults, _ = flavor_rules.single_findings(specs, profiles.load(args.profile_dir), check)
@@ -165,10 +162,7 @@ def single_warnings(args: argparse.Namespace, specs: Mapping[str, str]) -> list[
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
-
-    :raises OptionError: as :func:`extra_specs`, or two different profiles.
-    """
+    """Return the extra specs of ``--spec`` and ``--profile``, else the default; OptionError: two profiles."""
     specs = extra_specs(args.spec)
     name = args.profile or (None if specs else default_profile)
     if name is not None and specs.setdefault(_PROFILE, name) != name:

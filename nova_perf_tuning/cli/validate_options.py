@@ -45,10 +45,7 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
-    """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
-
-    What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
-    """
+    """Return what tuned guests ask for, and spec -> the profile's reason; what does not fit is refused."""
     specs = options.flavor(args, DEFAULT_PROFILE)
     options.single_warnings(args, specs)
     known = profiles.load(args.profile_dir)

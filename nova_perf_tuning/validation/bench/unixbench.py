@@ -93,10 +93,7 @@ class UnixBench(base.Benchmark):
         return 16 * self.values(given).number("copies")
 
     def results(self, text: str) -> dict[str, float]:
-        """Return the result of each test in the one report of a text; its head may be missing.
-
-        :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
-        """
+        """Return the result of each test; the head may be missing; OutputError: cut off, or another version."""
         self.check_length(text)
         versions, copies = _HEADER.findall(text), _COPIES.findall(text)
         if (count := max(len(versions), len(copies), text.count(_SCORE))) > 1:

@@ -62,10 +62,7 @@ class Api:
     def call(self, question: Callable[[], _Answer], retry_for_s: float | None = None) -> _Answer:
         """Return what ``question`` returns; 429, 5xx and lost connections are asked again for some time.
 
-        :param retry_for_s: None: for :attr:`retry_for_s`.
-        :raises ApiError: it failed for too long.
-        :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
-        :raises Interrupted: the run is to end.
+        :raises ApiError, Interrupted: it failed for too long; the run is to end. :raises ERRORS: it was refused.
         """
         patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         retrying = tenacity.Retrying(

@@ -54,11 +54,9 @@ def environment(
 
 
 def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
-    """Return host -> what it did without guests, in the order of time.
+    """Return host -> what it did without guests, by time; ``labels``: benchmarks of the run, others are left out.
 
-    :param labels: benchmarks of the run; others are left out.
-    :raises InputError: a file cannot be read or is no results file.
-    :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
+    :raises InputError, CloudError: a file is unusable, names no host, or has none of the benchmarks for it.
     """
     bare: dict[str, results.Results] = {}
     for path in paths:
@@ -143,10 +141,7 @@ def collect(
 def _dealt_out(
     bare: Mapping[str, results.Results], places: fleet.Places, measured: Sequence[results.Trial]
 ) -> list[results.Trial]:
-    """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
-
-    Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
-    """
+    """Return samples of bare hosts as trials, dealt out to all boots and blocks of the guests on each."""
     boots: dict[tuple[str, str], dict[int, set[int]]] = {}
     for trial in measured if bare else ():
         if trial.primary:

@@ -18,10 +18,7 @@ from nova_perf_tuning.validation.report import summary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResults:
-    """The verdict on each host that a file tells of.
-
-    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged.
-    """
+    """Verdicts of hosts, recorded in the file or judged now; :ivar left_out: why budgets were not judged."""
 
     hosts: Sequence[host_result.HostResult]
     recorded: bool
@@ -38,10 +35,8 @@ def read(
 
     :param path: the result file of one host, or results of ``nova-perf validate``, whose trials budgets judge.
         Without budgets hosts of a fleet have their recorded verdicts, but FAIL where their comparison gives that.
-    :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
-    :param placed: adds to results what is known of their hosts beside them.
-    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
-        judge, or an A/A run.
+    :param name: of ``budgets`` for the host's trait, or empty; ``placed``: adds what is known of hosts.
+    :raises InputError, ResultError, CloudError: unreadable, nothing to judge or be judged by, or an A/A run.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:

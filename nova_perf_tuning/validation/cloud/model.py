@@ -122,10 +122,7 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison, by its name in the results.
-
-    :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for the stack.
-    """
+    """One side of a comparison; without the name of an existing flavor one with :attr:`extra_specs` is made."""
 
     name: str
     flavor: str = ""

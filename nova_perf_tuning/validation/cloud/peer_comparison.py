@@ -49,7 +49,6 @@ def compare(
 ) -> dict[tuple[str, str], Comparison]:
     """Return (benchmark, arm) -> what it says of the hosts.
 
-    :param measured: trials with the hosts that they are about, twice the same where there is one.
     :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
     """
     series: dict[tuple[str, str], dict[model.HostPair, dict[int, list[float]]]] = {}

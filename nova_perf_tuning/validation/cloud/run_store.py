@@ -42,10 +42,7 @@ class RunError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the list of runs.
-
-    :ivar alive: the process that runs it is. :ivar done: pairs that have results.
-    """
+    """A row of the list of runs; :ivar alive: the process that runs it is; :ivar done: pairs that have results."""
 
     run_id: str
     state: str
@@ -107,11 +104,7 @@ class RunStore:
         return self.load(run_id)
 
     def load(self, run_id: str) -> model.StoredRun:
-        """Return a run.
-
-        :raises RunError: there is none of that id, or another version has written its plan.
-        :raises plugins.UnknownBenchmarkError: a benchmark of it is not installed any more.
-        """
+        """Return a run; RunError: there is none of that id, or another version has written its plan."""
         columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
         with database.reading(self._engine) as connection:
             run = _get(connection, run_id)
@@ -147,10 +140,7 @@ class RunStore:
         return lines
 
     def claim(self, run_id: str) -> model.StoredRun:
-        """Make this process the owner of a run that nobody runs, plan what was cut off again, and return it.
-
-        :raises RunError: no such run, it is complete, or its owner is alive.
-        """
+        """Own a run, with what was cut off planned again; RunError: none, complete, or its owner is alive."""
 
         def claim(connection: sa.Connection) -> None:
             run = _take_over(connection, run_id)

@@ -71,10 +71,7 @@ class Budget:
 
 
 def load(path: str) -> list[Budget]:
-    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
-
-    :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
-    """
+    """Read a budget file (``budget.schema.json``), or ``default``; InputError: names the place."""
     if path == SHIPPED:
         path = "the shipped budgets"
         text = (resources.files(__package__) / "default_budgets.yaml").read_text(encoding="utf-8")
@@ -128,10 +125,7 @@ def for_run(
     jobs: Sequence[plugins.Job],
     arms: Sequence[str],
 ) -> list[Budget]:
-    """Return the budgets of the file at ``path`` that a run is to be judged by.
-
-    :raises schema.InputError: none is left, or one is for a benchmark or arm that the run does not have.
-    """
+    """Return the budgets of the file at ``path`` for a run; InputError: none, or for what it does not have."""
     kinds = {job.label: job.benchmark.kind for job in jobs}
     budgets = for_measured(budgets, kinds, arms, None)
     chosen = applicable(budgets, places, {job.label: job.benchmark.primary[0] for job in jobs})
@@ -167,7 +161,6 @@ def for_measured(
 
     An optional budget may name a kind of benchmark; it then stands for every label of that kind.
 
-    :param kinds: label -> kind of what is measured; :param arms: arms that are.
     :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
     chosen = []
@@ -238,10 +231,7 @@ def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> 
 
 
 def accelerator(environment: Environment) -> str | None:
-    """Return what guests ran on, None where no known word says so.
-
-    A cloud tells nobody: for its guests it is an empty text.
-    """
+    """Return what guests ran on; None: not known; empty: on a cloud, which tells nobody."""
     if environment.accelerator is None and environment.launcher == "heat":
         return ""
     return environment.accelerator if environment.accelerator in _ACCELERATORS else None

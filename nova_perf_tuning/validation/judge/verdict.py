@@ -101,10 +101,7 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
 
 
 class _Gate:
-    """One figure with one limit.
-
-    :ivar figure: what is limited, its name last; several limits may be on the same.
-    """
+    """One figure with one limit; :ivar figure: what is limited, its name last; several limits may be on it."""
 
     def __init__(
         self,
@@ -114,10 +111,7 @@ class _Gate:
         limit: float,
         unit: str = "",
     ) -> None:
-        """Compare the interval with the limit.
-
-        :param estimate: confidence -> the figure with its interval at it.
-        """
+        """Compare the interval that ``estimate`` gives for a confidence with the limit."""
         self.figure, self.level, self._estimate, self._limit = figure, level, estimate, limit
         self.estimate = estimate(level)
         if (known := self.estimate) is None:
@@ -189,10 +183,7 @@ class _Case:
     cpu_fault: Reason | None = None
 
     def gates(self, looks: Sequence[int], boots: int) -> list[_Gate]:
-        """Hold what can be judged against its limits.
-
-        :param looks, boots: as for :func:`.statistics.interim_confidence`.
-        """
+        """Hold what can be judged against its limits; ``looks``: see :func:`.statistics.interim_confidence`."""
         budget = self.budget
         level = statistics.interim_confidence(budget.confidence, looks, boots)
         figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)

@@ -41,10 +41,7 @@ _QEMU_LOGS: Final = "/var/log/libvirt/qemu"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rig:
-    """What :meth:`LibvirtLauncher.prepare` has found and made.
-
-    :ivar image: as it was built; :ivar files: its copy in the run's directory.
-    """
+    """What the launcher has prepared; :ivar image: as it was built; :ivar files: its copy for the run."""
 
     run: run_directory.RunDirectory
     network: network.Network

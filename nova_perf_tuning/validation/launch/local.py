@@ -115,10 +115,7 @@ class _Process:
             os.close(descriptor)
 
     def end(self) -> tuple[int, str, str]:
-        """End it and all that it started.
-
-        Return its exit status (negative: the signal that ended it), and output and errors, cut at their limits.
-        """
+        """End it and all below; return status (negative: the signal), output and errors, cut at their limits."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _pid, status, usage = os.wait4(self.pid, 0)
@@ -238,10 +235,7 @@ def _tree_disk_bytes(pid: int) -> float:
 
 
 def _sent_bytes(pid: int) -> float:
-    """Return the bytes that the network namespace of a process has sent (proc_pid_net(5), column 9 of dev).
-
-    :raises OSError: it has ended.
-    """
+    """Return the bytes that the network namespace of a process has sent (proc_pid_net(5), column 9 of dev)."""
     rows = (line.split() for line in bounded_read.kernel_text("", f"/proc/{pid}/net/dev").splitlines()[2:])
     return sum(float(row[9]) for row in rows if row[0] != "lo:")
 

@@ -59,10 +59,7 @@ class Ticks(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """What :func:`look` saw at one moment.
-
-    :ivar counters: condition -> the counter whose growth it is; missing where this host does not tell it.
-    """
+    """What :func:`look` saw; :ivar counters: condition -> the counter whose growth it is, of those told."""
 
     stat: Mapping[int, Ticks]
     counters: Mapping[str, float]

@@ -120,10 +120,8 @@ class Timetable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a session is.
+    """Where a session is; counted and estimated as by :class:`Timetable`.
 
-    :ivar done, total: trials, warm-up included; those that the time limit has cut count as done.
-    :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of it.
     :ivar important: to be seen also where most progress is left out.
     """
 
@@ -135,10 +133,7 @@ class Progress:
 
 
 class Session:
-    """Runs a plan on a launcher.
-
-    :ivar results: what there is so far; usable at any moment, also after an exception.
-    """
+    """Runs a plan on a launcher; :ivar results: what there is so far, also after an exception."""
 
     def __init__(
         self,
@@ -151,7 +146,6 @@ class Session:
         """Prepare the session; nothing runs yet.
 
         :param save: called after every block and at the end with all results so far, once there is a trial.
-        :param progress: called before every boot and trial.
         :param noise_floor: asked after every block which holds for the run.
         """
         self._launcher = launcher
@@ -187,12 +181,10 @@ class Session:
         self.results = model.Results(environment, [])
 
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
-        """Run the plan to its end or to the time limit and return the results.
+        """Run the plan to its end or to the time limit and return the results; what stops it leaves them saved.
 
         :param more: asked once, at the interim look: when it says False the session ends there. None: no look.
         :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has no rig.
-        :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
-        :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
         ended = environments.Ended.ERROR
         try:

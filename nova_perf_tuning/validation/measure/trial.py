@@ -122,10 +122,9 @@ def find_window(
     clock: launch.Clock | None,
     limits: tuple[float, float],
 ) -> Window:
-    """Return the window of a run whose output ``Benchmark.parse`` has read.
+    """Return the window of a run whose output was read.
 
-    :param clock: of the machine it ran on; None: unknown.
-    :param limits: begin and end of the whole execution, in which counters were read.
+    :param clock: of the machine it ran on, if known; :param limits: of the execution, in which counters were read.
     """
     if clock is None or clock.error_s > MAX_ERROR_S or finished.lived is None:
         return Window("execution", *limits)

@@ -63,11 +63,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """The history of one figure of one arm on one host.
-
-    :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, see :func:`_request`.
-    :ivar changes: see :func:`changes`.
-    """
+    """The history of one figure of one arm on one host; :ivar parameters, request: as JSON."""
 
     host: str
     benchmark: str
