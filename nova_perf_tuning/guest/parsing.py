@@ -232,18 +232,12 @@ def number(text: str, low: int, high: int, what: str) -> int:
     raise DomainError(f"{what} is {text[:40]!r}; allowed are {low} to {high}")
 
 
-def vcpus(domain: etree._Element) -> int:
-    """Return how many vCPUs a domain has now; those that could be plugged in later do not count.
-
-    :raises DomainError: it does not say so by a number.
-    """
-    return len(running_vcpus(domain))
-
-
 def running_vcpus(domain: etree._Element) -> frozenset[int]:
     """Return the numbers of the vCPUs that a domain has now: by ``<vcpus>``, else the first ``current`` ones.
 
-    :raises DomainError: as :func:`vcpus`.
+    Those that could be plugged in later are not among them.
+
+    :raises DomainError: it does not say so by a number.
     """
     most = number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
     numbers = [vcpu.get("id", "") for vcpu in domain.iterfind("vcpus/vcpu") if vcpu.get("enabled") == "yes"]
@@ -253,7 +247,7 @@ def running_vcpus(domain: etree._Element) -> frozenset[int]:
 
 
 def iothreads(domain: etree._Element) -> int:
-    """Return how many I/O threads a domain has; raises as :func:`vcpus`."""
+    """Return how many I/O threads a domain has; raises as :func:`running_vcpus`."""
     return number(domain.findtext("iothreads", "").strip() or "0", 0, MAX_IOTHREADS, "<iothreads>")
 
 

@@ -74,7 +74,7 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
         return [objection]
     domain = parsing.parse_tree(domain_xml)
     threads = min(request.iothreads or 0, parsing.iothreads(domain))
-    _set_queues(disk, request, parsing.vcpus(domain))
+    _set_queues(disk, request, len(parsing.running_vcpus(domain)))
     if threads:
         busy = [thread for device in domain.iterfind("devices/*") for thread in _served_by(device)]
         _attach(disk, [min(range(1, threads + 1), key=busy.count)])

@@ -70,7 +70,7 @@ def write(
         raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
         return ()
-    vcpus = parsing.vcpus(domain)
+    vcpus = len(parsing.running_vcpus(domain))
     left_out: list[LeftOut] = []
     for interface in domain.iterfind("devices/interface"):
         left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)

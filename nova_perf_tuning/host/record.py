@@ -268,11 +268,12 @@ def _add_texts(tree: Tree) -> None:
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
-    programs = {name[:15] for name in audit_host.PROGRAMS}
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
-        if program in programs or directory == "proc/1":  # the first says that programs were looked for
-            tree.entries[f"{directory}/{name}"] = f"{program if program in programs else 'init'}\n".encode()
+        if program in audit_host.PROGRAMS:
+            tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
+        elif directory == "proc/1":  # the first says that programs were looked for
+            tree.entries[f"{directory}/{name}"] = b"init\n"
 
 
 def _lines(starts: str) -> Callable[[str], str]:

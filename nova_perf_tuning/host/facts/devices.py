@@ -94,23 +94,16 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
         owner = owners.get(irq)
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
+        handlers = sorted(name for name in root.names(directory) if name not in FILES and name.isprintable())
         irqs[irq] = model.Irq(
             irq,
-            _action(root, directory),
+            ",".join(handlers) or None,
             None if owner is None else owner.address,
             root.cpu_list(affinity, directory),
             root.cpu_list(effective, directory),
             owner.node if owner is not None and owner.node is not None else _node_of(root, directory, "node"),
         )
     return irqs
-
-
-def _action(root: Root, directory: Directory) -> str | None:
-    """Return the handlers' names: whatever is in the directory and is none of the kernel's files."""
-    names = [name for name in root.names(directory) if name not in FILES and name.isprintable()]
-    if len(names) > 1:
-        names.sort()
-    return ",".join(names) or None
 
 
 def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, ...]:

@@ -11,30 +11,16 @@ from nova_perf_tuning.host.facts import archive, claims, devices, guests, napi, 
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
-SYSCTLS: Final = (
-    "kernel.numa_balancing",
-    "kernel.sched_rt_runtime_us",
-    "kernel.timer_migration",
-    "net.bridge.bridge-nf-call-arptables",
-    "net.bridge.bridge-nf-call-ip6tables",
-    "net.bridge.bridge-nf-call-iptables",
-    "net.core.busy_poll",
-    "net.core.busy_read",
-    "net.core.default_qdisc",
-    "net.core.netdev_budget",
-    "net.core.netdev_budget_usecs",
-    "net.core.netdev_max_backlog",
-    "net.core.rmem_max",
-    "net.core.rps_default_mask",
-    "net.core.rps_sock_flow_entries",
-    "net.core.wmem_max",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
-    "vm.stat_interval",
+SYSCTLS: Final = tuple(
+    """
+        kernel.numa_balancing kernel.sched_rt_runtime_us kernel.timer_migration vm.stat_interval
+        net.bridge.bridge-nf-call-arptables net.bridge.bridge-nf-call-ip6tables net.bridge.bridge-nf-call-iptables
+        net.core.busy_poll net.core.busy_read net.core.default_qdisc net.core.netdev_budget
+        net.core.netdev_budget_usecs net.core.netdev_max_backlog net.core.rmem_max net.core.rps_default_mask
+        net.core.rps_sock_flow_entries net.core.wmem_max net.ipv4.tcp_congestion_control
+        net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_rmem net.ipv4.tcp_sack net.ipv4.tcp_window_scaling
+        net.ipv4.tcp_wmem
+    """.split()
 )
 _CPUINFO_HEAD: Final = 16384  # the first CPU; all of them are megabytes on a large host
 _DMI: Final = (
