@@ -98,11 +98,9 @@ class CompetingDaemons:
         if not targets:
             return []
         text = irqbalance.as_text([model.IrqTarget.parse(target).number for target in targets])
-        current = self._kind.read(irqbalance.TARGET)
+        what = self._kind.kind, irqbalance.TARGET, text, self._kind.read(irqbalance.TARGET)
         reason = f"irqbalance leaves alone the {len(targets)} interrupts placed here"
-        return [
-            model.Setting(self._kind.kind, irqbalance.TARGET, text, current, reason, model.PlanRule.IRQBALANCE_BAN)
-        ]
+        return [model.Setting(*what, reason, model.PlanRule.IRQBALANCE_BAN)]
 
     def moved(self) -> None:
         """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""

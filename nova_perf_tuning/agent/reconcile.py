@@ -64,7 +64,7 @@ class JournalSession:
 
     def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
         self._open = functools.partial(journal_module.Journal, os.path.abspath(directory), root, writer=True)
-        self._directory = pathlib.Path(directory).absolute()
+        self._path = pathlib.Path(directory).absolute() / journal_module.JOURNAL
         self._ending = ending
         self._stamp: object = None
 
@@ -76,13 +76,12 @@ class JournalSession:
         """
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
-        path = self._directory / journal_module.AGENT_LOCK
+        path = self._path.with_name(journal_module.AGENT_LOCK)
         try:
             fd = journal_module.take_lock(str(path), _INSTANT_S)
         except journal_module.HeldError as error:
             raise journal_module.JournalError(
-                f"{self._directory}: another nova-perf-agent, process {error.holder}, keeps this host: "
-                "stop it first"
+                f"{path.parent}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
             ) from None
         except OSError as error:
             raise journal_module.JournalError(f"{path}: {error.strerror}") from None
@@ -102,7 +101,7 @@ class JournalSession:
             with self._open(patience=0.0) as journal:
                 yield journal
         finally:
-            self._stamp = self._seen()  # where it could not be used, the next change may mend it
+            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
 
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.
@@ -113,10 +112,7 @@ class JournalSession:
 
     def changed(self) -> bool:
         """Whether somebody else has written to the journal since the last pass."""
-        return self._seen() != self._stamp
-
-    def _seen(self) -> object:
-        return sources.stamp(self._directory / journal_module.JOURNAL)
+        return sources.stamp(self._path) != self._stamp
 
 
 class TunedHost:
@@ -256,12 +252,9 @@ class Reconciler:
         todo: list[Setting] = []
         drifted: list[Setting] = []
         for setting in wanted:
-            key = _key(setting)
+            key, kind, current = _key(setting), kinds[setting.kind], setting.current
             entry, failed = entries.get(key), self._unmet.get(key)
-            current = setting.current
-            if current == setting.value or (
-                current is not None and kinds[setting.kind].holds(setting.target, setting.value, current)
-            ):
+            if current is not None and kind.holds(setting.target, setting.value, current):
                 self._forget(key)
                 self.limit.holds(key)
                 if entry is None or entry.wanted != setting.value or entry.state == "intended":
@@ -270,7 +263,7 @@ class Reconciler:
             if self._is_settled(setting):
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
-            changed = entry is not None and _was_changed(entry, kinds[setting.kind], current)
+            changed = entry is not None and _was_changed(entry, kind, current)
             if changed and not self.limit.is_known(key, now, current or ""):
                 drifted.append(setting)
             if not (changed or failed is not None) or self.limit.allow(

@@ -253,7 +253,10 @@ class HousekeepingUnset(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
-        affinity = _systemd_affinity(host)
+        text = host.boot.get("systemd.cpu_affinity")
+        if text is None:
+            _path, text = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
+        affinity = None if text is None else cpus_of_parameter(text)
         if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
@@ -271,14 +274,6 @@ class HousekeepingUnset(Rule):
             "" if host.dedicated is None else remedy,
             level=None if host.dedicated is None else Level.INFO,
         )
-
-
-def _systemd_affinity(host: Host) -> frozenset[int] | None:
-    """Return ``CPUAffinity`` of systemd's manager, None when it is not set to a list."""
-    affinity = host.boot.get("systemd.cpu_affinity")
-    if affinity is None:
-        _path, affinity = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
-    return None if affinity is None else cpus_of_parameter(affinity)
 
 
 def unit_setting(host: Host, path: str, key: str) -> tuple[str, str] | None:

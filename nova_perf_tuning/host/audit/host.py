@@ -22,7 +22,6 @@ PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _STRATEGY: Final = "cpu_power_management_strategy"
-_MAX_PID: Final = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,10 +81,10 @@ class Host:
         """Return a file's whole number."""
         return decimal(self.text(path))
 
-    def content(self, path: str, limit: int = _TEXT_LIMIT) -> str | None:
+    def content(self, path: str) -> str | None:
         """Return a file of several lines, with what is no UTF-8 replaced."""
         directory, _, name = path.rpartition("/")
-        data = self.root.read(self.root.directory(directory), name, limit)
+        data = self.root.read(self.root.directory(directory), name, _TEXT_LIMIT)
         return None if data is None else data.decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
@@ -121,15 +120,10 @@ class Host:
     def programs(self) -> Mapping[str, int]:
         """Those of :data:`PROGRAMS` that run: name -> process id."""
         base = self.root.directory("proc")
-        pids = numbers(self.root.directories(base), 1, _MAX_PID)
-        wanted = {name.encode()[:15]: name for name in PROGRAMS}
-        names = [
-            wanted.get((data or b"").strip()) for data in self.root.each(base, [f"{pid}/comm" for pid in pids])
-        ]
-        running = {
-            name: pid for name, pid in zip(reversed(names), reversed(pids), strict=True) if name is not None
-        }
-        return running  # the lowest of several
+        pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)[::-1]
+        names = [(data or b"").strip() for data in self.root.each(base, [f"{pid}/comm" for pid in pids])]
+        running = zip(names, pids, strict=True)  # of several the lowest is the last
+        return {name.decode(): pid for name, pid in running if name.decode("ascii", "replace") in PROGRAMS}
 
     @property
     def runs_guests(self) -> bool:
