@@ -149,12 +149,14 @@ class Report:
     :ivar findings: the most severe first, in the order of the rules among equals.
     :ivar clean: ids of the rules that hold; :ivar unknown: those that could not judge.
     :ivar failed: rules that are broken themselves, so that one hides no other.
+    :ivar given: what takes the place of :data:`GIVEN`.
     """
 
     findings: list[Finding] = dataclasses.field(default_factory=list)
     clean: list[str] = dataclasses.field(default_factory=list)
     unknown: list[Unjudged] = dataclasses.field(default_factory=list)
     failed: list[Unjudged] = dataclasses.field(default_factory=list)
+    given: str = ""
 
 
 def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = False) -> Report:

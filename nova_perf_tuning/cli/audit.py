@@ -157,7 +157,7 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
 
     for rule in sorted({finding.rule for finding in report.findings}):
         findings = [finding for finding in report.findings if finding.rule == rule]
-        text = "\n\n".join(_lines(finding) for finding in findings)
+        text = "\n\n".join(_lines(finding, report.given) for finding in findings)
         if any(_fails(finding, fail_on) for finding in findings):
             case(rule, "failure", text, type=findings[0].level.value, message=_plain(findings[0].why))
         else:
@@ -181,20 +181,20 @@ def _plain(text: str) -> str:
     return printable(text.replace("\t", " "), keep="\n")
 
 
-def _lines(finding: rules.Finding) -> str:
+def _lines(finding: rules.Finding, given: str) -> str:
     about = f" ({finding.subject})" if finding.subject else ""
     lines = [f"{finding.level.value.upper()} {finding.rule}{about}", f"  {finding.why}"]
     lines += [f"  read: {path}: {value}" for path, value in finding.evidence]
     lines += [f"  remedy: {line}" for line in finding.remedy.splitlines()]
     if finding.appliable:
         safe = " (also with --all-safe)" if finding.safe else ""
-        lines += [f"  apply: nova-perf apply --rule {finding.rule}{safe}"]
+        lines += [f"  apply: nova-perf apply --rule {finding.rule}{given}{safe}"]
     return _plain("\n".join([*lines, f"  source: {finding.source}"]))
 
 
 def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
     for finding in report.findings:
-        print(f"{_lines(finding)}\n")
+        print(f"{_lines(finding, report.given)}\n")
     if everything:
         lines = [f"holds    {name}" for name in report.clean]
         lines += [f"unknown  {name}: {reason}" for name, reason, _code in report.unknown]

@@ -60,4 +60,5 @@ def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool =
         if finding.rule in plain and finding.subject in others:
             remedy = f"virsh edit {shlex.quote(finding.subject)}  # {plain[finding.rule]}; from its next start"
         report.findings[index] = dataclasses.replace(finding, remedy=remedy)
+    report.given = host.options.given
     return report

@@ -51,7 +51,7 @@ class AuditTest(testcase.TestCase):
         for text in (
             "WARNING nic-irq-on-cpu0 (eth0)",
             "read: /proc/irq/40/effective_affinity_list: 0 (eth0-TxRx-0)",
-            "apply: nova-perf apply --rule nic-irq-on-cpu0 (also with --all-safe)",
+            "apply: nova-perf apply --rule nic-irq-on-cpu0 --sysroot ",
             "source: Oracle",
             "1 warning; ",
         ):
