@@ -72,10 +72,11 @@ class OvsOnDedicated(Rule):
         exposed = host.sets.reserved - host.sets.owners.cpus(Owner.ISOLATED)
         others = [thread for thread in threads if not thread.is_bound]
         near = [thread for thread in others if cpulist.parse(thread.affinity) & exposed]
+        owner = polling[0].evidence if polling and not host.sets.dedicated else host.owned
         if near:
             cpus = cpulist.union(thread.affinity for thread in near) & exposed
             yield self.finding(
-                [*(thread.evidence for thread in near[:3]), host.owned],
+                [*(thread.evidence for thread in near[:3]), owner],
                 f"{counted(len(near), 'handler and revalidator thread')} may run on {cpulist.named(cpus)}, "
                 "which guests or PMD threads own",
                 subject="handlers",

@@ -100,6 +100,19 @@ class AuditTest(testcase.TestCase):
         findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
         self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
+    def test_options_that_were_given_are_repeated(self) -> None:
+        """Two commands must not look at two configurations; --no-nova-config leaves all of them out."""
+        root = self.grow("nic-irq-on-dedicated")
+        conf = f"{hosts.grow(self, {'own.conf': hosts.NOVA_CONF})}/own.conf"
+        for options in (("--no-nova-config",), ("--nova-config", conf)):
+            with self.subTest(options):
+                report = self.json("--sysroot", root, *options, "--rule", "nic-irq-on-dedicated", code=1)
+                [finding] = report["findings"]
+                given = " ".join(("--sysroot", root, *options))
+                self.assertIn(f"apply --rule nic-irq-on-dedicated {given}", finding["remedy"])
+        report = self.json("--sysroot", root, "--no-nova-config", "--rule", "nova-cpu-sets", code=0)
+        self.assertEqual(["nova-cpu-sets"], [lack["rule"] for lack in report["unknown"]])
+
     def test_physnet_names_the_network_in_the_remedy(self) -> None:
         tree = hosts.changed(
             hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
