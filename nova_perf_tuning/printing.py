@@ -3,10 +3,7 @@
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.
-
-    :param keep: characters that stay although they are not printable, such as a line end.
-    """
+    """Return ``text`` with ``?`` for all that a terminal would obey instead of showing, but for ``keep``."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else "?" for char in text)

@@ -70,10 +70,7 @@ class JournalSession:
 
     @contextlib.contextmanager
     def agent(self) -> Iterator[None]:
-        """Be this host's only agent within.
-
-        :raises JournalError: there is one already, or the directory or the journal cannot be used.
-        """
+        """Be this host's only agent within; JournalError: there is one already, or the journal cannot be used."""
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
         path = self._path.with_name(journal_module.AGENT_LOCK)
@@ -92,11 +89,7 @@ class JournalSession:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[journal_module.Journal]:
-        """Hold the journal for one pass.
-
-        :raises BusyError: somebody else holds it.
-        :raises JournalError: it cannot be used.
-        """
+        """Hold the journal for one pass; BusyError: somebody else holds it; JournalError: it cannot be used."""
         try:
             with self._open(patience=0.0) as journal:
                 yield journal
@@ -104,10 +97,7 @@ class JournalSession:
             self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
 
     def ending(self) -> journal_module.Journal:
-        """Return the journal for putting things back at the end.
-
-        :raises BusyError: a command has been changing this host all the time: what the agent placed stays.
-        """
+        """Return the journal for the end; BusyError: a command kept changing this host: what was placed stays."""
         return self._open(patience=self._ending)
 
     def changed(self) -> bool:
@@ -135,18 +125,11 @@ class TunedHost:
         self._rps = rps
 
     def facts(self) -> model.HostFacts:
-        """Read the host.
-
-        :raises FactsError: it cannot be read at all.
-        """
+        """Read the host; FactsError: it cannot be read at all."""
         return reader.read_host(self.root)
 
     def plan(self, facts: model.HostFacts) -> planner.Plan:
-        """Return what should hold.
-
-        :raises PlanError: the CPU sets contradict each other or the host.
-        :raises NovaConfigError: a nova.conf cannot be used.
-        """
+        """Return what should hold; PlanError, NovaConfigError: the CPU sets or a nova.conf cannot be used."""
         # agent.json is for everybody's eyes, and a title is what a tenant calls an instance: libvirt's name alone.
         guests = tuple(
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
@@ -350,10 +333,7 @@ class Reconciler:
         return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
-        """Read back what should hold, and return what does not and is not held back; writes nothing.
-
-        :param targets: only these; None: everything.
-        """
+        """Read back what should hold (None: all); return what does not and is not held back; writes nothing."""
         wanted = [setting for setting in self.wanted if targets is None or setting.target in targets]
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())

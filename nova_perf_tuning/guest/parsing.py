@@ -73,10 +73,7 @@ def parse_xml(xml: str | bytes) -> etree._Element:
 
 
 def parse_tree(xml: str | bytes) -> etree._Element:
-    """Return the ``<domain>`` element, also out of libvirt's ``<domstatus>``.
-
-    :raises DomainError: as :func:`parse_xml`, or it is no domain.
-    """
+    """Return the ``<domain>`` element, also out of libvirt's ``<domstatus>``; DomainError: it is no domain."""
     root = parse_xml(xml)
     if root.tag == "domstatus":
         inner = root.find("domain")
@@ -140,10 +137,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
 
 
 def parse_inventory(xml: str | bytes) -> domain.Inventory:
-    """Return the devices, memory and features of a domain; ``xml`` as for :func:`parse_domain`.
-
-    :raises DomainError: it is no domain XML, or a number in it is none.
-    """
+    """Return devices, memory and features of a domain; DomainError: it is none, or a number in it is none."""
     root = parse_tree(xml)
     memory, in_other_unit = root.findtext("memory", "0"), _shown(root, "memory", "unit") not in ("", "KiB")
     names = [feature.tag for feature in root.iterfind("features/hyperv/*") if feature.get("state") == "on"]
@@ -221,10 +215,7 @@ def _is_windows(root: etree._Element) -> bool:
 
 
 def number(text: str, low: int, high: int, what: str) -> int:
-    """Return ``text`` as an integer between ``low`` and ``high``.
-
-    :raises DomainError: it is none; ``what`` names it.
-    """
+    """Return ``text`` as an integer between ``low`` and ``high``; DomainError: it is none; ``what`` names it."""
     if text.isascii() and text.isdigit() and len(text) < 12:
         value = int(text)
         if low <= value <= high:

@@ -85,10 +85,7 @@ def write(
 
 
 def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftOut]:
-    """Let the balloon report free pages or not; return what was left out.
-
-    What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
-    """
+    """Let the balloon report free pages or not, written as by Nova 32 and later; return what was left out."""
     balloon = domain.find("devices/memballoon")
     if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
         return [LeftOut(Omission.NO_BALLOON)] if reporting else []

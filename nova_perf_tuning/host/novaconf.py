@@ -102,10 +102,7 @@ def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
 
 
 def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:
-    """Return the options of (path, text) pairs; a later file wins.
-
-    :param strict: refuse a line that is none, as :func:`parse` does.
-    """
+    """Return the options of (path, text) pairs, a later file wins; ``strict`` refuses lines that are none."""
     options: dict[tuple[str, str], Value] = {}
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
@@ -115,11 +112,7 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
 
 
 def parse_cpu_spec(text: str, source: str) -> str:
-    """Return Nova's form of a CPU set, such as ``4-12,^8,15``, as a cpulist.
-
-    :param source: the option, for the error.
-    :raises NovaConfigError: it cannot be read, or nothing is left of it.
-    """
+    """Return Nova's CPU set (``4-12,^8,15``) of option ``source`` as a cpulist; NovaConfigError: it is none."""
     try:
         cpus = cpulist.parse_spec(text)
     except cpulist.CpuListError as error:
@@ -173,10 +166,7 @@ def _matching(root: Root, path: str) -> list[str]:
 
 
 def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (path, text) of files.
-
-    :raises NovaConfigError: one is missing or no text.
-    """
+    """Return (path, text) of files; NovaConfigError: one is missing or no text."""
     pairs = []
     for path in paths:
         try:
@@ -187,10 +177,7 @@ def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def read(paths: Sequence[str]) -> CpuSets:
-    """Return the CPU sets and the power management of ``paths``, read in order: a later file wins.
-
-    :raises NovaConfigError: a file is missing, no text, malformed, or has a wrong value.
-    """
+    """Return the CPU sets and the power management of files, later ones win; NovaConfigError: one is wrong."""
     return cpu_sets(texts(paths))
 
 

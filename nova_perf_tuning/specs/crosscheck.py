@@ -171,10 +171,7 @@ def message(finding: Finding) -> str:
 
 
 def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
-    """Return findings that are all warnings.
-
-    :raises ContradictionError: some are of level ERROR; says all of these in one line.
-    """
+    """Return findings that are all warnings; ContradictionError: some are errors, all of them in one line."""
     mistakes = [message(finding) for finding in results if finding.level is Level.ERROR]
     if mistakes:
         raise ContradictionError("; and ".join(mistakes))
@@ -248,10 +245,7 @@ def needed_native(
     image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,
 ) -> dict[str, str]:
-    """Return Nova's own specs that the flavor lacks for the request to have its effect.
-
-    They must be in the flavor before a guest is scheduled: Nova's scheduler and os-vif read them there.
-    """
+    """Return Nova's own specs that the flavor lacks: Nova's scheduler and os-vif read them there, early."""
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     needed = dict(request.native)
     if facts.several_queues is not False and facts.multiqueue is None:

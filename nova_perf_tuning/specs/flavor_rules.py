@@ -151,10 +151,7 @@ def changed(
 def single_findings(
     specs: Mapping[str, str], profiles: Mapping[str, profiles_module.Profile], check: native.Check | None = None
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Return what is wrong with each spec by itself, and the specs that can be read.
-
-    :param check: of the installed Nova, see :func:`nova_perf_tuning.specs.native.findings`.
-    """
+    """Return what is wrong with each spec by itself, and those that can be read; ``check``: see ``native``."""
     results, readable = list(native.findings(specs, check)), {}
     for key, value in specs.items():
         try:

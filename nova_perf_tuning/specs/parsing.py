@@ -53,10 +53,7 @@ def parse(
 
 
 def parse_expanded(specs: Mapping[str, str]) -> request.Request:
-    """Return the request that ``Request.extra_specs()`` wrote, whatever its profile says today or on this host.
-
-    :raises SpecError: as :func:`parse`.
-    """
+    """Return the request that ``Request.extra_specs()`` wrote, whatever its profile says today or on this host."""
     return _build(_values(specs, NOTHING), {})
 
 

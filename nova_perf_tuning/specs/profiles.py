@@ -78,11 +78,7 @@ class Profile:
 
 
 def parse(text: str, source: str) -> Profile:
-    """Read one profile.
-
-    :param source: file name for messages.
-    :raises ProfileError: not YAML, not of the schema, a key twice, an unknown spec or value.
-    """
+    """Read one profile of file ``source``; ProfileError: no YAML, not of the schema, unknown spec or value."""
     data = load_yaml(text, source)
     fault = json_schema.find(data, SCHEMA)
     if fault is not None:
@@ -102,11 +98,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """Return the data of a YAML file that an operator made.
-
-    :param source: file name for messages.
-    :raises ProfileError: not YAML, or a key twice in it.
-    """
+    """Return the data of file ``source`` that an operator made; ProfileError: no YAML, or a key twice."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
