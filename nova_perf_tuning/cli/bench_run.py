@@ -44,8 +44,8 @@ class BenchRun(command.PerfCommand):
             launcher.prepare()
             outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
             environment = environment.updated(launcher.environment())
-        if outcome.error:
-            raise base.OutputError(outcome.error)
+        if not outcome.readings:
+            raise base.OutputError(str(outcome.trial.error))
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = launch.filesystem(merged["directory"])
         bench.show(args, benchmark, merged, outcome.readings, environment)

@@ -275,7 +275,7 @@ class Session:
                 about = {"benchmark": job.label, "arm": arm, "boot": boot, "block": block}
                 with self._plan.attached.around(self._order, about):
                     outcome = self._trial(job, arm)
-                if outcome.error is None:
+                if outcome.readings:
                     self._times.measured(job, time.monotonic() - begun)
                 self._record(job, arm, boot, block, outcome)
         return True
@@ -289,15 +289,17 @@ class Session:
             return
         self._tell(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}")
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
-        if outcome.error:
-            incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label, code=_I.WARM_UP)
+        if not outcome.readings:
+            incident = environments.Incident(
+                f"warm-up: {outcome.trial.error}", boot, arm, job.label, code=_I.WARM_UP
+            )
             self.results.environment.errors.append(incident)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"
-            return trial.Outcome(error=text, failure=model.TrialFailure.NOT_RUN, lost=True)
+            return trial.Outcome(trial.failed(job, text, model.TrialFailure.NOT_RUN), lost=True)
         limit_s = self._times.deadline - time.monotonic()
         if limit_s <= 0:
             raise TimeUp
@@ -310,28 +312,15 @@ class Session:
     # -- what is written down
 
     def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        window = outcome.window
-        failed = model.Trial(
-            job.label,
-            *job.benchmark.primary,
-            arm,
-            boot,
-            block,
-            value=None,
-            host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
-            guest_cpu_s=outcome.guest_cpu_s,
-            window_s=window.end - window.begin if window else 0.0,
-            wait_s=outcome.wait_s,
+        run = dataclasses.replace(
+            outcome.trial,
+            arm=arm,
+            boot=boot,
+            block=block,
             order=self._order,
-            error=outcome.error or "no figure in the output",
-            failure=outcome.failure or model.TrialFailure.NO_FIGURE,
-            conditions=outcome.conditions,
-            window=window.kind if window else "",
-            exec_s=outcome.exec_s if window else None,
             collectors=[kind.kind for kind in self._plan.attached.kinds],
-            course=outcome.course,
         )
-        rows = model.figures(failed, outcome.readings, job.benchmark.work_metric)
+        rows = model.figures(run, outcome.readings, job.benchmark.work_metric)
         self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows]
         self._order += 1
 
