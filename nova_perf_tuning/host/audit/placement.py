@@ -309,6 +309,7 @@ class NicInterruptRule(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         by_queue = [(nic, vectors.classify(nic, host.interrupts(nic)).queues.values()) for nic in host.links]
         unknown = [nic.name for nic, queues in by_queue if not queues]
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
         need(by_queue, "no NIC that is up")
         for nic, queues in by_queue:
             irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
