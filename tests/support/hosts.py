@@ -67,7 +67,7 @@ def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolate
         domains=(*domains, *(guest.domain for guest in guests if guest.domain)),
         online=cpulist.format(cpu.id for cpu in cpus if cpu.online),
         isolated=isolated,
-        nohz_full="",
+        nohz_full=more.pop("nohz_full", ""),
         arch="x86_64",
         kernel="6.12.0",
         virtualization="none",
@@ -266,6 +266,7 @@ def _claims(draw, numbers):
         "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(st.one_of(st.just(()), some)))],
         "slices": slices,
         "isolated_now": cpulist.format(draw(st.one_of(st.just(()), some))),
+        "nohz_full": cpulist.format(draw(st.one_of(st.just(()), some))),
     }
 
 

@@ -28,6 +28,7 @@ _OWNERS: Final = {
     Owner.GUEST.value: ("G", "dedicated to a guest, by its number"),
     Owner.DEDICATED.value: ("D", "dedicated, free"),
     Owner.ISOLATED.value: ("I", "isolated"),
+    Owner.TICKLESS.value: ("T", "without a tick"),
     Owner.SLICE.value: ("C", "a slice's own"),
     Owner.PROGRAM.value: ("P", "another program's"),
     "offline": ("×", "offline"),
