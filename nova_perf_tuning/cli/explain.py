@@ -76,7 +76,7 @@ class Explain(command.PerfCommand):
         specs = options.flavor(args)
         properties = options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
-        warnings = options.single_warnings(args, specs)
+        warnings = options.single_warnings(args, specs, args.vcpus)
         wanted, more = crosscheck.guest_request(specs, properties, args.vcpus, known)
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning import bounded_read, cpulist, errors, rules
 from nova_perf_tuning.nova import native_specs
-from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles, vocabulary
+from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, profiles, vocabulary
 from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
@@ -151,12 +151,16 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
     return specs
 
 
-def single_warnings(args: argparse.Namespace, specs: Mapping[str, str]) -> list[rules.Finding]:
-    """Return warnings about each of ``specs`` as this host knows them; ContradictionError: names wrong ones."""
+def single_warnings(
+    args: argparse.Namespace, specs: Mapping[str, str], vcpus: int | None = None
+) -> list[rules.Finding]:
+    """Return warnings about each of ``specs`` as this host knows them; ContradictionError: names all wrong."""
     native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
     check = native_specs.validator() if native else None
-    faults, _ = flavor_rules.single_findings(specs, profiles.load(args.profile_dir), check)
+    known = profiles.load(args.profile_dir)
+    faults, readable = flavor_rules.single_findings(specs, known, check)
     if any(fault.level is rules.Level.ERROR for fault in faults):
+        faults += crosscheck.findings(parsing.parse(readable, profiles=known), readable, vcpus=vcpus, native=False)
         raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
     return faults
 

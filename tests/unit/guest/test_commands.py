@@ -77,8 +77,9 @@ class ExplainTest(CommandTest):
         rows = [(row["spec"], row["origin"]) for row in document["specs"]]
         self.assertEqual((0, [("hw:numa_nodes", "flavor"), ("hw:later", "flavor")]), (code, rows))
         self.assertEqual(["native-unknown"], [warning["code"] for warning in document["warnings"]])
-        refused = program.run(*options, "--spec", "hw:pmu=2", "--spec", "perf:vif_queues=0")
-        for key in ("hw:later=1", "hw:pmu=2", "perf:vif_queues=0"):
+        specs = ("hw:pmu=2", "perf:vif_queues=0", "perf:disk_queues=9")
+        refused = program.run(*options, *(part for spec in specs for part in ("--spec", spec)))
+        for key in ("hw:later=1", *specs):
             self.check_error(refused, key)
 
     def test_wrong_options_are_one_line(self):
