@@ -45,7 +45,7 @@ NEUTRON_FILES: Final = (
 PHYSNET: Final = "neutron_physnet_"
 #: Sections and options that a recorded host keeps; nova.conf holds passwords, so nothing else may be in it.
 _RECORDED: Final = {
-    "DEFAULT": "vcpu_pin_set",
+    "DEFAULT": "vcpu_pin_set reserved_host_cpus",
     "compute": "cpu_dedicated_set cpu_shared_set",
     "libvirt": "virt_type cpu_power_management cpu_power_management_strategy",
     "securitygroup": "firewall_driver",

@@ -12,6 +12,8 @@ from nova_perf_tuning.printing import counted
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
 MBPS_PER_CORE = 25000
+#: Of the best core's capacity; cores of one kind differ by a few percent.
+_AS_STRONG = 0.8
 _AS_THEY_ARE = "the sets of nova.conf as they are"
 
 
@@ -73,7 +75,13 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
             nodes.setdefault(cpu.node, []).append(cpu)
     memory = {node.id: node.memory_kib for node in host.facts.nodes}
     strongest = next((kind for kind in topology.KINDS if any(cpu.kind == kind for cpu in host.facts.cpus)), None)
-    weak = frozenset(cpu.id for cpu in host.facts.cpus if cpu.online and cpu.kind != strongest) - taken
+    best = max(cpu.capacity or 0 for cpu in host.facts.cpus)
+    weak = frozenset(
+        cpu.id
+        for cpu in host.facts.cpus
+        if cpu.online and (cpu.kind != strongest or (cpu.capacity or best) < _AS_STRONG * best)
+    )
+    weak -= taken | host.sets.dedicated
     keep, reasons = set(weak), []
     if weak:
         why = "weaker cores, for the host: a guest on both kinds has unequal vCPUs"

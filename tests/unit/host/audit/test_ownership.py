@@ -157,8 +157,10 @@ class GenerateTest(testcase.TestCase):
         gone = (_NOVA, "etc/libvirt", "run/libvirt", "proc/5000", f"{_CPU}/isolated", f"{_CPU}/nohz_full")
         bare = dict.fromkeys(gone)
         hybrid = {"sys/devices/cpu_core/cpus": "2-7,10-15", "sys/devices/cpu_atom/cpus": "0-1,8-9"}
+        rated = {f"{_CPU}/cpu{cpu}/cpu_capacity": "446" if cpu % 8 < 2 else "1024" for cpu in range(16)}
         empty = {"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 0 kB\n"}
         self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **hybrid})[:2])
+        self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **rated})[:2])
         shared, dedicated = self.made({**bare, **empty})[:2]
         self.assertEqual(("0,4-8,12-15", "1-3,9-11"), (shared, dedicated))
 
