@@ -54,9 +54,10 @@ _RECORDED: Final = {
     "ovs": "bridge_mappings",
     "neutron_tunnel": "numa_nodes",
 }
-
-
-_FIELDS: Final = {"cpu_dedicated_set": "dedicated", "vcpu_pin_set": "dedicated", "cpu_shared_set": "shared"}
+#: Options with CPU sets; until Nova 33 ``vcpu_pin_set`` is what all guests may use.
+DEDICATED: Final = ("compute", "cpu_dedicated_set")
+SHARED: Final = ("compute", "cpu_shared_set")
+PIN_SET: Final = ("DEFAULT", "vcpu_pin_set")
 
 
 class NovaConfigError(errors.PerfTuningError):
@@ -122,9 +123,9 @@ def parse_cpu_spec(text: str, source: str) -> str:
     return cpulist.format(cpus)
 
 
-def cpu_set(options: Options, key: str, section: str = "compute") -> frozenset[int] | None:
+def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
     """Return a CPU set; None when it is not set or cannot be read."""
-    value = options.get((section, key))
+    value = options.get(option)
     try:
         return None if value is None else cpulist.parse_spec(value.text) or None
     except cpulist.CpuListError:
@@ -191,20 +192,18 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
             "write the CPU sets into a file of their own"
         )
 
-    def value(section: str, key: str) -> Value:
-        source, text = options.get((section, key), Value("", ""))
+    def value(option: tuple[str, str]) -> Value:
+        source, text = options.get(option, Value("", ""))
         if text.startswith("$"):
             raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
         return Value(f"nova.conf {source}", text.strip())
 
-    def cpus(key: str, section: str = "compute") -> str | None:
-        source, text = value(section, key)
-        if text:
-            sources[_FIELDS[key]] = source.removeprefix("nova.conf ")
+    def cpus(option: tuple[str, str]) -> str | None:
+        source, text = value(option)
         return parse_cpu_spec(text, source) if text else None
 
     def checked(kind: types.ConfigType, key: str) -> object:
-        source, text = value("libvirt", key)
+        source, text = value(("libvirt", key))
         try:
             return kind(text) if text else None
         except ValueError as error:
@@ -214,10 +213,10 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
     power_managed = bool(managed) and strategy != "governor"
     taken = tuple(path for path, _text in files)
-    sources: dict[str, str] = {}
-    dedicated, shared = cpus("cpu_dedicated_set"), cpus("cpu_shared_set")
-    # Until Nova 33 vcpu_pin_set is what all guests may use; with cpu_dedicated_set Nova refuses to start.
-    pins = None if dedicated else cpus("vcpu_pin_set", "DEFAULT")
+    dedicated, shared = cpus(DEDICATED), cpus(SHARED)
+    pins = None if dedicated else cpus(PIN_SET)  # with both Nova refuses to start
+    named = {"dedicated": PIN_SET if pins else DEDICATED, "shared": SHARED}
+    sources = {name: options[option].source for name, option in named.items() if option in options}
     return CpuSets(dedicated or pins, shared, None, power_managed, pins is not None, sources, taken)
 
 

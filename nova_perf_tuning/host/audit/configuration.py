@@ -7,6 +7,7 @@ from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
+from nova_perf_tuning.host.novaconf import DEDICATED, PIN_SET, SHARED
 from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
@@ -20,9 +21,6 @@ _MAPPINGS = {
 
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
-_PIN_SET = ("DEFAULT", "vcpu_pin_set")
-_DEDICATED = ("compute", "cpu_dedicated_set")
-SHARED = ("compute", "cpu_shared_set")
 
 
 def mappings(host: Host) -> dict[str, str]:
@@ -164,7 +162,7 @@ class PowerOverlap(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.powers_cpus, "no CPU power management in nova.conf")
         managed = host.nova["libvirt", "cpu_power_management"]
-        dedicated = novaconf.cpu_set(host.nova, "cpu_dedicated_set")
+        dedicated = novaconf.cpu_set(host.nova, DEDICATED)
         if dedicated is None:
             why = "power management without cpu_dedicated_set has nothing to manage; older Nova refuses to start"
             yield self.finding([managed], why, "set [compute] cpu_dedicated_set, or remove cpu_power_management")
@@ -180,12 +178,12 @@ class PowerOverlap(Rule):
         if on:
             cpus = cpulist.named(frozenset[int]().union(*on.values()))
             yield self.finding(
-                [managed, host.nova[_DEDICATED]],
+                [managed, host.nova[DEDICATED]],
                 f"interrupts of {named(sorted(on))} are on {cpus}, which Nova powers down",
             )
         if 0 in dedicated:
             yield self.finding(
-                [managed, (host.nova[_DEDICATED].source, cpulist.format(dedicated))],
+                [managed, (host.nova[DEDICATED].source, cpulist.format(dedicated))],
                 "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
@@ -211,8 +209,8 @@ class LegacyPinSet(Rule):
         host.need_nova_conf()
         if not host.option("vcpu_pin_set", "DEFAULT"):
             return
-        evidence = [host.nova[option] for option in (_PIN_SET, _DEDICATED, SHARED) if option in host.nova]
-        if _DEDICATED not in host.nova:
+        evidence = [host.nova[option] for option in (PIN_SET, DEDICATED, SHARED) if option in host.nova]
+        if DEDICATED not in host.nova:
             yield self.finding(evidence)
         else:
             why = "vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start"

@@ -160,24 +160,23 @@ class Host:
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
         """``[compute] cpu_dedicated_set``, else ``vcpu_pin_set``, as the planner has it."""
-        return novaconf.cpu_set(self.nova, "cpu_dedicated_set") or self.pin_set
+        return novaconf.cpu_set(self.nova, novaconf.DEDICATED) or self.pin_set
 
     @functools.cached_property
     def pin_set(self) -> frozenset[int] | None:
         """``[DEFAULT] vcpu_pin_set``."""
-        return novaconf.cpu_set(self.nova, "vcpu_pin_set", "DEFAULT")
+        return novaconf.cpu_set(self.nova, novaconf.PIN_SET)
 
     @property
     def dedicated_option(self) -> tuple[str, str]:
         """The section and name of the option behind :attr:`dedicated`."""
-        dedicated = "compute", "cpu_dedicated_set"
-        legacy = novaconf.cpu_set(self.nova, dedicated[1]) is None and self.pin_set is not None
-        return ("DEFAULT", "vcpu_pin_set") if legacy else dedicated
+        legacy = novaconf.cpu_set(self.nova, novaconf.DEDICATED) is None and self.pin_set is not None
+        return novaconf.PIN_SET if legacy else novaconf.DEDICATED
 
     @functools.cached_property
     def shared(self) -> frozenset[int] | None:
         """``[compute] cpu_shared_set``."""
-        return novaconf.cpu_set(self.nova, "cpu_shared_set")
+        return novaconf.cpu_set(self.nova, novaconf.SHARED)
 
     @functools.cached_property
     def sets(self) -> layout.CpuLayout:
@@ -190,7 +189,7 @@ class Host:
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        options = {"dedicated": self.dedicated_option, "shared": ("compute", "cpu_shared_set")}
+        options = {"dedicated": self.dedicated_option, "shared": novaconf.SHARED}
         return owners.CpuSets(
             cpulist.format(dedicated) or None,
             cpulist.format(shared) or None,

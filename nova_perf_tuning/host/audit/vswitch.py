@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule
-from nova_perf_tuning.host.audit.configuration import MACHINE, SHARED, isolation, unit_setting
+from nova_perf_tuning.host.audit.configuration import MACHINE, isolation, unit_setting
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import claims
+from nova_perf_tuning.host.novaconf import SHARED
 from nova_perf_tuning.host.owners import ISOLATED_AT_BOOT, Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need

@@ -27,8 +27,8 @@ class NovaConfTest(directories.DirectoryCase):
         """The same reader; a wrong line costs itself alone."""
         text = "  x\n[compute\ngarbage\n[compute]\ncpu_shared_set = 1,\n  3\n= 4\ncpu_dedicated_set = 5\n"
         options = novaconf.merge([("a", text), ("b", "[compute]\ncpu_dedicated_set = 6-x\n")])
-        self.assertEqual({1, 3}, novaconf.cpu_set(options, "cpu_shared_set"))
-        self.assertIsNone(novaconf.cpu_set(options, "cpu_dedicated_set"))
+        self.assertEqual({1, 3}, novaconf.cpu_set(options, novaconf.SHARED))
+        self.assertIsNone(novaconf.cpu_set(options, novaconf.DEDICATED))
         self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
 
     def test_faults_name_the_file_and_the_option(self):
