@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
@@ -147,21 +147,25 @@ def _may_move(tid: int) -> bool:
         return False
 
 
-def _device_and_field(kind: str, target: str) -> tuple[str, str]:
-    """Return the device of a target such as ``eth0/rx-gro``, and the field in what ethtool gives for ``kind``."""
+@contextlib.contextmanager
+def _table(kind: str, target: str) -> Iterator[tuple[Any, str, Callable[[Any], object]]]:
+    """Give what ethtool has on a target such as ``eth0/rx-gro``: a table, the field in it, and what writes it."""
     device, _, name = target.partition("/")
-    fields = _ETHTOOL[kind][1]
+    command, fields = _ETHTOOL[kind]
     if name not in fields:
         names = ", ".join(sorted(fields))
         raise TargetError(f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
-    return device, fields[name]
+    with ethtool(device) as handle:
+        table = getattr(handle, f"get_{command}")()
+        if kind == "offload" and name not in table:
+            raise OSError(errno.EOPNOTSUPP, "this kernel does not know the feature")
+        yield table, fields[name], getattr(handle, f"set_{command}")
 
 
 def get_ethtool(kind: str, target: str) -> int:
     """Return a value as :func:`set_ethtool` takes it."""
-    device, field = _device_and_field(kind, target)
-    with ethtool(device) as handle:
-        return int(_table(handle, kind, field)[field])
+    with _table(kind, target) as (table, field, _write):
+        return int(table[field])
 
 
 def set_ethtool(kind: str, target: str, value: int) -> None:
@@ -170,18 +174,9 @@ def set_ethtool(kind: str, target: str, value: int) -> None:
     :raises TargetError: such a value may not be set.
     :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver has it fixed.
     """
-    device, field = _device_and_field(kind, target)
-    with ethtool(device) as handle:
-        table = _table(handle, kind, field)
+    with _table(kind, target) as (table, field, write_table):
         table[field] = value
-        getattr(handle, f"set_{_ETHTOOL[kind][0]}")(table)
-
-
-def _table(handle: Any, kind: str, field: str) -> Any:
-    table = getattr(handle, f"get_{_ETHTOOL[kind][0]}")()
-    if kind == "offload" and field not in table:
-        raise OSError(errno.EOPNOTSUPP, "this kernel does not know the feature")
-    return table
+        write_table(table)
 
 
 @contextlib.contextmanager
