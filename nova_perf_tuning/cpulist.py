@@ -71,13 +71,8 @@ def find(text: str | None) -> frozenset[int] | None:
 
 def is_list(text: str) -> bool:
     """Whether :func:`parse` takes ``text``; no set is made, so that hostile lists cost nothing."""
-    return _is_one(text) or (len(text) <= _MAX_TEXT and _is_list(text))
-
-
-@functools.lru_cache(maxsize=_CACHED)
-def _is_list(text: str) -> bool:
     try:
-        return all(True for _ in _spans(text))
+        return _is_one(text) or all(True for _ in _spans(text))
     except CpuListError:
         return False
 
