@@ -58,7 +58,7 @@ class Apply(command.PerfCommand):
         )
         audit_module.add_path(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
             privileged.require(args.sysroot)
         settings, warnings = _plan(args)

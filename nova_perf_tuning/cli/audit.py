@@ -46,7 +46,7 @@ class Audit(command.PerfCommand):
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
-    def run_command(self, args: argparse.Namespace) -> int | None:
+    def take_action(self, args: argparse.Namespace) -> int | None:
         chosen = runner.chosen(args.rule) if args.rule else runner.load()
         if args.list:
             _list_rules(args, chosen)

@@ -24,7 +24,7 @@ class BenchRun(command.PerfCommand):
         kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
         options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind, options.benchmark)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         kind, chosen = args.kind
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)

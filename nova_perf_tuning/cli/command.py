@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all commands share: output as a table for people or as JSON for programs."""
 
-import abc
 import argparse
 import collections
 import enum
@@ -24,8 +23,8 @@ _FIELD, _LAST_FIELD = 60, 2000
 class PerfCommand(command.Command):
     """A command with ``-f table|json``.
 
-    A subclass adds its options in :meth:`add_options` and does its work in :meth:`run_command`, which
-    returns the exit code. Only the command that runs is imported.
+    A subclass adds its options in :meth:`add_options` and does its work in ``take_action``, which returns the exit
+    code, None for 0. Only the command that runs is imported.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -54,13 +53,6 @@ class PerfCommand(command.Command):
                 raise
             warn(f"nova-perf {self.cmd_name or ''}".rstrip(), error_line(error, "nova-perf"))
             return int(errors.ExitCode.ERROR)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int | None:
-        return self.run_command(parsed_args)
-
-    @abc.abstractmethod
-    def run_command(self, args: argparse.Namespace) -> int | None:
-        """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`), None for 0."""
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

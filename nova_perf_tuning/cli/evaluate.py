@@ -32,7 +32,7 @@ class Evaluate(command.PerfCommand):
         add_places(parser)
         add_junit(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
         results = with_places(store.load(args.results), args.host_group, args.flavor)

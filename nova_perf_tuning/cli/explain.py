@@ -72,7 +72,7 @@ class Explain(command.PerfCommand):
         parser.add_argument("--vcpus", metavar="N", type=vcpus, required=True, help="vCPUs of the flavor")
         options.add_specs(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         specs = options.flavor(args)
         properties = options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)

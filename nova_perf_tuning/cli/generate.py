@@ -25,7 +25,7 @@ class Generate(command.PerfCommand):
         plan_module.add_host(parser)
         audit_module.add_path(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         text = _WHAT[args.what](audit_module.view(args))
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})

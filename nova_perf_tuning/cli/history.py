@@ -30,7 +30,7 @@ class History(command.PerfCommand):
         url = "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)"
         options.add(parser, "--database", "URL", url)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.database import engine as database
         from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
 

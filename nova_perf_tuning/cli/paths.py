@@ -57,7 +57,7 @@ class Paths(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", help="print the path of this one alone")
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         known = locations()
         if args.name not in (None, *known):
             raise options.OptionError(

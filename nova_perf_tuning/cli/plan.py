@@ -50,7 +50,7 @@ class Plan(command.PerfCommand):
             help="list every setting with its reason, also those that hold, and every warning",
         )
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         facts, plan = facts_and_plan(args)
         if args.svg:
             with atomic_write.writing(args.svg) as file:

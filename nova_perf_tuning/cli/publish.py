@@ -49,7 +49,7 @@ class Publish(command.PerfCommand):
         nova_config += "nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)"
         options.add_repeated(parser, "--nova-config", "FILE", nova_config)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
         path = conf.nova_perf_tuning.result_file
         if args.withdraw:

@@ -33,7 +33,7 @@ class Report(command.PerfCommand):
             parser, "--ndjson", "FILE", "write a JSON document a trial, one a line, for OpenSearch and the like"
         )
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         if bool(args.audits) == bool(args.results):
             raise options.OptionError("give RESULTS.json or --audits, and not both")
         path = args.output

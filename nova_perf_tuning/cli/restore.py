@@ -39,7 +39,7 @@ class Restore(command.PerfCommand):
         changed = "also put back what somebody else has changed since it was applied"
         parser.add_argument("--force", action="store_true", help=changed)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
         with open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)

@@ -28,7 +28,7 @@ class Status(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         restore.add_journal(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
         agent, fault, code = None, "", ""
         try:

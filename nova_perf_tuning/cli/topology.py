@@ -29,7 +29,7 @@ class Topology(command.PerfCommand):
         plan_module.add_sysroot(parser)
         plan_module.add_svg(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         root = reader.open_root(args.sysroot)
         facts = reader.read_root(root)
         if args.svg:

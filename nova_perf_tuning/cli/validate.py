@@ -83,7 +83,7 @@ class Validate(command.PerfCommand):
         boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
         options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         with signals.guarded():
             try:
                 evaluate.begin_junit(args.junit)

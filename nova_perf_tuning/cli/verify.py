@@ -22,7 +22,7 @@ class Verify(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         restore.add_journal(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         with restore.open_journal(args) as journal:
             entries = journal.entries()
         boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)

@@ -29,7 +29,7 @@ class Xml(command.PerfCommand):
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         options.add_specs(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         specs = options.flavor(args)
         single = options.single_warnings(args, specs)
         properties = options.pairs("--image-property", args.image_property)

@@ -8,6 +8,7 @@ there are too few boots for an interval; INVALID: what was measured cannot answe
 import collections
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -191,7 +192,8 @@ class _Case:
         if budget.max_loss is not None and self.fault is None:
             gates.append(_Gate((*figure, "loss"), self._loss, level, budget.max_loss))
         if (limit := budget.max_host_cpu_per_unit) is not None and not (self.fault or self.cpu_fault):
-            gates.append(_Gate((*figure, "cpu"), self._cpu_per_unit, level, limit, self.unit))
+            cost = functools.partial(statistics.estimate, self.cpu, positive=True)
+            gates.append(_Gate((*figure, "cpu"), cost, level, limit, self.unit))
         for gate in gates if level != budget.confidence else ():
             gate.reason = gate.reason.noting(reason(_C.INTERIM, confidence=level, promised=budget.confidence))
         for gate in gates[:1]:
@@ -213,9 +215,6 @@ class _Case:
             return None
         low, high = (None if end is None else 1 - end for end in (ratio.high, ratio.low))
         return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
-
-    def _cpu_per_unit(self, confidence: float) -> statistics.Estimate | None:
-        return statistics.estimate(self.cpu, confidence, positive=True)
 
 
 class _Measured:

@@ -100,17 +100,12 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
     if wanted.intersection([*built.added, *map(os.path.basename, built.added)]):
         digests.update(built.added)
     for path, digest in digests.items():
-        if os.path.exists(path) and _sum(path) != digest:
+        if os.path.exists(path) and hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != digest:
             raise base.LaunchError(
                 f"{path} is not the {os.path.basename(path)} of guest image {built.id}, so host and guests would"
                 " not compare; build the image anew with tools/image/build and the same options, and have no other"
                 " build of it on PATH"
             )
-
-
-def _sum(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy(image: Image, run: RunDirectory) -> Image:

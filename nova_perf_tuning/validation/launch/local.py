@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launchers by their names; and this host as one, whose arms are all the host itself, over loopback.
+"""This host as a launcher, whose arms are all the host itself, over loopback.
 
 Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).
 """
