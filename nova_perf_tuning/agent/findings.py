@@ -13,6 +13,7 @@ from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.printing import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class CompetingDaemons:
             return []
         text = irqbalance.as_text([model.IrqTarget.parse(target).number for target in targets])
         what = self._kind.kind, irqbalance.TARGET, text, self._kind.read(irqbalance.TARGET)
-        reason = f"irqbalance leaves alone the {len(targets)} interrupts placed here"
+        reason = f"irqbalance leaves alone what is placed here: {counted(len(targets), 'interrupt')}"
         return [model.Setting(*what, reason, model.PlanRule.IRQBALANCE_BAN)]
 
     def moved(self) -> None:

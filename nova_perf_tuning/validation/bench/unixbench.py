@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
 
 #: Test -> (short name, baseline, unit).
@@ -105,6 +106,8 @@ class UnixBench(base.Benchmark):
         missing = [test for test in TESTS if test not in rows]
         if not rows and copies and int(copies[0]) > _MOST_COPIES:
             raise self.fault(f"no test ran: {copies[0]} copies were asked for, it runs at most {_MOST_COPIES}")
+        if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
+            raise self.fault(f"it said '{one_line(said[0], 200)}'")
         if missing or _SCORE not in text:
             raise self.fault(f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing")
         for test, (baseline, result) in rows.items():

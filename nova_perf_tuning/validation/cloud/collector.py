@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model as cloud
@@ -150,10 +150,10 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
     }
     if missing := wanted - set(keys):
         number, label, role = min(missing)
-        lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
+        lacking = f"{counted(len(missing), 'trial')}, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or one too many
-        raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
+        raise DocumentError(f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}")
     slots = {(trial["trial"], trial["slot"]) for trial in trials}
     if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):
         raise DocumentError("the client's document has trials that share a slot or are spread over several")

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.printing import counted
 from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet, model, run_store
@@ -107,7 +108,7 @@ def collect(
         trials = [trial for trial in trials if trial.primary]
     if bare:
         shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
-    each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
+    each = "; ".join(f"{source} in {counted(number, 'pair')}" for source, number in sources.items())
     pairs = [_pair(task) for task in run.tasks]
     environment = dataclasses.replace(
         run.environment,

@@ -194,7 +194,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
     _C.FAILED: _lost,
     _C.EXCLUDED: "{count} of {of} {what} excluded: {why}",
-    _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
+    _C.WORST: "blocks without a figure of '{arm}', taken as its worst: {count}",
     _C.NO_BENCHMARK: "benchmark '{benchmark}' was not measured; the results have {known}",
     _C.NO_METRIC: _metric,
     _C.NO_ARM: "arm '{arm}' was not measured; the results have {known}",
@@ -241,8 +241,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.ENDED_EARLY: "The run ended early ({ended}); the figures are of the trials up to then.",
     _C.TRIALS_FAILED: "{count} of {of} trials failed; see the errors.",
     _C.WIDE_WINDOWS: (
-        "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
-        " program."
+        "In {count} of the trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
+        " the program."
     ),
     _C.WATCHED: (
         "Tools watched {count} of {of} trials ({collectors}) and took CPU; compare them with trials watched the"

@@ -87,3 +87,5 @@ class PublishedTest(testcase.TestCase):
     def test_a_pass_without_tests_says_why(self):
         head = printed(self.reports[0]).partition("\n")[0]
         self.refused(f"{head}\n{COPIES.format(64, 'ies')}\n", "64 copies", "at most 16")
+        said = 'Run: "make all" failed; aborting'
+        self.refused(f"{head}\n{COPIES.format(1, 'y')}\n{said}\n", said)

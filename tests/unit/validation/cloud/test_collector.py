@@ -93,7 +93,7 @@ class BadTest(testcase.TestCase):
             (lambda document: document.update(run_id="other"), "run_id"),
             (lambda document: document.update(arm=1), "arm"),
             (lambda document: document.update(slot_seconds=21), "slot_seconds"),
-            (lambda document: document["trials"].pop(), "lacks 1 trials"),
+            (lambda document: document["trials"].pop(), "lacks 1 trial,"),
             (lambda document: document["trials"].append(document["trials"][0]), "7 trials instead of 6"),
             (lambda document: document["trials"].append(document["trials"][0] | {"trial": 3}), "7 trials instead"),
             (lambda document: document["trials"][0].update(label="<script>"), "'<script>'"),
