@@ -188,8 +188,7 @@ class Reconciler:
         """Bring the plan into force and say what was done.
 
         :param excused: an event explains what has changed: it is not held against anybody.
-        :raises BusyError: a command is changing this host; nothing was written.
-        :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
+        :raises BusyError, PerfTuningError: a command is at work, or something cannot be used; nothing was written.
         """
         with self.journal.writing() as journal:
             facts = self._host.facts()
@@ -226,10 +225,9 @@ class Reconciler:
         kinds: Mapping[str, base.SettingKind],
         excused: bool,
     ) -> tuple[list[Setting], list[Setting]]:
-        """Return what is to be given to apply, and what others have changed.
+        """Return what is to be given to apply, and what others have changed; values are those of the facts.
 
-        The values were read a moment ago with the facts, so nothing is read again here. What holds and is not in
-        the journal is given too: apply notes it as watched.
+        What holds and is not in the journal is given too: apply notes it as watched.
         """
         now = self._clock()
         todo: list[Setting] = []

@@ -49,8 +49,7 @@ class DomainError(errors.PerfTuningError):
 def parse_xml(xml: str | bytes) -> etree._Element:
     """Return the root element of XML that others wrote, without comments and processing instructions.
 
-    :raises DomainError: too large, with a document type, not UTF-8 (libvirt writes nothing else), nested more than
-        256 deep, or not well formed.
+    :raises DomainError: too large, a document type, not UTF-8 (libvirt's only form), too deep, not well formed.
     """
     data = xml.encode(errors="surrogatepass") if isinstance(xml, str) else xml
     if len(data) > MAX_BYTES:
@@ -224,12 +223,7 @@ def number(text: str, low: int, high: int, what: str) -> int:
 
 
 def running_vcpus(domain: etree._Element) -> frozenset[int]:
-    """Return the numbers of the vCPUs that a domain has now: by ``<vcpus>``, else the first ``current`` ones.
-
-    Those that could be plugged in later are not among them.
-
-    :raises DomainError: it does not say so by a number.
-    """
+    """Return the vCPUs that are plugged in: by ``<vcpus>``, else the first ``current``; DomainError: no number."""
     most = number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
     numbers = [vcpu.get("id", "") for vcpu in domain.iterfind("vcpus/vcpu") if vcpu.get("enabled") == "yes"]
     if numbers:

@@ -27,9 +27,7 @@ def write(
 ) -> list[LeftOut]:
     """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
-    Disks take the threads in turn, whatever served them before.
-
-    :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`).
+    :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`); disks take turns.
     """
     if request.disk_queues is None and request.iothreads is None:
         return []
@@ -64,8 +62,7 @@ def write(
 def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
-    :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
-        none when it was started before this package was installed.
+    Only threads that it has are given: none when it was started before this package was installed.
     """
     if parsing.attribute(disk, "target", "bus") == "scsi":
         return []

@@ -27,11 +27,7 @@ def transform(
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
 ) -> Transformed:
-    """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
-
-    :param housekeeping_cpus, spread: as of :func:`write`.
-    :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
-    """
+    """Write a request into a domain's XML, as :func:`write`; twice changes nothing more, an empty one no byte."""
     root = parsing.parse_xml(xml)
     left_out = write(root, request, housekeeping_cpus, spread)
     if not request:
@@ -51,14 +47,13 @@ def write(
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
 ) -> tuple[LeftOut, ...]:
-    """Write a request into a ``<domain>``; return what was left out and why.
+    """Write a request into a ``<domain>``; return what was left out and why; DomainError: it cannot be used.
 
     Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
     I/O threads, which Nova carries along in a live migration.
 
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
     :param spread: tags of the devices that several I/O threads can serve, see :func:`.storage.spreadable`.
-    :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
         raise parsing.DomainError(

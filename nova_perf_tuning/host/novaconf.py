@@ -89,8 +89,7 @@ class _Parser(iniparser.BaseParser):
 def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
     """Return (section, option) -> value of an INI file; of a repeated option the last one.
 
-    :param source: name of the file, for the error about a line that is none; without it such a line is left out.
-    :raises NovaConfigError: there is such a line and ``source`` is given.
+    :raises NovaConfigError: a line is none, in the file named ``source``; without a name it is left out.
     """
     parser, lines = _Parser(), iter(text.splitlines())
     while True:
@@ -135,9 +134,7 @@ def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
 def find(root: Root, *, strict: bool = False) -> list[str]:
     """Return nova-compute's files below ``root``, without leading slash: of the first of :data:`PLACES` with any.
 
-    Noted are other places that have some too, and directories that may not be listed.
-
-    :raises NovaConfigError: with ``strict``, instead of the latter note.
+    Noted are other places that have some too, and what may not be listed: with ``strict`` that is NovaConfigError.
     """
     found = [files for place in PLACES if (files := [file for path in place for file in _matching(root, path)])]
     for others in found[1:]:

@@ -178,12 +178,9 @@ class Tree:
 
 
 def record(path: str, sysroot: str = "/") -> int:
-    """Write the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
+    """Write the host at ``sysroot`` to ``path`` (tar, compressed by xz), whole or not at all; return its bytes.
 
-    The file appears whole or not at all.
-
-    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
-    :raises FactsError: it is there already, it cannot be written, or the host not read.
+    :raises OutputError, FactsError: something is there, it cannot be written, or the host not read.
     """
     atomic_write.check(path)
     if os.path.lexists(path):

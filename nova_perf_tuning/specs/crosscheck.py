@@ -209,7 +209,6 @@ def guest_request(
 
     Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
 
-    :param image_iothreads: I/O threads that an image may ask for.
     :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor alone.
     :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
     """

@@ -116,8 +116,7 @@ Written = tuple[dict[str, str], Sequence[Finding]]
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
-    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they must see has
-    to be in it.
+    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles.
 
     :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
     """

@@ -65,8 +65,6 @@ def usable_properties(
     """Return the image properties that can be used, and why each other ``hw_perf_*`` cannot.
 
     Images are written by tenants: what is wrong in one is left out and never fails a build, and the flavor wins.
-
-    :param most_iothreads: I/O threads that an image may ask for.
     """
     usable, wrong = {}, {}
     for image_key, text in image_properties.items():

@@ -132,12 +132,9 @@ def shipped() -> Mapping[str, Profile]:
 
 
 def load(directory: str | None) -> Mapping[str, Profile]:
-    """Return the shipped profiles and those of an operator's ``directory`` (``*.yaml``), by name.
+    """Return the shipped profiles and those of an operator's ``directory``, by name; ProfileError: one is wrong.
 
     Within nova-compute each boot of a guest with a profile asks, so files are read anew when they have changed.
-
-    :raises ProfileError: the directory or a file cannot be read, or holds something that is no profile, or a name
-        twice.
     """
     if directory is None:
         return shipped()
