@@ -6,15 +6,15 @@ are CPU time and wait of guests, by the threads that the last pass found, the ho
 """
 
 import contextlib
+import http.server
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
@@ -106,8 +106,8 @@ def _family(made: Any, name: str, text: str, value: float | Mapping[Any, float],
     return family
 
 
-class _Handler(WSGIRequestHandler):
-    """Answers one client in the time that it has, and logs nothing."""
+class _Handler(MetricsHandler):
+    """Answers one client in the time that it has."""
 
     def handle(self) -> None:
         timer = threading.Timer(DEADLINE_S, self._cut)
@@ -121,27 +121,20 @@ class _Handler(WSGIRequestHandler):
         with contextlib.suppress(OSError):  # it has gone
             self.request.shutdown(socket.SHUT_RDWR)
 
-    def log_message(self, format: str, *args: Any) -> None:  # the name is the base class's
-        pass
 
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
+class _Server(http.server.ThreadingHTTPServer):
     """Answers few clients at a time: anybody on this host may connect, and say nothing for ever."""
 
-    daemon_threads = True
-    allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, family: socket.AddressFamily, place: Any) -> None:
+    def __init__(self, family: socket.AddressFamily, place: Any, registry: CollectorRegistry) -> None:
         self.address_family = family
         self._free = threading.BoundedSemaphore(_CLIENTS)
-        super().__init__(place, _Handler)
+        super().__init__(place, _Handler.factory(registry))
 
     def server_bind(self) -> None:
         """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "localhost", self.server_address[1]
-        self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
@@ -167,13 +160,12 @@ def serve(agent: service.Service, address: str, port: int, result_file: str = ""
         [(family, _type, _protocol, _name, place), *_others] = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        server = _Server(family, place)
+        server = _Server(family, place, registry)
     except OSError as error:
         raise errors.PerfTuningError(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "
             "an address of this host and a free port from 1024 on"
         ) from None
-    server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def end() -> None:
