@@ -316,24 +316,19 @@ _FIREWALL: Final = ("securitygroup", "firewall_driver")
 class _Netfilter(Rule):
     """A rule on the way of bridged packets through iptables."""
 
-    def which(self, host: Host, value: str) -> list[str]:
-        """Return the kernel parameters that are ``value``."""
-        need(host.facts.sysctls.keys() & set(_NF), "br_netfilter is not loaded")
-        return [key for key in _NF if host.facts.sysctls.get(key) == value]
+    @abc.abstractmethod
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        """Judge parameters; ``filtered``: why security groups filter in iptables, empty: nothing shows it."""
 
-    @staticmethod
-    def need_all(host: Host) -> None:
-        """Raise NotApplicableError where one of the parameters is unknown."""
-        need(host.facts.sysctls.keys() >= set(_NF), "some kernel parameters are unknown", NoDataError)
-
-    @staticmethod
-    def filtered(host: Host) -> str | None:
-        """Return why security groups filter in iptables here; None when nothing shows that they do."""
-        driver = host.nova.get(_FIREWALL)
+    def check(self, host: Host) -> Iterator[Finding]:
+        values = {key: host.facts.sysctls[key] for key in _NF if key in host.facts.sysctls}
+        need(values, "br_netfilter is not loaded")
+        driver, hybrid = host.nova.get(_FIREWALL), _bridges(host, "qbr", "brq")
+        filtered = f"bridges of iptables security groups: {named(hybrid)}" if hybrid else ""
         if driver is not None and "iptables" in driver.text.lower():
-            return f"{driver.source} = {driver.text}"
-        hybrid = _bridges(host, "qbr", "brq")
-        return f"bridges of iptables security groups: {named(hybrid)}" if hybrid else None
+            filtered = f"{driver.source} = {driver.text}"
+        yield from self.judge(host, values, filtered)
+        need(len(values) == len(_NF), "some kernel parameters are unknown", NoDataError)
 
 
 def _bridges(host: Host, *prefixes: str) -> list[str]:
@@ -349,12 +344,12 @@ class BridgeNetfilter(_Netfilter):
     remedy = "sysctl -w net.bridge.bridge-nf-call-iptables=0 (ip6tables, arptables), where no firewall needs it"
     source = f"{_ORACLE}; with the exception that it does not name: OVS-hybrid and Linux bridge security groups"
 
-    def check(self, host: Host) -> Iterator[Finding]:
-        on = self.which(host, "1")
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        on = [key for key, value in values.items() if value == "1"]
         carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != "ovs-system"]
         need(carrying, "no bridge with ports")
         others = _bridges(host, "docker", "cni", "virbr", "lxc", "podman", "kube")  # they filter there, too
-        if on and not others and not self.filtered(host):
+        if on and not others and not filtered:
             yield self.finding(
                 [(sysctl_path(key), 1) for key in on],
                 f"packets of {named(carrying)} go through iptables, and nothing shows that security groups filter "
@@ -362,7 +357,6 @@ class BridgeNetfilter(_Netfilter):
                 "iptables-save | grep physdev  # must print nothing: no firewall relies on it\n"
                 "sysctl -w " + " ".join(f"{key}=0" for key in on),
             )
-        self.need_all(host)
 
 
 class BridgeNetfilterOff(_Netfilter):
@@ -374,17 +368,15 @@ class BridgeNetfilterOff(_Netfilter):
     remedy = "sysctl -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1"
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
-    def check(self, host: Host) -> Iterator[Finding]:
-        off = [key for key in self.which(host, "0") if "arp" not in key]
-        reason = self.filtered(host)
-        need(reason or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
-        if off and reason:
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        off = [key for key, value in values.items() if value == "0" and "arp" not in key]
+        need(filtered or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
+        if off and filtered:
             yield self.finding(
                 [(sysctl_path(key), 0) for key in off],
-                f"{reason}: with {named(off)} off these rules never see a packet",
+                f"{filtered}: with {named(off)} off these rules never see a packet",
                 "sysctl -w " + " ".join(f"{key}=1" for key in off),
             )
-        self.need_all(host)
 
 
 #: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
