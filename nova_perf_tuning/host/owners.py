@@ -14,6 +14,8 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.rules import Evidence
 
 _CGROUPS: Final = "/sys/fs/cgroup"
+#: Slices of the host's own work.
+_HOSTS: Final = ("system.slice", "user.slice")
 #: What isolcpus= names, and what partitions of cgroup v2 isolate (Linux 6.7); neither says all.
 ISOLATED_AT_BOOT: Final = "/sys/devices/system/cpu/isolated"
 ISOLATED_NOW: Final = f"{_CGROUPS}/cpuset.cpus.isolated"
@@ -184,7 +186,7 @@ def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
     ):
         yield _claim(owner, name, cpulist.parse(text), path, text)
     for group in facts.slices:
-        if group.partition in ("root", "isolated"):
+        if group.partition == "isolated" or (group.partition == "root" and not group.path.startswith(_HOSTS)):
             owner = Owner.ISOLATED if group.partition == "isolated" else Owner.SLICE
             path = f"{_CGROUPS}/{group.path}/cpuset.cpus.partition"
             yield _claim(owner, group.path, cpulist.parse(group.effective), path, group.partition)

@@ -90,6 +90,7 @@ class PartitionsTest(testcase.TestCase):
                 **slice_of("machine.slice", "4-5", partition="isolated"),
                 **slice_of("a.slice/a-b.slice", "6", partition="root"),
                 **slice_of("user.slice", "", effective="0-3"),
+                **slice_of("system.slice", "0-1", partition="root"),
                 **slice_of("bad.slice", "3", partition="isolated invalid (Cpu list in cpuset.cpus not exclusive)"),
             }
         )
