@@ -38,8 +38,7 @@ class DocumentError(errors.PerfTuningError):
 class Expected:
     """What one arm's client has to hand over.
 
-    :ivar name: of the arm in the results; ``arm``: its number in the grid.
-    :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
+    :ivar arm: its number in the grid; :ivar begun, ended: by our clock, between which all trials must lie.
     """
 
     plan: cloud.MeasurePlan

@@ -42,13 +42,11 @@ _Finding = tuple[judging.Verdict, Reason | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetVerdict:
-    """What a run says.
+    """What a run says; ``whole`` is the worst of the verdicts on its hosts, None when none has one.
 
-    :ivar whole: the worst of the verdicts on its hosts, None when none has one.
     :ivar hosts: their verdict is None when nothing was to be judged: no budget, and too few hosts to compare.
     :ivar of_bare: host -> what guests reach of the bare host in their worst figure, 0.93.
-    :ivar comparisons: (benchmark, arm) -> what it says of the hosts.
-    :ivar judgements: of the budgets, over all pairs.
+    :ivar comparisons: (benchmark, arm) -> what it says of hosts; :ivar judgements: of budgets, over all pairs.
     """
 
     whole: judging.Verdict | None

@@ -150,7 +150,7 @@ class MeasurePlan:
 class RunSettings:
     """How a fleet is gone through.
 
-    :ivar peers: different ones of every host. :ivar max_parallel: pairs at a time.
+    :ivar peers: different ones of every host; :ivar max_parallel: pairs at a time.
     :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
     :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
     """
@@ -166,9 +166,7 @@ class RunSettings:
 class GuestSettings:
     """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
 
-    :ivar image: name or id of what tools/image/upload made.
     :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
-    :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.

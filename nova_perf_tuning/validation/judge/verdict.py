@@ -45,10 +45,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Judgement:
     """The verdict on one budget.
 
-    :ivar loss: ``1 - ratio`` with its interval; None when no limit was set, or without a pair.
-    :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
-    :ivar reasons: one for each limit, and what else is to be said.
-    :ivar verdicts: on each of them alone.
+    :ivar loss, cpu: ``1 - ratio``, and seconds per :attr:`unit`, with intervals; None: no limit, or not measured.
+    :ivar reasons: one for each limit, and what else is to be said; :ivar verdicts: on each of them alone.
     :ivar pairs_excluded: pairs of which a guard rejected a trial.
     """
 

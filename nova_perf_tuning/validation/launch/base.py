@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from nova_perf_tuning import bounded_read, cache_directory, errors
+import psutil
+
+from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.environment import Environment
 
@@ -190,10 +192,9 @@ class Launcher(contextlib.AbstractContextManager["Launcher"]):
 
 def disk_bytes(process: int) -> float:
     """Return what a process and its ended children moved below the page cache (proc_pid_io(5)); 0: unknown."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        lines = bounded_read.kernel_text("", f"/proc/{process}/io").splitlines()
-        fields = dict(line.split(": ") for line in lines)
-        return float(fields["read_bytes"]) + float(fields["write_bytes"])
+    with contextlib.suppress(psutil.Error, OSError):
+        moved = psutil.Process(process).io_counters()
+        return float(moved.read_bytes + moved.write_bytes)
     return 0.0
 
 

@@ -45,11 +45,9 @@ class Plan:
     """What to measure.
 
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
-    :ivar seed: of the order of trials.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
-    :ivar host_group, flavor: what the operator says of the host, for choosing budgets.
-    :ivar ablation: arm -> what an ablation leaves out there.
-    :ivar tags: what the operator calls the run; :ivar attached: tools that watch each trial.
+    :ivar host_group, flavor: what the operator says of the host, for choosing budgets; ``tags``: of the run.
+    :ivar ablation: arm -> what an ablation leaves out there; :ivar attached: tools that watch each trial.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
@@ -103,9 +104,7 @@ def _guests(params: _Params) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    known = sorted(names)
-    more = f" and {len(known) - _NAMES} more" if len(known) > _NAMES else ""
-    return f"{', '.join(known[:_NAMES]) or 'none'}{more}"
+    return rules.named(sorted(names), _NAMES) or "none"
 
 
 def _unplaced(params: _Params) -> str:
