@@ -96,7 +96,8 @@ class PartitionsTest(testcase.TestCase):
         )
         self.assertEqual("4-5", known.isolated_now)
         self.assertEqual(
-            ["a.slice/a-b.slice", "bad.slice", "machine.slice"], [group.path for group in known.slices]
+            ["a.slice/a-b.slice", "bad.slice", "machine.slice", "system.slice"],
+            [group.path for group in known.slices],
         )
         owners = CpuOwners.of(known, CpuSets())
         self.assertEqual("2,4-5", owned(owners, Owner.ISOLATED))
