@@ -22,10 +22,7 @@ _INTERVAL_S = 5
 
 
 def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
-    """Add them; ``blocks``, ``budget``, ``time_limit``: what their help says of this command.
-
-    :param flavor: whether ``--flavor`` says which budgets apply.
-    """
+    """Add them; texts are what their help says of this command; ``flavor``: whether it chooses budgets."""
     options.add_flavor(parser, DEFAULT_PROFILE)
     benchmark = f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})"
     options.add_repeated(parser, "--benchmark", "KIND[:KEY=VALUE,...]", benchmark)

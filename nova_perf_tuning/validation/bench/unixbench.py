@@ -81,8 +81,7 @@ class UnixBench(base.Benchmark):
     brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = self.values(given)
-        passes, copies = values.numbers("passes", "copies")
+        passes, copies = self.values(given).numbers("passes", "copies")
         argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, "perl", "./Run", "-i", str(passes), "-c", str(copies))
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 

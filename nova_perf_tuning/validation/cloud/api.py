@@ -40,10 +40,7 @@ class ApiError(sdk.SDKException):
 
 
 class Api:
-    """The APIs of one cloud for several threads: every thread has a connection of its own.
-
-    :ivar stop: set when the run is to end; waits and retries then raise :class:`Interrupted`.
-    """
+    """The APIs of a cloud, a connection for each thread; once ``stop`` is set waits raise :class:`Interrupted`."""
 
     def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""

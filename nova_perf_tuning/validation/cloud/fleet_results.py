@@ -87,11 +87,7 @@ def collect(
     ended: environments.Ended,
     bare: Mapping[str, results.Results] = MappingProxyType({}),
 ) -> tuple[results.Results, fleet.FleetVerdict]:
-    """Read a run from the database and judge it; return its results for reports, and the verdict.
-
-    :param ended: ``complete`` or why the run ended before.
-    :param bare: of :func:`load_bare`; budgets against ``host`` are judged by it.
-    """
+    """Read a run from the database and judge it, budgets against ``host`` by ``bare``; return results, verdict."""
     run = store.load(run_id)
     trials: list[results.Trial] = []
     count, sources, faults = 0, collections.Counter[str](), dict[str, str]()

@@ -145,10 +145,7 @@ class _Guest:
 
 
 class Sampler:
-    """Samples the guests of a pair in a thread of its own until :meth:`close`.
-
-    :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
-    """
+    """Samples a pair's guests in a thread until :meth:`close`; ``faults``: host -> why a window is not known."""
 
     def __init__(self, api: api_module.Api, url: str) -> None:
         """Begin; ``url``: of the agents' metrics, see :func:`check_url`."""

@@ -188,8 +188,7 @@ class GuestSettings:
 class FleetPlan:
     """Everything that a run needs beside its hosts, so that it can go on later.
 
-    :ivar max_loss: against the other hosts, from which a host is slow.
-    :ivar cloud: where the run began, as :func:`.cloud_check.identity` says.
+    :ivar max_loss: of slow hosts, against others; :ivar cloud: as :func:`.cloud_check.identity` says.
     """
 
     measure: MeasurePlan
@@ -201,10 +200,9 @@ class FleetPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PairError:
-    """Why a pair has no results, or not all.
+    """Why a pair has no results, or not all, in one printable line of at most 2000 characters.
 
-    :ivar reason: one printable line of at most 2000 characters.
-    :ivar arm: empty when it concerns the pair. :ivar attempt: at the pair, from 1 on, once it is stored.
+    :ivar arm: empty when it concerns the pair; :ivar attempt: at the pair, from 1 on, once it is stored.
     """
 
     kind: ErrorClass

@@ -160,10 +160,7 @@ class RunStore:
         database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
 
     def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
-        """Say that nobody runs it any more; pairs that are still running are planned again.
-
-        :param state: empty: as it was; one that died while running was interrupted.
-        """
+        """Say that nobody runs it, plan again what was cut off; no ``state``: as it was, or interrupted."""
         died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
 
         def end(connection: sa.Connection) -> None:
@@ -195,10 +192,7 @@ class RunStore:
         task.state, task.attempts, task.faults = state, attempts, faults
 
     def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
-        """Yield number and outcome of the pairs that are done, a few at a time: a fleet's are large.
-
-        Boots of trials are as the launcher gave them; errors are in :attr:`model.StoredRun.tasks`.
-        """
+        """Yield number and outcome, with the launcher's boots, of pairs that are done, a few at a time."""
         done = sa.select(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.state == "done")
         query = done.order_by(_pairs.c.number).execution_options(yield_per=50)
         with database.reading(self._engine) as connection:

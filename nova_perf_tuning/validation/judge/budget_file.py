@@ -181,10 +181,7 @@ def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budge
 
 
 def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
-    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
-
-    An arm whose guests never booted was not left out.
-    """
+    """Return label -> kind, and the arms, that were measured or, as guests that never booted, ought to be."""
     environment = results.environment
     planned = {label: job.kind for label, job in environment.benchmarks.items()}
     kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
@@ -193,10 +190,7 @@ def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
-    """Return which budgets for what was measured do not apply, a reason for each cause.
-
-    Not those for another host group or flavor than that of the results.
-    """
+    """Return why budgets for what was measured, and not for another place, do not apply."""
     environment, (kinds, arms) = results.environment, _measured(results)
     # What is unknown of their place, nothing where they were not measured -> names of the budgets.
     causes = collections.defaultdict[tuple[str, ...], dict[str, None]](dict)

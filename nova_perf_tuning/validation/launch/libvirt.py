@@ -73,10 +73,7 @@ class LibvirtLauncher(base.Launcher):
     def __init__(
         self, *, accelerator: str = domain.KVM, image_directory: str | None = None, boot_timeout_s: float = _BOOT_S
     ) -> None:
-        """Make nothing before :meth:`prepare`.
-
-        :param accelerator: ``kvm``, where it works, or ``tcg``; :param image_directory: see :func:`.image.load`.
-        """
+        """Make nothing yet; ``accelerator``: ``kvm``, if it works, or ``tcg``; image: see :func:`.image.load`."""
         self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator

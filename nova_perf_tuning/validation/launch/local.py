@@ -133,10 +133,7 @@ class HostMachine(base.Machine):
     """The host itself; its CPU is that of the programs that ran and run here, waited-for children included."""
 
     def __init__(self, role: str, address: str, namespace: str | None, directory: str) -> None:
-        """:param namespace: network namespace of its programs; None: the host's own network.
-
-        :param directory: where programs run, on the file system that also holds the guests' disks.
-        """
+        """Programs run in ``directory``, on the guests' file system; ``namespace``: None: the host's network."""
         self.name, self.address = f"host-{role}", address
         self._namespace, self._directory = namespace, directory
         self._processes: dict[int, _Process] = {}

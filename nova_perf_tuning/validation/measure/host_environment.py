@@ -67,11 +67,7 @@ class Circumstances(NamedTuple):
 
 
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
-    """Look at this host's circumstances.
-
-    :param interface: host side of the sending machine's NIC (its tap), None if it has none of its own.
-    :param root: directory that /proc and /sys are read below.
-    """
+    """Look at the host; ``interface``: host side of the sender's NIC, if any; ``root``: of /proc and /sys."""
     devices = pathlib.Path(root, "sys/devices/system")
     counters = {"clock_step_s": time.time() - time.monotonic()}
     if throttled := list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")):
@@ -93,11 +89,7 @@ def mhz_by_cpu(root: str = "/") -> dict[str, float]:
 def conditions(
     before: Circumstances, after: Circumstances, mhz: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Return the conditions of the window between two looks.
-
-    :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
-        that were at least half as busy as the busiest.
-    """
+    """Return the conditions between two looks; ``mhz``: CPU -> mean; those half as busy as the busiest count."""
     first = before.counters
     measured = {name: now - first[name] for name, now in after.counters.items() if name in first}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}

@@ -118,10 +118,7 @@ class Timetable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a session is; counted and estimated as by :class:`Timetable`.
-
-    :ivar important: to be seen also where most progress is left out.
-    """
+    """Where a session is, see :class:`Timetable`; ``important``: to be seen where most progress is left out."""
 
     done: int
     total: int
@@ -141,11 +138,7 @@ class Session:
         progress: Callable[[Progress], None] = lambda _: None,
         noise_floor: Callable[[environments.Environment], environments.NoiseFloor | None] = lambda _: None,
     ) -> None:
-        """Prepare the session; nothing runs yet.
-
-        :param save: called after every block and at the end with all results so far, once there is a trial.
-        :param noise_floor: asked after every block which holds for the run.
-        """
+        """Prepare; ``save`` gets all results after every block, for which ``noise_floor`` is asked."""
         self._launcher = launcher
         self._plan = plan
         self._save = save

@@ -191,11 +191,7 @@ def _key(host: str, environment: environments.Environment, trial: model.Trial) -
 
 
 def changes(values: Sequence[float]) -> list[Change]:
-    """Return the change points of a history of positive figures, in the order of time.
-
-    Binary segmentation with Student's t, corrected for the number of places to cut (as Hunter does, Fleming et al.
-    2023).
-    """
+    """Return change points by time: binary segmentation with Student's t, corrected (Fleming et al. 2023)."""
     logs = np.log(values)
     ends = [0, *_cuts(logs), len(logs)]
     shifts = [
