@@ -173,7 +173,7 @@ class Governor(Rule):
             kinds = sorted({governor for _policy, governor in slow})
             yield self.finding(
                 [(f"/{_FREQ}/policy{policy}/scaling_governor", governor) for policy, governor in slow[:3]],
-                f"{len(slow)} of {len(policies)} frequency domains follow {named(kinds)}",
+                f"governor {named(kinds)} in {len(slow)} of {len(policies)} frequency domains",
                 settings=[self.setting("governor", f"policy{policy}", "performance", now) for policy, now in slow],
             )
         need(not unknown, "governors are not in this record", NoDataError)
@@ -272,7 +272,7 @@ class TransparentPages(Rule):
         need(needing, "it is never, and no guest is known that would ask for them")
         yield self.finding(
             [(f"/{_THP}", text)],
-            f"{counted(len(needing), 'guest')} without huge pages of their own get 4 KiB pages: {named(needing)}",
+            f"4 KiB pages for {counted(len(needing), 'guest')} without huge pages: {named(needing)}",
             settings=[self.setting("memory", "transparent_hugepage", "madvise", "never")],
         )
 
@@ -320,10 +320,10 @@ class NumaBalancing(Rule):
         pinned = _pinned(host)
         floating = [guest.name for guest in host.guests if not guest.domain.dedicated]
         if value != "0" and pinned and len(host.facts.nodes) > 1:
-            also = f"; {named(floating)} float and may profit from it: compare" if floating else ""
+            also = f"; those that float may profit from it: {named(floating)}" if floating else ""
             yield self.finding(
                 [(sysctl_path(key), value)],
-                f"{counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes pay for its faults: "
+                f"its faults cost {counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes: "
                 f"{named(pinned)}{also}",
                 settings=[self.setting("sysctl", key, "0", value)],
                 level=Level.INFO if len(floating) > len(pinned) else None,
