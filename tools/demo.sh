@@ -68,7 +68,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM PIPE
 
 next "Packages and Python environment"
-"$top/tools/prepare.sh" --profile demo --extras report
+"$top/tools/prepare.sh" --profile demo --extras validation
 export PATH=$top/.venv/bin:$PATH
 
 next "Guest image from distribution packages"

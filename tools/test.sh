@@ -251,7 +251,7 @@ case $part in
     all | lint | docs | unit | programs | functional | nova | package | benchmarks | cloud | lab | live | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
-"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud,metrics --venv "$venv"
+"$top/tools/prepare.sh" --profile test --extras validation,test,docs,lint,cloud,agent --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
 
 case $part in

@@ -118,7 +118,7 @@ def _metrics(agent: service.Service, conf: cfg.ConfigOpts) -> Callable[[], None]
         from nova_perf_tuning.agent import metrics  # prometheus_client is an extra
     except ImportError:
         raise errors.PerfTuningError(
-            "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[metrics]'"
+            "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[agent]'"
         ) from None
     file = conf.nova_perf_tuning.result_file
     return metrics.serve(agent, conf.agent.metrics_address, conf.agent.metrics_port, file)

@@ -76,7 +76,7 @@ def error_line(error: Exception, program: str) -> str:
     if isinstance(error, errors.PerfTuningError | OSError):
         return " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError):
-        return f"{error}; install nova-perf-tuning[report,cloud]"
+        return f"{error}; install nova-perf-tuning[validation,cloud]"
     line = f"{type(error).__name__}: {one_line(error, 200)}"
     return f"internal error, please report: {line} ({program} --debug shows where)"
 

@@ -134,7 +134,7 @@ The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's 
 Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
 
 It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. It needs the package
-``prometheus_client`` (``pip install nova-perf-tuning[metrics]``). Ports below 1024 are not for the agent.
+``prometheus_client`` (``pip install nova-perf-tuning[agent]``). Ports below 1024 are not for the agent.
 """,
     ),
 ]

@@ -24,7 +24,7 @@ try:
     from sqlalchemy import event, exc
 except ImportError as error:
     raise errors.PerfTuningError(
-        f"{error.name} is missing; install nova-perf-tuning[report] for the database of runs"
+        f"{error.name} is missing; install nova-perf-tuning[validation] for the database of runs"
     ) from None
 
 metadata: Final = sa.MetaData()

@@ -133,6 +133,6 @@ def student_t(probability: float, freedom: int) -> float:
         from scipy import special  # an extra of this program; scipy.stats takes a second to load
     except ImportError:
         raise errors.PerfTuningError(
-            "scipy is missing; install nova-perf-tuning[report] for intervals and verdicts"
+            "scipy is missing; install nova-perf-tuning[validation] for intervals and verdicts"
         ) from None
     return float(special.stdtrit(freedom, probability))

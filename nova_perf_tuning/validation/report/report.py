@@ -10,7 +10,7 @@ from nova_perf_tuning import errors, printing, rules
 try:
     import jinja2
 except ImportError:
-    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
+    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[validation] for reports") from None
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
