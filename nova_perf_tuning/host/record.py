@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lxml import etree
@@ -213,10 +213,7 @@ def collect(root: Root) -> Tree:
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
     _add_texts(tree)
-    for guest in facts.guests:
-        _add_threads(tree, guest)
-    _add_programs(tree, facts)
-    _add_napis(tree, facts.nics)
+    _add_tasks(tree, facts)
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
         link = ethtool.read(root, name)
         if link is not None:
@@ -224,31 +221,23 @@ def collect(root: Root) -> Tree:
     return tree
 
 
-def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
-    tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
-    tree.copy(f"proc/{guest.pid}/stat", _stat)
-    tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
-    for thread in guest.threads:
-        own = f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}"
-        _add_thread(tree, own)
-
-
-def _add_programs(tree: Tree, facts: model.HostFacts) -> None:
+def _add_tasks(tree: Tree, facts: model.HostFacts) -> None:
+    """Add processes and threads of guests, programs and NAPIs."""
+    tasks = [f"proc/{known.thread.tid}" for nic in facts.nics for known in nic.napis if known.thread]
+    for guest in facts.guests:
+        tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
+        tree.copy(f"proc/{guest.pid}/stat", _stat)
+        tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
+        for thread in guest.threads:
+            tasks.append(f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}")
+    for task in tasks:
+        tree.copy(f"{task}/stat", _stat)
+        tree.copy(f"{task}/status", _STATUS)
     for pid in {thread.pid for thread in facts.programs}:
         tree.copy(f"proc/{pid}/stat", _stat)
         tree.copy(f"proc/{pid}/task/*/status", _STATUS)
-
-
-def _add_napis(tree: Tree, nics: Sequence[model.Nic]) -> None:
-    if any(nic.napis for nic in nics):
-        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napi.as_text(nics).encode()
-    for thread in (known.thread for nic in nics for known in nic.napis if known.thread):
-        _add_thread(tree, f"proc/{thread.tid}")
-
-
-def _add_thread(tree: Tree, directory: str) -> None:
-    tree.copy(f"{directory}/stat", _stat)
-    tree.copy(f"{directory}/status", _STATUS)
+    if napis := napi.as_text(facts.nics):
+        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napis.encode()
 
 
 def _add_texts(tree: Tree) -> None:
