@@ -71,8 +71,6 @@ def _request(
 ) -> tuple[request.Request, list[Finding]]:
     """Return the request of the options, else of the domain; and how its specs fit together.
 
-    Nova's own specs in the metadata stay in force beside the options.
-
     :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
         carries already is only warned of: it was booted so.
     """

@@ -188,9 +188,8 @@ class Environment:
     :ivar tags: what the operator calls the run, for filters.
     :ivar vhost_mode: ``task`` or ``kthread``: whether the CPU of vhost workers is QEMU's.
     :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for them.
-    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial.
+    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial; :ivar looks: at each interim look.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
-    :ivar looks: boots that there were at each interim look.
     :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
     """
 

@@ -51,13 +51,11 @@ class Expected:
 
 @dataclasses.dataclass(slots=True)
 class Run:
-    """One run of one benchmark, checked.
+    """One run of one benchmark, checked; without readings :attr:`error` says why.
 
     :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
     :ivar block: the N-th slot of each arm is block N, also where one came up a round later.
-    :ivar begin, end: seconds since the epoch by the guest's clock.
-    :ivar cpu_s: busy seconds by role; None where they could not be had.
-    :ivar readings: empty when :attr:`error` says why.
+    :ivar begin, end: seconds since the epoch by the guest's clock; :ivar cpu_s: busy by role; None: unknown.
     """
 
     job: plugins.Job

@@ -63,7 +63,6 @@ class Places:
     pairs, since it is of another boot, that of the server's guest.
 
     :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began there.
-    :ivar fleet: that of the environment, which must have one.
     """
 
     def __init__(self, environment: environments.Environment) -> None:

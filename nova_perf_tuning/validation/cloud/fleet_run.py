@@ -116,9 +116,8 @@ class FleetRun:
         self._said = ""
 
     def run(self) -> Ended:
-        """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
+        """Run what is left, return how it ended; all stacks of this run are removed then, also after an error.
 
-        All stacks of this run are removed when it returns or raises.
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
         :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).

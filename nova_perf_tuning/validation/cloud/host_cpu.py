@@ -56,9 +56,7 @@ def check_url(url: str) -> None:
 
 
 def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
-    """Return guest -> class -> CPU seconds so far of those of ``names`` that the agent knows all classes of.
-
-    Beside the classes stands :data:`WAIT`, if the agent tells it.
+    """Return guest -> class, or :data:`WAIT` -> CPU seconds of ``names``, if all their classes are known.
 
     :param limit_s: for connecting, for each wait and for the whole page.
     :raises AgentError: there is no answer, or it is not an agent's.

@@ -134,8 +134,7 @@ class MeasurePlan:
     """What to run on every pair.
 
     :ivar run_id: part of the name of everything that is made: at most 32 lower-case letters, digits and dashes.
-    :ivar jobs: benchmarks with their parameters; each runs once in every slot of an arm.
-    :ivar trials: how many slots each arm gets; block N of the results holds the N-th slot of every arm.
+    :ivar trials: how many slots each arm gets, each with all jobs; block N holds the N-th slot of every arm.
     :ivar time_limit_s: for one pair, from the first API call to the last result.
     """
 
@@ -216,15 +215,12 @@ class PairError:
 
 @dataclasses.dataclass(slots=True)
 class PairOutcome:
-    """What a launcher's measure() returns.
+    """What measuring a pair gave; errors are empty when every arm gave all its trials.
 
-    :ivar trials: of all arms that worked; boot 0, or 1 for what ran on the server alone; ``order`` unique within
-        the pair.
-    :ivar errors: empty when every arm gave all its trials.
+    :ivar trials: boot 0, or 1 for what ran on the server alone; ``order`` unique within the pair.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
-    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from; empty: there is none.
-    :ivar host_cpu_faults: where from it is not known -> why.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, or empty; ``host_cpu_faults``: why not.
     """
 
     pair: HostPair

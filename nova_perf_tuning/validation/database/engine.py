@@ -160,12 +160,10 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
-    """Call ``work`` in one transaction and return its result.
+    """Call ``work`` in one transaction and return its result; DatabaseError: in place of any other.
 
     It is called again where the database undid it for another writer, or is away for a while. A connection that
     breaks at the commit does not say whether that was done: ``work`` must bear to be done twice.
-
-    :raises DatabaseError: instead of any error of the database.
     """
 
     def once() -> _T:

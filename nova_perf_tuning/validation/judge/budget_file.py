@@ -101,12 +101,10 @@ def limits(budgets: Sequence[Budget]) -> trial_filter.Limits:
 
 
 def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Mapping[str, str]) -> list[Budget]:
-    """Return the budgets for the host group and flavor that ``places`` has.
+    """Return the budgets for the host group and flavor that ``places`` has; ``primary``: benchmark -> metric.
 
     Of several for the same figure the most specific ones count: those that name both, else all that name one, else
     those that name none.
-
-    :param primary: benchmark -> its primary metric, which a budget may name or not.
     """
 
     def figure(budget: Budget) -> tuple[str | None, ...]:
@@ -157,11 +155,9 @@ def why_none(results: model.Results) -> Reason:
 def for_measured(
     budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Collection[str], accelerator: str | None
 ) -> list[Budget]:
-    """Return the budgets without the optional ones that nothing was measured for.
+    """Return the budgets without the optional ones that nothing was measured for; not for an unknown accelerator.
 
     An optional budget may name a kind of benchmark; it then stands for every label of that kind.
-
-    :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
     chosen = []
     for budget in budgets:

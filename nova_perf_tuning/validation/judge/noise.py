@@ -57,13 +57,10 @@ def fingerprint(environment: Environment, label: str) -> dict[str, Any]:
 
 
 def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | None:
-    """Return the noise floor of a run; None: none holds for its benchmarks.
+    """Return the noise floor of a run out of entries of the floor file; None: none holds for its benchmarks.
 
-    A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
-    says nothing of another, nor of results that do not tell theirs. Of several the lowest counts: not all
-    is known before a run.
-
-    :param entries: of the floor file.
+    A floor holds where its fingerprint agrees with all that is known, and always the host: a floor of one says
+    nothing of another. Of several the lowest counts: not all is known before a run.
     """
     losses: dict[str, dict[str, float]] = {}
     created = ""

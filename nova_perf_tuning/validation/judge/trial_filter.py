@@ -74,10 +74,8 @@ class Lost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """What is left of the trials of one figure.
+    """What is left of the trials of one figure, failed ones among them; ``excluded``: run -> why it is not.
 
-    :ivar trials: all but those excluded; failed ones are among them.
-    :ivar excluded: run -> why it does not count.
     :ivar pairs, pairs_excluded: blocks that have a figure of both arms, and those of them that lost one.
     :ivar invalid: why no ratio can be made of what is left; None if it can.
     :ivar lost: of the arm and of its baseline.

@@ -37,9 +37,7 @@ class Image:
 
 
 def default_directory(programs: Collection[str] = ()) -> str:
-    """Return where this user's image with all ``programs``, and absolute paths of other files, lies.
-
-    It is the small one, the full one, or the one that was built last with something added, in this order.
+    """Return the directory of this user's small, full or own image, the first with all programs and files.
 
     :raises LaunchError: there are images, but none has them all.
     """
@@ -83,12 +81,10 @@ def _added(directory: pathlib.Path) -> dict[str, str]:
 
 
 def check_same_programs(built: Image, programs: Collection[str]) -> None:
-    """See that the host would run the very files that are in an image; what the host lacks is another fault.
+    """See that the host would run the very files that are in an image; LaunchError: names one that is other.
 
     One of this project's own programs means all of these, one that was added to the image all that was: they use
-    one another.
-
-    :raises LaunchError: names the first file that is another one.
+    one another. What the host lacks is another fault.
     """
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):

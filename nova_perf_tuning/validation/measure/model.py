@@ -57,26 +57,22 @@ class Trial:
     """One run of one benchmark in one arm, with the CPU it cost while it measured.
 
     :ivar arm: ``host``, ``untuned``, ``tuned`` … the name of what is compared.
-    :ivar boot: number of the boot (every boot makes the guests anew).
-    :ivar block: number of the block of trials that belong together.
+    :ivar boot: every boot makes the guests anew; :ivar block: of trials that belong together.
     :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``, ``vhost``,
         ``worker``, ``total`` (whole process and its vhost workers); beside them ``softirq``, interrupts and
         softirqs of the host's CPUs, less what an idle host has.
     :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
     :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
     :ivar window_s: length of the window by the host's monotonic clock.
-    :ivar window: what the window is (:class:`nova_perf_tuning.validation.measure.trial.Window`); empty: not known.
+    :ivar window: of :class:`nova_perf_tuning.validation.measure.trial.Window`; empty: not known.
     :ivar exec_s: how long the whole execution took, from asking for it until its end was seen; None: not known.
-    :ivar order: number of the run within the validation, in the order of time; the figures of one run
-        share it, and its CPU times.
+    :ivar order: of the run within the validation, by time; the figures of one run share it, and its CPU times.
     :ivar primary: False for figures that are shown beside the one that is judged.
     :ivar error: why there is no value; then ``value`` is None. :ivar failure: a :class:`TrialFailure`.
-    :ivar work: units of work done in the window; None if not counted.
-    :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
+    :ivar work: units of work (``Gbit``, ``1,000 IO`` …) done in the window; None if not counted.
     :ivar collectors: tools that watched it, see :mod:`nova_perf_tuning.validation.measure.collectors`.
     :ivar course: of a run's judged figure, None if unknown.
-    :ivar conditions: what the host could tell of the window's circumstances, see
-        :mod:`nova_perf_tuning.validation.measure.host_environment`; what it could not tell is missing.
+    :ivar conditions: what :mod:`.host_environment` could tell of the window's circumstances.
 
     CPU times cover the client and, for a benchmark with a peer, the server too.
     """

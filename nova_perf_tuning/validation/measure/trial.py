@@ -35,11 +35,9 @@ class Window:
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What one run gave.
+    """What one run gave; after ``lost`` the machine itself failed, further trials on it are pointless.
 
     :ivar trial: the run by itself, of no arm yet: what it cost, and why there is no figure.
-    :ivar readings: none where it failed.
-    :ivar lost: the machine itself failed; further trials on it are pointless.
     """
 
     trial: model.Trial
