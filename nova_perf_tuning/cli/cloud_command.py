@@ -2,7 +2,6 @@
 """What all ``openstack perf`` commands share: the connection, errors as one line, the project's exit codes."""
 
 import argparse
-import functools
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -42,7 +41,7 @@ def lines(texts: Sequence[str]) -> Cell:
     return Cell("\n".join(texts), list(texts))
 
 
-class CloudCommand(osc_command.Command):
+class CloudCommand(command.OptionsCommand, osc_command.Command):
     """A command of the ``openstack`` program.
 
     The options of clouds.yaml, ``--os-cloud`` and ``OS_*`` are the program's own. Whatever goes wrong, wrong
@@ -54,15 +53,6 @@ class CloudCommand(osc_command.Command):
     # Else the program would authenticate before run() is called, and report a refusal in its own way.
     auth_required = False
     exit_code = errors.ExitCode.PASS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.error = functools.partial(command.refuse, prog_name)  # type: ignore[method-assign]
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add this command's own options to ``parser``."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         debug = bool(getattr(self.app.options, "debug", False))

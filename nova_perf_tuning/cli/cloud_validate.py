@@ -66,8 +66,9 @@ class Validate(cloud_command.CloudCommand):
     Example: openstack perf validate --hosts all --peers 3 --max-parallel 8 --profile network-throughput
     """
 
+    has_format = True
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        command.add_format(parser)
         blocks = f"pair of hosts (default: {_BLOCKS})"
         validate_options.add(parser, blocks=blocks, budget="", time_limit="none", flavor=False)
         add = functools.partial(options.add, parser)

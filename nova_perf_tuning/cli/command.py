@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from cliff import command
 
@@ -20,26 +20,36 @@ from nova_perf_tuning.printing import counted, one_line, printable
 _FIELD, _LAST_FIELD = 60, 2000
 
 
-class PerfCommand(command.Command):
-    """A command with ``-f table|json``.
+class OptionsCommand(command.Command):
+    """A command with options of its own; :cvar has_format: also with ``-f table|json``."""
+
+    has_format: ClassVar[bool] = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        if self.has_format:
+            formats = "table for people (default) or json for programs (the documented schema)"
+            parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help=formats)
+        self.add_options(parser)
+        parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
+        return parser
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add this command's own options to ``parser``."""
+
+
+class PerfCommand(OptionsCommand):
+    """A command of ``nova-perf``.
 
     A subclass adds its options in :meth:`add_options` and does its work in ``take_action``, which returns the exit
     code, None for 0. Only the command that runs is imported.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_format(parser)
-        self.add_options(parser)
-        parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
-        return parser
+    has_format = True
 
     def get_epilog(self) -> str:
         # cliff would read the metadata of every installed package here.
         return ""
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add this command's own options to ``parser``."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command; whatever goes wrong is one line on stderr and exit code 3.
@@ -53,16 +63,6 @@ class PerfCommand(command.Command):
                 raise
             warn(f"nova-perf {self.cmd_name or ''}".rstrip(), error_line(error, "nova-perf"))
             return int(errors.ExitCode.ERROR)
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="table for people (default) or json for programs (the documented schema)",
-    )
 
 
 def say(*lines: str, prefix: str = "") -> None:
