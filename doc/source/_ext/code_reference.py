@@ -26,7 +26,7 @@ from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.specs import profiles, vocabulary
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 
 ORIGINS = {
     "rule": "follows from how the parts work",
@@ -170,7 +170,10 @@ class Benchmarks(Generated):
         yield from textwrap.dedent("    " + (type(benchmark).__doc__ or "").strip()).splitlines()
         yield ""
         metric, unit, better = benchmark.primary
-        steps = benchmark.steps({}, "PEER" if benchmark.paired else None)
+        given = {
+            parameter.name: "2-3" for parameter in benchmark.parameters if parameter.default == rt_tests.PLANNED
+        }
+        steps = benchmark.steps(given, "PEER" if benchmark.paired else None)
         facts = {
             "Judged": f"``{metric}`` in {unit}, {better} is better",
             "Unit of work": f"``{benchmark.work_metric}``" if benchmark.work_metric else "",
