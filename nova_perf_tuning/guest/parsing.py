@@ -49,7 +49,7 @@ class DomainError(errors.PerfTuningError):
 def parse_xml(xml: str | bytes) -> etree._Element:
     """Return the root element of XML that others wrote, without comments and processing instructions.
 
-    :raises DomainError: too large, a document type, not UTF-8 (libvirt's only form), too deep, not well formed.
+    :raises DomainError: too large, a document type, not UTF-8 (libvirt's only form), over 256 deep, ill formed.
     """
     data = xml.encode(errors="surrogatepass") if isinstance(xml, str) else xml
     if len(data) > MAX_BYTES:

@@ -25,9 +25,9 @@ def spreadable(libvirt: int, qemu: int) -> frozenset[str]:
 def write(
     domain: etree._Element, request: request_module.Request, vcpus: int, spread: Collection[str]
 ) -> list[LeftOut]:
-    """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
+    """Give ``domain`` its I/O threads, which disks take in turn, and disk queues; return what was left out.
 
-    :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`); disks take turns.
+    :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`).
     """
     if request.disk_queues is None and request.iothreads is None:
         return []
