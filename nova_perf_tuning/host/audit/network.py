@@ -274,7 +274,7 @@ class Channels(Rule):
             if not channels:  # those that are seen may be too many; whether there could be more is not known
                 unknown.append(nic.name)
                 count = len(vectors.classify(nic, host.interrupts(nic)).queues)
-                channels, where = {"combined": count, "combined_max": count} if count else {}, "/proc/irq"
+                channels, where = {"combined": count, "combined_max": count} if count else {}, "/proc/irq, seen"
             yield from self._judge(host, nic, channels, where)
         need(host.links and not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
 
