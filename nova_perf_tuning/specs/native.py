@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's own ``hw:`` extra specs: what Nova 31 to 34 know and allow (nova/api/validation/extra_specs/hw.py).
-
-Nova's API refuses others from microversion 2.86 on; before, and in flavors made before, they have no effect.
-"""
+"""Nova's own ``hw:`` extra specs, by a list of what Nova 31 to 34 take or by the Nova that is installed."""
 
 import difflib
+import importlib.resources
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -15,43 +14,12 @@ from nova_perf_tuning.specs import crosscheck, vocabulary
 #: Says what is wrong with a spec's key or value, None when nothing is: the validators of an installed Nova.
 Check = Callable[[str, str], str | None]
 
-_BOOLEAN: Final = ("true or false", "(?i:" + "|".join(vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS) + ")")
-_NUMBER: Final = "0*[1-9][0-9]{0,8}"
-_COUNT: Final = ("1 or more", _NUMBER)
-_CPUS: Final = ("CPUs of the guest such as 0-3,^1", "[0-9^,-]+")
-#: Releases of Nova add values.
-_ANY: Final = ("", "(?s:.*)")
-
-
-def _words(*words: str) -> tuple[str, str]:
-    return ", ".join(words), "|".join(words)
-
-
+_TABLE: Final = importlib.resources.files(__package__).joinpath("native.toml").read_text(encoding="utf-8")
 #: Key -> allowed values in words and as a pattern; N is the number of a NUMA node of the guest.
 KNOWN: Final[Mapping[str, tuple[str, str]]] = {
-    f"{vocabulary.NATIVE_PREFIX}{name}": allowed
-    for names, allowed in (
-        ("boot_menu cpu_realtime ephemeral_encryption hide_hypervisor_id locked_memory mem_encryption", _BOOLEAN),
-        ("pmu vif_multiqueue_enabled virtio_packed_ring", _BOOLEAN),
-        ("cpu_cores cpu_sockets cpu_threads cpu_max_cores cpu_max_sockets cpu_max_threads numa_mem.N", _COUNT),
-        ("numa_nodes", ("1 or more: how many nodes the guest has, no node of the host", _NUMBER)),
-        ("cpu_dedicated_mask cpu_realtime_mask numa_cpus.N", _CPUS),
-        ("cpu_policy", _words("dedicated", "shared", "mixed")),
-        ("cpu_thread_policy", _words("prefer", "isolate", "require")),
-        ("emulator_threads_policy", _words("isolate", "share")),
-        ("pci_numa_affinity_policy", _words("required", "preferred", "legacy", "socket")),
-        ("watchdog_action", _words("none", "pause", "poweroff", "reset", "disabled")),
-        (
-            "mem_page_size",
-            (
-                "large, small, any, or a size such as 2MB or 2048 (KiB)",
-                "large|small|any|[0-9]+([kKMGT]i?)?(b|bit|B)?",
-            ),
-        ),
-        ("ephemeral_encryption_format mem_encryption_model pmem redirected_usb_ports serial_port_count", _ANY),
-        ("sound_model tpm_model tpm_secret_security tpm_version usb_model viommu_model", _ANY),
-    )
-    for name in names.split()
+    f"{vocabulary.NATIVE_PREFIX}{name}": (entry.get("allowed", ""), entry.get("pattern", "(?s:.*)"))
+    for entry in tomllib.loads(_TABLE)["specs"]
+    for name in entry["names"].split()
 }
 
 
