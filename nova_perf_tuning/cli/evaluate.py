@@ -35,7 +35,8 @@ class Evaluate(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
-        results = with_places(store.load(args.results), args.host_group, args.flavor)
+        results = store.load(args.results)
+        results.environment = results.environment.placed(args.host_group, args.flavor)
         left_out = budget_file.left_out(results, budgets)
         hosts, knobs = None, list[ablation.Knob]()
         no_verdict: Reason | None = None
@@ -74,14 +75,6 @@ def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
     options.add(parser, "--host-group", "NAME", group)
     if flavor:
         options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
-
-
-def with_places(results: model.Results, host_group: str | None, flavor: str | None) -> model.Results:
-    """Return recorded results with what the command line says of their host."""
-    before = results.environment
-    host_group, flavor = host_group or before.host_group, flavor or before.flavor
-    environment = dataclasses.replace(before, host_group=host_group, flavor=flavor)
-    return dataclasses.replace(results, environment=environment)
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:

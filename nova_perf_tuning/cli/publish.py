@@ -75,7 +75,7 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
         args.result,
         budget_file.load(args.budget),
         name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        lambda loaded: evaluate.with_places(loaded, args.host_group, args.flavor),
+        (args.host_group, args.flavor),
     )
 
 
@@ -98,7 +98,6 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
 def _usable(
     args: argparse.Namespace, verdicts: host_results.HostResults, name: str, max_age: datetime.timedelta
 ) -> host_result.HostResult:
-    """Return the result of this host, which nova-compute will accept."""
     result = host_results.of_host(verdicts.hosts, name, args.result)
     if result.verdict == "INVALID":
         raise options.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")

@@ -48,12 +48,10 @@ def print_paths(results: str, report: str) -> None:
 
 
 def print_findings(results: model.Results) -> None:
-    """Print where guests are not what was asked for, a line each."""
     command.say(*diagnosis.guest_findings(results), prefix="warning: guests of ")
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
-    """Print a row per figure that was judged, with the verdict on it alone."""
     rows = []
     for judgement in judgements:
         budget = judgement.budget

@@ -238,6 +238,10 @@ class Environment:
         encryption = {"memory_encryption": self.memory_encryption} if self.memory_encryption else {}
         return {"host_group": self.host_group, "flavor": self.flavor, **encryption}
 
+    def placed(self, host_group: str | None, flavor: str | None) -> "Environment":
+        """Return it with what an operator says of the host, if anything."""
+        return dataclasses.replace(self, host_group=host_group or self.host_group, flavor=flavor or self.flavor)
+
     @property
     def began(self) -> datetime.datetime:
         """Return when the run began, in UTC without a zone as the database has it; the epoch if not known."""

@@ -297,7 +297,6 @@ class Benchmark(abc.ABC):
         return self.check_number(name, float(matches[0]))
 
     def find(self, data: Any, *path: str | int) -> object:
-        """Return the value at ``path`` of nested objects and lists."""
         try:
             for key in path:
                 data = data[key]

@@ -19,7 +19,6 @@ CHECKED: Final = "2.86"
 
 
 def list_flavors(cloud: connection.Connection) -> list[sdk_flavor.Flavor]:
-    """Return all flavors that this project may see, with their extra specs, by name."""
     with api.one_line("list flavors"):
         flavors = list(cloud.compute.flavors(get_extra_specs=True))
     return sorted(flavors, key=lambda flavor: (flavor.name, flavor.id))

@@ -56,7 +56,6 @@ class Line:
 
 
 def new_id() -> str:
-    """Return an id for a run, as :class:`nova_perf_tuning.validation.cloud.model.MeasurePlan` wants it."""
     return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
@@ -64,7 +63,6 @@ class RunStore:
     """Reads and writes runs; for one thread at a time."""
 
     def __init__(self, url: str | None = None, *, make: bool = True) -> None:
-        """Open the database; ``url`` and ``make`` as for :func:`.engine.connect`."""
         self._engine = database.connect(url, make=make)
 
     def close(self) -> None:

@@ -214,7 +214,6 @@ def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> bool:
-    """Return whether nothing was measured for an optional budget."""
     compared = {budget.arm} if budget.max_loss is None else {budget.arm, budget.baseline}
     other = accelerator is not None and budget.accelerator not in (None, accelerator)
     return other or not compared <= {*arms}

@@ -324,7 +324,6 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.
 
 @contextlib.contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """Say in one line what libvirt refused."""
     try:
         yield
     except libvirt.libvirtError as error:

@@ -92,7 +92,6 @@ class Timetable:
         self._boot_s = seconds
 
     def measured(self, job: plugins.Job, seconds: float) -> None:
-        """Note what one trial in its full length took."""
         self._trials_s[job.label] = seconds
 
     def fits(self, job: plugins.Job, boot: int, block: int) -> bool:
