@@ -75,10 +75,7 @@ def benchmark(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read(path: str, limit: int, option: str = "", hint: str = "") -> bytes:
-    """Return what a file, a pipe or ``-``, standard input, holds; OptionError: unreadable, or too large.
-
-    :param option, hint: what an error names before the path, and what it advises.
-    """
+    """Return what a file, a pipe or ``-`` (stdin) holds; an OptionError has ``option`` before, ``hint`` behind."""
     try:
         return bounded_read.read_argument(path, limit)
     except OSError as error:

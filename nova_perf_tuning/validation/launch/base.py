@@ -62,9 +62,8 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
-    """A machine's clock against the host's.
+    """A machine's clock against the host's: what it shows at 0 of CLOCK_MONOTONIC, in seconds since the epoch.
 
-    :ivar epoch: what it shows at 0 of the host's CLOCK_MONOTONIC, in seconds since the epoch.
     :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question and receipt.
     """
 
