@@ -180,9 +180,10 @@ def _retrying(codes: Set[object], seconds: float) -> Callable[[Callable[[], _T]]
     def passes(error: BaseException) -> bool:
         if not isinstance(error, exc.DBAPIError):
             return False
-        # psycopg has the code in its errors, PyMySQL as their first argument; a text there is of SQLite.
+        # PyMySQL has the code as first argument, and newer ones a coarse sqlstate beside it; SQLite has neither.
         original: Any = error.orig
-        code = original.sqlstate if hasattr(original, "sqlstate") else next(iter(original.args), "")
+        number = next(iter(original.args), "")
+        code = number if isinstance(number, int) else getattr(original, "sqlstate", "")
         if error.connection_invalidated:
             return codes >= _AWAY
         return code in codes and (code is not None or isinstance(error, exc.OperationalError))

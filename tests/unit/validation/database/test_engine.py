@@ -84,6 +84,8 @@ class EngineTest(directories.DirectoryCase):
             (sqlite3.OperationalError("disk I/O error"), exc.OperationalError, False, 1),
         ):
             with self.subTest(original):
+                if isinstance(original, pymysql.Error):
+                    original.sqlstate = "HY000"  # of most errors, and that of a deadlock is of PostgreSQL too
                 error = kind("", {}, original, connection_invalidated=invalidated)
                 work = mock.Mock(side_effect=[error, "done"])
                 if tries == 2:
