@@ -17,7 +17,10 @@ class OutputError(errors.PerfTuningError):
 
 
 def check(path: str) -> None:
-    """Refuse a path where no file can be: OutputError: something else is there, or its directory is missing."""
+    """Refuse a path where no file can be, or where a new file would replace something else than a file.
+
+    :raises OutputError: a link, device, pipe, socket or directory has that name, or its directory is missing.
+    """
     directory = os.path.dirname(os.path.abspath(path))
     if not path or not os.path.isdir(directory):
         raise OutputError(f"{path!r}: there is no directory {directory!r}; make it first")
@@ -62,7 +65,10 @@ def writing(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def changing(path: str) -> Iterator[None]:
-    """Keep others who use this from changing a file between reading and writing, by an empty file beside it."""
+    """Keep others who use this from changing the file at ``path`` between reading and writing it.
+
+    The lock is an empty file beside it that stays; the kernel drops the lock with the process.
+    """
     directory, name = os.path.split(os.path.abspath(path))
     with open(os.path.join(directory, f".{name[:200]}.lock"), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -68,7 +68,10 @@ def _bounded(data: bytes, limit: int) -> bytes:
 
 
 def kernel_bytes(path: str, dir_fd: int | None = None, limit: int = _KERNEL_LIMIT) -> bytes:
-    """Return the first ``limit`` bytes of a file; OSError: it cannot be read."""
+    """Return the first ``limit`` bytes of a file.
+
+    :raises OSError: it cannot be opened or read.
+    """
     fd = os.open(path, _KERNEL_FLAGS, dir_fd=dir_fd)
     try:
         return os.read(fd, limit)
@@ -113,6 +116,9 @@ def _real(prefix: str) -> str:
 
 
 def check_inside(prefix: str, path: str) -> None:
-    """Refuse a path of a sysroot whose links lead out of it; OSError: ELOOP."""
+    """Refuse a path of a sysroot whose links lead out of it.
+
+    :raises OSError: ELOOP.
+    """
     if prefix and not os.path.realpath(f"{prefix}{path}").startswith(f"{os.path.realpath(prefix)}/"):
         raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")

@@ -49,7 +49,10 @@ def _parse(text: str) -> frozenset[int]:
 
 
 def parse_spec(text: str) -> frozenset[int]:
-    """Return the CPUs of a list with exclusions, as Nova's ``0-7,^4-5``; CpuListError: as :func:`parse`."""
+    """Return the CPUs of a list with exclusions, such as Nova's and libvirt's ``0-7,^4-5``; an exclusion wins.
+
+    :raises CpuListError: as :func:`parse`.
+    """
     sets: dict[bool, set[int]] = {False: set(), True: set()}
     for excluded, span in _spans(text, exclusions=True):
         sets[excluded].update(span)
@@ -145,7 +148,10 @@ def format(cpus: Iterable[int]) -> str:
 
 
 def parse_mask(text: str) -> frozenset[int]:
-    """Return the CPUs of a mask (``00000001,000000ff``, groups of 32 bits, low group last); CpuListError: none."""
+    """Return the CPUs of a mask such as ``"00000001,000000ff"`` (groups of 32 bits, low group last).
+
+    :raises CpuListError: the text is no mask (:func:`is_mask`).
+    """
     digits = text.strip()
     if not is_mask(digits):
         raise CpuListError(f"'{text[:80]}' is not a CPU mask; write it as in ff,00000003")

@@ -3,7 +3,10 @@
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return ``text`` with ``?`` for all that a terminal would obey instead of showing, but for ``keep``."""
+    """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.
+
+    :param keep: characters that stay although they are not printable, such as a line end.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else "?" for char in text)

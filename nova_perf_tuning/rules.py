@@ -160,7 +160,10 @@ class Report:
 
 
 def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = False) -> Report:
-    """Return what ``rules`` say of a subject; ``strict``: let what a broken rule raises pass."""
+    """Return what ``rules`` say of a subject.
+
+    :param strict: let what a broken rule raises pass.
+    """
     report = Report()
     for rule in rules:
         findings: list[Finding] = []
@@ -189,13 +192,19 @@ def defined_in(module: Mapping[str, object]) -> list[Any]:
 
 
 def need(condition: object, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> None:
-    """Go on only when ``condition`` holds; raise ``error`` with what is ``lacking``, why a rule cannot judge."""
+    """Go on only when ``condition`` holds.
+
+    :raises NotApplicableError: it does not, as ``error``; ``lacking`` says why the rule cannot judge.
+    """
     if not condition:
         raise error(lacking)
 
 
 def known(value: Value | None, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> Value:
-    """Return a value that a rule cannot do without; raise ``error`` with what is ``lacking`` for None."""
+    """Return a value that a rule cannot do without.
+
+    :raises NotApplicableError: it is None, as ``error``.
+    """
     if value is None:
         raise error(lacking)
     return value

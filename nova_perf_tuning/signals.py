@@ -27,7 +27,10 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], N
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Hold signals back while the block runs and deliver them after it; only the main thread gets any."""
+    """Hold signals back while the block runs; those that came are delivered at its end.
+
+    Outside the main thread Python delivers no signal, so there is nothing to hold back.
+    """
     if not _is_main_thread():
         yield
         return

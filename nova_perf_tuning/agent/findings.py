@@ -127,7 +127,10 @@ class CompetingDaemons:
     def conflicts(
         self, conflicts: Mapping[rewrite_limit.Key, rewrite_limit.Conflict], now: float
     ) -> Iterator[Finding]:
-        """Yield what others keep changing and is held back, with the likely writer; a new one is logged."""
+        """Yield what others keep changing and is held back, with the likely writer; a new one is logged.
+
+        :param now: monotonic clock.
+        """
         known, self._known = self._known, frozenset(conflicts)
         if self._known - known:
             self._look()

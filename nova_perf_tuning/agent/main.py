@@ -69,7 +69,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier) -> int:
-    """Keep the host below ``root`` until asked to stop; return the exit code; PerfTuningError: it cannot work."""
+    """Keep the host below ``root`` until asked to stop, and return the exit code.
+
+    :param config_files: the configuration; none: the default file if it is there and this host is meant.
+    :raises PerfTuningError: it cannot work.
+    """
     conf = opts.load(config_files or opts.default_files(root))
     privileged.require(root)
     live = os.path.realpath(root) == "/"

@@ -153,7 +153,10 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 def serve(agent: service.Service, address: str, port: int, result_file: str = "") -> Callable[[], None]:
-    """Answer in threads and return what ends them; PerfTuningError: the port is taken or the address not ours."""
+    """Answer on ``address``:``port`` in threads and return a function that ends them.
+
+    :raises PerfTuningError: the port is taken or the address is not ours.
+    """
     registry = CollectorRegistry()
     registry.register(Collector(agent, result_file))
     try:

@@ -70,7 +70,10 @@ class JournalSession:
 
     @contextlib.contextmanager
     def agent(self) -> Iterator[None]:
-        """Be this host's only agent within; JournalError: there is one already, or the journal cannot be used."""
+        """Be this host's only agent within.
+
+        :raises JournalError: there is one already, or the directory or the journal cannot be used.
+        """
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
         path = self._path.with_name(journal_module.AGENT_LOCK)
@@ -89,7 +92,11 @@ class JournalSession:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[journal_module.Journal]:
-        """Hold the journal for one pass; BusyError: somebody else holds it; JournalError: it cannot be used."""
+        """Hold the journal for one pass.
+
+        :raises BusyError: somebody else holds it.
+        :raises JournalError: it cannot be used.
+        """
         try:
             with self._open(patience=0.0) as journal:
                 yield journal
@@ -97,7 +104,10 @@ class JournalSession:
             self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
 
     def ending(self) -> journal_module.Journal:
-        """Return the journal for the end; BusyError: a command kept changing this host: what was placed stays."""
+        """Return the journal for putting things back at the end.
+
+        :raises BusyError: a command has been changing this host all the time: what the agent placed stays.
+        """
         return self._open(patience=self._ending)
 
     def changed(self) -> bool:
@@ -125,11 +135,18 @@ class TunedHost:
         self._rps = rps
 
     def facts(self) -> model.HostFacts:
-        """Read the host; FactsError: it cannot be read at all."""
+        """Read the host.
+
+        :raises FactsError: it cannot be read at all.
+        """
         return reader.read_host(self.root)
 
     def plan(self, facts: model.HostFacts) -> planner.Plan:
-        """Return what should hold; PlanError, NovaConfigError: the CPU sets or a nova.conf cannot be used."""
+        """Return what should hold.
+
+        :raises PlanError: the CPU sets contradict each other or the host.
+        :raises NovaConfigError: a nova.conf cannot be used.
+        """
         # agent.json is for everybody's eyes, and a title is what a tenant calls an instance: libvirt's name alone.
         guests = tuple(
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
@@ -188,7 +205,8 @@ class Reconciler:
         """Bring the plan into force and say what was done.
 
         :param excused: an event explains what has changed: it is not held against anybody.
-        :raises BusyError, PerfTuningError: a command is at work, or something cannot be used; nothing was written.
+        :raises BusyError: a command is changing this host; nothing was written.
+        :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
         with self.journal.writing() as journal:
             facts = self._host.facts()
@@ -225,9 +243,10 @@ class Reconciler:
         kinds: Mapping[str, base.SettingKind],
         excused: bool,
     ) -> tuple[list[Setting], list[Setting]]:
-        """Return what is to be given to apply, and what others have changed; values are those of the facts.
+        """Return what is to be given to apply, and what others have changed.
 
-        What holds and is not in the journal is given too: apply notes it as watched.
+        The values were read a moment ago with the facts, so nothing is read again here. What holds and is not in
+        the journal is given too: apply notes it as watched.
         """
         now = self._clock()
         todo: list[Setting] = []
@@ -331,7 +350,10 @@ class Reconciler:
         return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
-        """Read back what should hold (None: all); return what does not and is not held back; writes nothing."""
+        """Read back what should hold, and return what does not and is not held back; writes nothing.
+
+        :param targets: only these; None: everything.
+        """
         wanted = [setting for setting in self.wanted if targets is None or setting.target in targets]
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())

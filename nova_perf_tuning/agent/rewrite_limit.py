@@ -101,7 +101,10 @@ class RewriteLimit:
             self.conflicts[key].others = False
 
     def forget(self, now: float) -> None:
-        """Drop what did not change for so long that its budget is full again; what is gone stays till then."""
+        """Drop what has not been found changed for so long that its budget is full again.
+
+        What is gone stays till then: a link that goes down and up all the time gives no new budget.
+        """
         for key, conflict in list(self.conflicts.items()):
             earned = max(EARNED_S * (self._limit - conflict.budget), 2 * conflict.pause)
             if now - max(conflict.last, conflict.until) > earned:

@@ -87,7 +87,10 @@ def remove(directory: str) -> None:
 
 
 def read(directory: str = RUN_DIR) -> AgentState | None:
-    """Return what an agent wrote, None where none runs; UnreadableError: no access, or of another version."""
+    """Return what an agent wrote; None where none ever ran or it has ended.
+
+    :raises UnreadableError: it cannot be read, or another version wrote it.
+    """
     path = os.path.join(directory, FILE)
     try:
         with open(path, "rb") as file:

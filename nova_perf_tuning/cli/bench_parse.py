@@ -16,5 +16,6 @@ class BenchParse(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
-        output = options.read(args.file, base.MAX_CHARACTERS).decode("utf-8", "replace")
+        data = options.read(args.file, base.MAX_CHARACTERS)
+        output = data.decode("utf-8", "replace")
         bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))

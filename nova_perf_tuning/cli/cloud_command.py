@@ -58,7 +58,8 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
         debug = bool(getattr(self.app.options, "debug", False))
         try:
             self._authenticate(quiet=not debug)
-            return int(super().run(parsed_args) or self.exit_code)
+            code = super().run(parsed_args)
+            return int(code or self.exit_code)
         except Exception as error:
             if debug or isinstance(error, BrokenPipeError):
                 raise

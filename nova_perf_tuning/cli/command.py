@@ -99,7 +99,10 @@ def print_json(data: Any) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[object]], limit: int = _FIELD, most: int | None = None
 ) -> None:
-    """Print rows, at most ``most``, None as ``-``; fields but the last are cut to ``limit`` characters."""
+    """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
+
+    :param most: how many rows; one line tells of the others.
+    """
     if not rows:
         return
     last = len(head) - 1

@@ -151,7 +151,10 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
 def single_warnings(
     args: argparse.Namespace, specs: Mapping[str, str], vcpus: int | None = None
 ) -> list[rules.Finding]:
-    """Return warnings about each of ``specs`` as this host knows them; ContradictionError: names all wrong."""
+    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
+
+    :raises crosscheck.ContradictionError: some are wrong; names all of them.
+    """
     native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
     check = native_specs.validator() if native else None
     known = profiles.load(args.profile_dir)
@@ -163,7 +166,10 @@ def single_warnings(
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs of ``--spec`` and ``--profile``, else the default; OptionError: two profiles."""
+    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
+
+    :raises OptionError: as :func:`extra_specs`, or two different profiles.
+    """
     specs = extra_specs(args.spec)
     name = args.profile or (None if specs else default_profile)
     if name is not None and specs.setdefault(_PROFILE, name) != name:

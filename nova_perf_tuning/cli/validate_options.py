@@ -22,7 +22,10 @@ _INTERVAL_S = 5
 
 
 def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
-    """Add them; texts are what their help says of this command; ``flavor``: whether it chooses budgets."""
+    """Add them; ``blocks``, ``budget``, ``time_limit``: what their help says of this command.
+
+    :param flavor: whether ``--flavor`` says which budgets apply.
+    """
     options.add_flavor(parser, DEFAULT_PROFILE)
     benchmark = f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})"
     options.add_repeated(parser, "--benchmark", "KIND[:KEY=VALUE,...]", benchmark)
@@ -42,7 +45,10 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
-    """Return what tuned guests ask for, and spec -> the profile's reason; what does not fit is refused."""
+    """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
+
+    What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
+    """
     specs = options.flavor(args, DEFAULT_PROFILE)
     options.single_warnings(args, specs)
     known = profiles.load(args.profile_dir)

@@ -32,7 +32,10 @@ def default_files(root: str) -> list[str]:
 
 
 def load(files: Sequence[str]) -> cfg.ConfigOpts:
-    """Return the options as set in ``files``, later files win; ConfigError: one, or a value, cannot be used."""
+    """Return the options as set in configuration ``files``; later files win.
+
+    :raises ConfigError: a file is missing or malformed, or a value cannot be used.
+    """
     options = cfg.ConfigOpts()
     for group, members in list_opts():
         options.register_group(group)

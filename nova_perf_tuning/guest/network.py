@@ -102,7 +102,10 @@ def _objection(interface: etree._Element, kind: str, model: str) -> LeftOut | No
 def _attributes(
     interface: etree._Element, present: int, request: request_module.Request, queues: int | None
 ) -> tuple[dict[str, str | None], list[LeftOut]]:
-    """Return attributes for ``<driver>`` (None: remove) and what is left out; ``present``: queue pairs now."""
+    """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
+
+    :param present: queue pairs that it has; :param queues: those that it shall have, None: left alone.
+    """
     wanted: dict[str, str | None] = {}
     left_out = []
     kind = interface.get("type", "")

@@ -49,7 +49,8 @@ class DomainError(errors.PerfTuningError):
 def parse_xml(xml: str | bytes) -> etree._Element:
     """Return the root element of XML that others wrote, without comments and processing instructions.
 
-    :raises DomainError: too large, a document type, not UTF-8 (libvirt's only form), over 256 deep, ill formed.
+    :raises DomainError: too large, with a document type, not UTF-8 (libvirt writes nothing else), nested more than
+        256 deep, or not well formed.
     """
     data = xml.encode(errors="surrogatepass") if isinstance(xml, str) else xml
     if len(data) > MAX_BYTES:
@@ -72,7 +73,10 @@ def parse_xml(xml: str | bytes) -> etree._Element:
 
 
 def parse_tree(xml: str | bytes) -> etree._Element:
-    """Return the ``<domain>`` element, also out of libvirt's ``<domstatus>``; DomainError: it is no domain."""
+    """Return the ``<domain>`` element, also out of libvirt's ``<domstatus>``.
+
+    :raises DomainError: as :func:`parse_xml`, or it is no domain.
+    """
     root = parse_xml(xml)
     if root.tag == "domstatus":
         inner = root.find("domain")
@@ -136,7 +140,10 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
 
 
 def parse_inventory(xml: str | bytes) -> domain.Inventory:
-    """Return devices, memory and features of a domain; DomainError: it is none, or a number in it is none."""
+    """Return the devices, memory and features of a domain; ``xml`` as for :func:`parse_domain`.
+
+    :raises DomainError: it is no domain XML, or a number in it is none.
+    """
     root = parse_tree(xml)
     memory, in_other_unit = root.findtext("memory", "0"), _shown(root, "memory", "unit") not in ("", "KiB")
     names = [feature.tag for feature in root.iterfind("features/hyperv/*") if feature.get("state") == "on"]
@@ -214,7 +221,10 @@ def _is_windows(root: etree._Element) -> bool:
 
 
 def number(text: str, low: int, high: int, what: str) -> int:
-    """Return ``text`` as an integer between ``low`` and ``high``; DomainError: it is none; ``what`` names it."""
+    """Return ``text`` as an integer between ``low`` and ``high``.
+
+    :raises DomainError: it is none; ``what`` names it.
+    """
     if text.isascii() and text.isdigit() and len(text) < 12:
         value = int(text)
         if low <= value <= high:
@@ -223,7 +233,12 @@ def number(text: str, low: int, high: int, what: str) -> int:
 
 
 def running_vcpus(domain: etree._Element) -> frozenset[int]:
-    """Return the vCPUs that are plugged in: by ``<vcpus>``, else the first ``current``; DomainError: no number."""
+    """Return the numbers of the vCPUs that a domain has now: by ``<vcpus>``, else the first ``current`` ones.
+
+    Those that could be plugged in later are not among them.
+
+    :raises DomainError: it does not say so by a number.
+    """
     most = number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
     numbers = [vcpu.get("id", "") for vcpu in domain.iterfind("vcpus/vcpu") if vcpu.get("enabled") == "yes"]
     if numbers:

@@ -25,7 +25,9 @@ def spreadable(libvirt: int, qemu: int) -> frozenset[str]:
 def write(
     domain: etree._Element, request: request_module.Request, vcpus: int, spread: Collection[str]
 ) -> list[LeftOut]:
-    """Give ``domain`` its I/O threads, which disks take in turn, and disk queues; return what was left out.
+    """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
+
+    Disks take the threads in turn, whatever served them before.
 
     :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`).
     """
@@ -62,7 +64,8 @@ def write(
 def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
-    Only threads that it has are given: none when it was started before this package was installed.
+    :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
+        none when it was started before this package was installed.
     """
     if parsing.attribute(disk, "target", "bus") == "scsi":
         return []

@@ -27,7 +27,11 @@ def transform(
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
 ) -> Transformed:
-    """Write a request into a domain's XML, as :func:`write`; twice changes nothing more, an empty one no byte."""
+    """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
+
+    :param housekeeping_cpus, spread: as of :func:`write`.
+    :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
+    """
     root = parsing.parse_xml(xml)
     left_out = write(root, request, housekeeping_cpus, spread)
     if not request:
@@ -47,13 +51,14 @@ def write(
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
 ) -> tuple[LeftOut, ...]:
-    """Write a request into a ``<domain>``; return what was left out and why; DomainError: it cannot be used.
+    """Write a request into a ``<domain>``; return what was left out and why.
 
     Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
     I/O threads, which Nova carries along in a live migration.
 
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
     :param spread: tags of the devices that several I/O threads can serve, see :func:`.storage.spreadable`.
+    :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
         raise parsing.DomainError(
@@ -80,7 +85,10 @@ def write(
 
 
 def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftOut]:
-    """Let the balloon report free pages or not, written as by Nova 32 and later; return what was left out."""
+    """Let the balloon report free pages or not; return what was left out.
+
+    What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
+    """
     balloon = domain.find("devices/memballoon")
     if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
         return [LeftOut(Omission.NO_BALLOON)] if reporting else []

@@ -35,7 +35,10 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
 
 
 def process_s(pid: int) -> float:
-    """Return the CPU seconds of all threads, living and ended, of a process; OSError: there is none."""
+    """Return the CPU seconds of all threads, living and ended, of a process.
+
+    :raises OSError: there is no such process.
+    """
     # clock_getcpuclockid(3) in the kernel's form: inverted process id, CPUCLOCK_SCHED in the low bits
     # (include/linux/posix-timers.h).
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
@@ -47,7 +50,11 @@ def waited_s(pid: int, threads: Sequence[model.Thread]) -> float:
 
 
 def started(directory: str) -> int:
-    """Return when the process or thread of a directory began, in ticks after boot (proc(5)); OSError: it ended."""
+    """Return when a process or thread began, in clock ticks after boot (proc(5), field 22 of stat).
+
+    :param directory: its directory, /proc/PID or /proc/PID/task/TID.
+    :raises OSError: it has ended.
+    """
     with open(f"{directory}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
 

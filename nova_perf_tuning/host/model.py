@@ -269,7 +269,10 @@ class IrqTarget:
 
     @classmethod
     def parse(cls, text: str, identity: str = "") -> Self:
-        """Read a target and its identity, if any; TargetError: they are not of this form."""
+        """Read a target and its identity, if any.
+
+        :raises TargetError: they are not of this form.
+        """
         match = _IRQ(text)
         device, bar, action = identity.partition("|")
         if not match or (identity and not bar):
@@ -308,7 +311,10 @@ class ThreadTarget:
 
     @classmethod
     def parse(cls, text: str, identity: str = "") -> Self:
-        """Read a target and its identity, if any; TargetError: they are not of this form."""
+        """Read a target and its identity, if any.
+
+        :raises TargetError: they are not of this form.
+        """
         match, owner = _THREAD(text), _OWNER(identity or "0:0")
         if not match or not owner:
             raise TargetError(f"thread_affinity target {text[:40]!r}: write tid:NUMBER as in tid:123")

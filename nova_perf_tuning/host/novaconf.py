@@ -89,7 +89,8 @@ class _Parser(iniparser.BaseParser):
 def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
     """Return (section, option) -> value of an INI file; of a repeated option the last one.
 
-    :raises NovaConfigError: a line is none, in the file named ``source``; without a name it is left out.
+    :param source: name of the file, for the error about a line that is none; without it such a line is left out.
+    :raises NovaConfigError: there is such a line and ``source`` is given.
     """
     parser, lines = _Parser(), iter(text.splitlines())
     while True:
@@ -102,7 +103,10 @@ def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
 
 
 def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:
-    """Return the options of (path, text) pairs, a later file wins; ``strict`` refuses lines that are none."""
+    """Return the options of (path, text) pairs; a later file wins.
+
+    :param strict: refuse a line that is none, as :func:`parse` does.
+    """
     options: dict[tuple[str, str], Value] = {}
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
@@ -112,7 +116,11 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
 
 
 def parse_cpu_spec(text: str, source: str) -> str:
-    """Return Nova's CPU set (``4-12,^8,15``) of option ``source`` as a cpulist; NovaConfigError: it is none."""
+    """Return Nova's form of a CPU set, such as ``4-12,^8,15``, as a cpulist.
+
+    :param source: the option, for the error.
+    :raises NovaConfigError: it cannot be read, or nothing is left of it.
+    """
     try:
         cpus = cpulist.parse_spec(text)
     except cpulist.CpuListError as error:
@@ -134,7 +142,9 @@ def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
 def find(root: Root, *, strict: bool = False) -> list[str]:
     """Return nova-compute's files below ``root``, without leading slash: of the first of :data:`PLACES` with any.
 
-    Noted are other places that have some too, and what may not be listed: with ``strict`` that is NovaConfigError.
+    Noted are other places that have some too, and directories that may not be listed.
+
+    :raises NovaConfigError: with ``strict``, instead of the latter note.
     """
     found = [files for place in PLACES if (files := [file for path in place for file in _matching(root, path)])]
     for others in found[1:]:
@@ -164,7 +174,10 @@ def _matching(root: Root, path: str) -> list[str]:
 
 
 def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (path, text) of files; NovaConfigError: one is missing or no text."""
+    """Return (path, text) of files.
+
+    :raises NovaConfigError: one is missing or no text.
+    """
     pairs = []
     for path in paths:
         try:
@@ -175,7 +188,10 @@ def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def read(paths: Sequence[str]) -> CpuSets:
-    """Return the CPU sets and the power management of files, later ones win; NovaConfigError: one is wrong."""
+    """Return the CPU sets and the power management of ``paths``, read in order: a later file wins.
+
+    :raises NovaConfigError: a file is missing, no text, malformed, or has a wrong value.
+    """
     return cpu_sets(texts(paths))
 
 

@@ -67,7 +67,10 @@ class PrivilegeError(errors.PerfTuningError):
 
 
 def require(root: str = "/") -> None:
-    """Refuse before anything is touched: PrivilegeError: not root on the live host, or not the sysroot's owner."""
+    """Refuse at once, before anything is touched, when writing cannot work or would serve a stranger.
+
+    :raises PrivilegeError: the live host is meant and this is not root, or the sysroot is not the user's own.
+    """
     if os.path.realpath(root) == "/":
         if os.geteuid() != 0:
             raise PrivilegeError("changing this host's settings needs root: run it again with sudo")

@@ -178,9 +178,12 @@ class Tree:
 
 
 def record(path: str, sysroot: str = "/") -> int:
-    """Write the host at ``sysroot`` to ``path`` (tar, compressed by xz), whole or not at all; return its bytes.
+    """Write the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
 
-    :raises OutputError, FactsError: something is there, it cannot be written, or the host not read.
+    The file appears whole or not at all.
+
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
+    :raises FactsError: it is there already, it cannot be written, or the host not read.
     """
     atomic_write.check(path)
     if os.path.lexists(path):

@@ -277,7 +277,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _get_live_migrate_numa_info(
         self, instance_numa_topology: object, flavor: Flavor, image_meta: object, *args: object, **kwargs: object
     ) -> object:
-        """Work out the pins on this host, the destination; a fault leaves Nova's own: the claim has been made."""
+        """Work out the pins on this host, the destination, as :meth:`_write_domain` does at boot.
+
+        A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
+        """
         info = super()._get_live_migrate_numa_info(instance_numa_topology, flavor, image_meta, *args, **kwargs)
         try:
             if "emulator_pins" in info and guest_request.of_flavor(flavor, {})[0].emulator_placement == "numa":

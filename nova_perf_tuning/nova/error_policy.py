@@ -83,7 +83,10 @@ def cause(error: Exception) -> str:
 
 
 def failure(instance: Instance, error: Exception, flavor: Flavor = None) -> TuningFailed:
-    """Return what is to be raised; ``flavor``: the one that the guest was to get, None: its own."""
+    """Return what is to be raised.
+
+    :param flavor: the one that the guest was to get; None: its own.
+    """
     try:
         names = guest_request.specs(instance, flavor)
     except Exception:  # whatever made the tuning fail must not hide its own message

@@ -25,7 +25,10 @@ class PerfSpecValidator(base.ExtraSpecValidator):
     """
 
     def validate(self, name: str, value: str) -> None:
-        """Check one extra spec; nova.exception.ValidationError: the value is not allowed; says what is."""
+        """Check one extra spec.
+
+        :raises nova.exception.ValidationError: the value is not allowed; says what is.
+        """
         known = vocabulary.BY_KEY.get(name)
         if known is None:  # Nova takes the dot before a feature for any character
             raise exception.ValidationError(

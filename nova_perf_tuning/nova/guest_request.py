@@ -32,7 +32,9 @@ def specs(instance: Instance, flavor: Flavor = None) -> dict[str, str]:
 def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.Request, list[Finding]]:
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
-    :raises SpecError, ContradictionError, ProfileError: the flavor, or a profile of the operator, is wrong.
+    :param flavor: as of :func:`specs`.
+    :raises SpecError, ContradictionError: the flavor is wrong, in itself or against Nova's own specs.
+    :raises ProfileError: a file of the operator's profiles cannot be used.
     """
     flavor = instance.flavor if flavor is None else flavor
     return of_flavor(flavor, _image_properties(instance))

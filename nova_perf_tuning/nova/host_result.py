@@ -92,7 +92,10 @@ class HostResult:
 
 
 def read(path: str) -> HostResult | None:
-    """Return the result in file ``path``, None when there is none; ResultError: it is unreadable or no result."""
+    """Return the result in file ``path``; None when there is no such file.
+
+    :raises ResultError: it cannot be read, or it holds no result.
+    """
     try:
         data = json.loads(bounded_read.read_text(path, _MAX_BYTES))
         fault = json_schema.find(data, SCHEMA)

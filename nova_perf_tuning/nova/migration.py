@@ -22,7 +22,10 @@ def has_request(xml: str) -> bool:
 
 
 def destination_xml(running: str, rewritten: str) -> str:
-    """Return ``rewritten`` by Nova with the tuning of the guest as it is ``running``, and no source CPU left."""
+    """Return Nova's destination XML with the tuning of the running guest in it and no source CPU left.
+
+    :param running: the source's migratable XML; :param rewritten: what Nova made of it.
+    """
     source, root = parsing.parse_xml(running), parsing.parse_xml(rewritten)
     for tag, child, attribute, keep in (
         ("interface", "mac", "address", _keep_interface),
@@ -79,7 +82,10 @@ class MigratingGuest:
     """Nova's guest for the time of a live migration; all it changes is the XML for the destination."""
 
     def __init__(self, guest: Guest, finish: Callable[[Guest, str], str]) -> None:
-        """Take Nova's guest, and a function of (guest, destination XML) to destination XML."""
+        """
+        :param guest: ``nova.virt.libvirt.guest.Guest``.
+        :param finish: function of (guest, destination XML) to destination XML.
+        """
         self._guest = guest
         self._finish = finish
 

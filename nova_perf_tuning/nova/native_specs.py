@@ -27,7 +27,10 @@ def import_quietly(name: str) -> Any:
 
 @functools.cache
 def validator() -> native.Check | None:
-    """Return the check of the Nova that is installed, None without; to import it takes a second."""
+    """Return the check of the Nova that is installed, None where there is none.
+
+    It takes a second to import, so it is asked for only where somebody gives ``hw:`` specs.
+    """
     os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "1")
     try:
         validators, exception = import_quietly(_VALIDATORS), import_quietly("nova.exception")

@@ -171,7 +171,10 @@ def message(finding: Finding) -> str:
 
 
 def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
-    """Return findings that are all warnings; ContradictionError: some are errors, all of them in one line."""
+    """Return findings that are all warnings.
+
+    :raises ContradictionError: some are of level ERROR; says all of these in one line.
+    """
     mistakes = [message(finding) for finding in results if finding.level is Level.ERROR]
     if mistakes:
         raise ContradictionError("; and ".join(mistakes))
@@ -209,6 +212,7 @@ def guest_request(
 
     Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
 
+    :param image_iothreads: I/O threads that an image may ask for.
     :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor alone.
     :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
     """
@@ -244,7 +248,10 @@ def needed_native(
     image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,
 ) -> dict[str, str]:
-    """Return Nova's own specs that the flavor lacks: Nova's scheduler and os-vif read them there, early."""
+    """Return Nova's own specs that the flavor lacks for the request to have its effect.
+
+    They must be in the flavor before a guest is scheduled: Nova's scheduler and os-vif read them there.
+    """
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     needed = dict(request.native)
     if facts.several_queues is not False and facts.multiqueue is None:

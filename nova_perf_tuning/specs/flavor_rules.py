@@ -116,7 +116,8 @@ Written = tuple[dict[str, str], Sequence[Finding]]
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
-    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles.
+    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they must see has
+    to be in it.
 
     :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
     """
@@ -150,7 +151,10 @@ def changed(
 def single_findings(
     specs: Mapping[str, str], profiles: Mapping[str, profiles_module.Profile], check: native.Check | None = None
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Return what is wrong with each spec by itself, and those that can be read; ``check``: see ``native``."""
+    """Return what is wrong with each spec by itself, and the specs that can be read.
+
+    :param check: of the installed Nova, see :func:`nova_perf_tuning.specs.native.findings`.
+    """
     results, readable = list(native.findings(specs, check)), {}
     for key, value in specs.items():
         try:

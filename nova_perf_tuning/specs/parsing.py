@@ -53,7 +53,10 @@ def parse(
 
 
 def parse_expanded(specs: Mapping[str, str]) -> request.Request:
-    """Return the request that ``Request.extra_specs()`` wrote, whatever its profile says today or on this host."""
+    """Return the request that ``Request.extra_specs()`` wrote, whatever its profile says today or on this host.
+
+    :raises SpecError: as :func:`parse`.
+    """
     return _build(_values(specs, NOTHING), {})
 
 
@@ -65,6 +68,8 @@ def usable_properties(
     """Return the image properties that can be used, and why each other ``hw_perf_*`` cannot.
 
     Images are written by tenants: what is wrong in one is left out and never fails a build, and the flavor wins.
+
+    :param most_iothreads: I/O threads that an image may ask for.
     """
     usable, wrong = {}, {}
     for image_key, text in image_properties.items():

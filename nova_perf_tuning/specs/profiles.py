@@ -78,7 +78,11 @@ class Profile:
 
 
 def parse(text: str, source: str) -> Profile:
-    """Read one profile of file ``source``; ProfileError: no YAML, not of the schema, unknown spec or value."""
+    """Read one profile.
+
+    :param source: file name for messages.
+    :raises ProfileError: not YAML, not of the schema, a key twice, an unknown spec or value.
+    """
     data = load_yaml(text, source)
     fault = json_schema.find(data, SCHEMA)
     if fault is not None:
@@ -98,7 +102,11 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """Return the data of file ``source`` that an operator made; ProfileError: no YAML, or a key twice."""
+    """Return the data of a YAML file that an operator made.
+
+    :param source: file name for messages.
+    :raises ProfileError: not YAML, or a key twice in it.
+    """
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -132,9 +140,12 @@ def shipped() -> Mapping[str, Profile]:
 
 
 def load(directory: str | None) -> Mapping[str, Profile]:
-    """Return the shipped profiles and those of an operator's ``directory``, by name; ProfileError: one is wrong.
+    """Return the shipped profiles and those of an operator's ``directory`` (``*.yaml``), by name.
 
     Within nova-compute each boot of a guest with a profile asks, so files are read anew when they have changed.
+
+    :raises ProfileError: the directory or a file cannot be read, or holds something that is no profile, or a name
+        twice.
     """
     if directory is None:
         return shipped()

@@ -93,7 +93,10 @@ class Ended(enum.StrEnum):
 
 @dataclasses.dataclass(slots=True)
 class Incident:
-    """What went wrong beside trials; :ivar kind: of a pair's error, in lower case; empty: of no pair."""
+    """What went wrong beside trials.
+
+    :ivar code: an :class:`IncidentCode`; :ivar kind: of a pair's error, in lower case; empty: of no pair.
+    """
 
     error: str
     boot: int | None = None

@@ -65,10 +65,12 @@ def in_slices(
 
 
 def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) -> tuple[model.ProgramThread, ...]:
-    """Return the threads of Open vSwitch's workers, and those of any program but guests that have a CPU alone.
+    """Return the threads of Open vSwitch's workers, and those of any program that have a CPU for themselves.
 
     A thread has its CPU for itself if it may use no other, while the rest of its process is elsewhere, or if the
     kernel isolates that CPU. A process that is confined as a whole, as by ``taskset``, owns nothing else.
+
+    :param guests: processes that are left out.
     """
     base = root.directory("proc")
     pids = [pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guests]

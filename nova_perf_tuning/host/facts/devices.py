@@ -162,8 +162,9 @@ def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, mo
 def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[int]]) -> Iterable[int]:
     """Return the queue vectors of functions without a netdev that make up just the channels that a NIC lacks.
 
-    mlx5 deals channels round robin to functions of the same digit, ``own`` vectors to the NIC's; where that fits
-    in two ways it is not known.
+    mlx5 deals channels round robin to functions of the same digit; where that fits in two ways it is not known.
+
+    :param own: how many queue vectors the NIC's own function has; :param spare: vectors by function.
     """
     beside = [vectors for address, vectors in sorted(spare.items()) if address[-1] == (nic.pci or "")[-1]]
     shares = [own, *map(len, beside)]

@@ -178,7 +178,10 @@ def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
 
 
 def _classify(comm: bytes) -> tuple[str | None, int | None]:
-    """Return class and number of a thread by its name (``-name debug-threads=on``); None: not QEMU's own."""
+    """Return class and number of a thread of QEMU by its name; class None for one that is not QEMU's own.
+
+    Names: QEMU's ``-name debug-threads=on``, which libvirt always gives.
+    """
     if comm.startswith(b"CPU "):
         match = _VCPU.match(comm)
         if match:
@@ -198,7 +201,10 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
 def kernel_threads(
     root: Root, pattern: re.Pattern[bytes], tids: Sequence[int] | None = None
 ) -> Iterator[tuple[re.Match[bytes], _Task]]:
-    """Yield the children of kthreadd with such names among ``tids`` (None: all): anybody may take a name."""
+    """Yield the children of kthreadd whose names match; anybody else may take such a name.
+
+    :param tids: where to look; None: at every process.
+    """
     base = root.directory("proc")
     tids = numbers(root.directories(base), 1, domain.MAX_PID) if tids is None else tids
     for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):

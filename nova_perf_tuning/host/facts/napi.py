@@ -102,7 +102,10 @@ def _ask(names: Iterable[str]) -> list[_Known]:
 def _request(
     link: socket.socket, family: int, flags: int, command: tuple[int, Sequence[str]], key: str, value: bytes
 ) -> Iterator[dict[str, int]]:
-    """Ask with one attribute, and yield the numbers of each answer; OSError: refused, or not known."""
+    """Ask with one attribute, and yield each answer: its attributes as numbers.
+
+    :raises OSError: the kernel refuses, or does not know the family or the command.
+    """
     number, keys = command
     size = _HEADER.size + 4 + len(value)
     header = _HEADER.pack(size, family, _REQUEST | flags, 1, 0, number, 1, 0)

@@ -47,7 +47,10 @@ _ARCHITECTURES: Final = (
 
 
 def open_root(sysroot: str = "/") -> Root:
-    """Return the root to read: ``/`` is the live host, else a record; FactsError: unreadable, or no host."""
+    """Return the root to read from: ``/`` is the live host, another directory or file a recorded one.
+
+    :raises FactsError: there is no such file, it may not be read, or it holds no host.
+    """
     try:
         path = os.path.realpath(sysroot, strict=True)
         if os.path.isdir(path):
@@ -66,7 +69,10 @@ def open_root(sysroot: str = "/") -> Root:
 
 
 def read_host(sysroot: str = "/") -> model.HostFacts:
-    """Read all facts of a host; what is missing or wrong is None in them and named in their ``warnings``."""
+    """Read all facts of the host at ``sysroot``, as :func:`open_root` takes it.
+
+    What is missing or wrong is None in the facts and named in their ``warnings``.
+    """
     return read_root(open_root(sysroot))
 
 

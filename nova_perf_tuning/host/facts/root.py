@@ -223,7 +223,10 @@ class Root:
         return target.rstrip("/").rpartition("/")[2] or None
 
     def read(self, directory: Directory | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
-        """Return the content of a file of ``directory``; None: unreadable, or longer than ``limit`` (noted)."""
+        """Return the content of the file ``name`` (no slash in it) of ``directory``.
+
+        None when it cannot be read or is longer than ``limit`` bytes (which is noted).
+        """
         return None if directory is None else self._value(None, directory, name, limit)
 
     def head(self, directory: Directory | None, name: str, size: int) -> bytes:

@@ -89,7 +89,10 @@ def _read_cpus(
     node_of: Mapping[int, int],
     modules: bool,
 ) -> tuple[model.Cpu, ...]:
-    """Return all CPUs by number; cores never overlap. ``modules``: lists of threads name modules of two cores."""
+    """Return all CPUs by number; cores never overlap, whatever the kernel's lists say.
+
+    :param modules: the kernel's lists of threads name modules of two cores.
+    """
     cores = _read_cores(root, directories, online, modules)
     rated = bool(cores) and "cpu_capacity" in root.names(directories[next(iter(cores))])
     capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
@@ -137,7 +140,10 @@ class _Core(NamedTuple):
 def _read_cores(
     root: Root, directories: Mapping[int, Directory], online: frozenset[int], modules: bool
 ) -> dict[int, _Core]:
-    """Return the cores by the first CPU of each; packages without an id (s390: -1) are numbered in order."""
+    """Return the cores by the first CPU of each.
+
+    Packages whose CPUs the kernel lists without an id (s390: -1) are numbered in the order of their first CPUs.
+    """
     cores: dict[int, _Core] = {}
     claimed: set[int] = set()
     unnamed: dict[frozenset[int], int] = {}

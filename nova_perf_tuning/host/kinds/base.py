@@ -181,7 +181,10 @@ class SettingKind(abc.ABC):
         return HELD
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        """Return for each setting whether it surely holds, by comparing bytes; what does not is observed."""
+        """Return for each setting whether it surely holds; what does not is observed one by one.
+
+        A kind with thousands of objects compares bytes here.
+        """
         return [False] * len(settings)
 
     def survey(self, settings: Sequence[model.Setting]) -> list[Observation]:
@@ -203,7 +206,10 @@ class Attribute(SettingKind):
     place: ClassVar[str]
 
     def path(self, target: str) -> str:
-        """Return the file, from the root; TargetError: the target's text is wrong."""
+        """Return the file, from the root.
+
+        :raises TargetError: the target's text is wrong.
+        """
         match = re.fullmatch(self.form, target, re.ASCII)
         if not match:
             raise TargetError(f"{self.kind} target {target[:60]!r} is not of the form {self.form}")

@@ -147,7 +147,10 @@ def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
 
 
 def place(host: Box, rows: int, shape: float) -> None:
-    """Give every box size and place; ``rows``: of marks in a cell, ``shape``: the best width by height."""
+    """Give every box its size and place, the host's at 0, 0.
+
+    :param rows: of marks in each cell; :param shape: the best width by height.
+    """
     best = min(_WIDTHS, key=lambda width: abs(math.log(_arrange(host, width, rows) / shape)))
     _arrange(host, best, rows)
     for box in host.walk():

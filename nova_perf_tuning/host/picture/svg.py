@@ -53,7 +53,11 @@ _Settings = Sequence[model.Setting]
 
 
 def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None) -> bytes:
-    """Return the picture of a host, and beside it of its plan; PerfTuningError: no CPU of it is known."""
+    """Return the picture of a host as it is, and beside it once the settings of a plan hold.
+
+    :param name: of the host, for the title.
+    :raises errors.PerfTuningError: no CPU of the host is known.
+    """
     states = [("Now", list(work_module.present(facts, owners)))]
     if settings is not None:
         title = f"Planned: {counted(len(settings), 'setting')}, {_changes(settings)} to change"

@@ -70,10 +70,12 @@ def boot_id(root: str = "/") -> str:
 
 
 def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> list[Setting]:
-    """Return settings in the order of writing; TargetError: an unknown kind, or two values for one target.
+    """Return settings in the order of writing, without repetitions.
 
     What resets others goes before them (channels, rings and offloads before queue masks and interrupts). A guest's
     threads move before queues and interrupts are steered to their CPUs.
+
+    :raises TargetError: an unknown kind, or two values for one target.
     """
     unique: dict[tuple[str, str], Setting] = {}
     for setting in settings:
@@ -106,8 +108,10 @@ def apply(
     """Bring ``settings`` into force and return what became of each, in the order of writing.
 
     All originals are on the disk before the first write. A setting that is refused does not stop the others. When
-    the journal fails, what this call wrote is undone; when the process is killed, :mod:`.restore` does that later.
+    the journal fails, everything that this call wrote is undone; when the process is interrupted or killed,
+    :func:`nova_perf_tuning.host.transaction.restore.restore` does that later.
 
+    :param boot: :func:`boot_id` of the host.
     :raises JournalError: nothing was changed, or what was changed has been undone.
     :raises ApplyError: not everything could be undone.
     """

@@ -298,7 +298,10 @@ def take_lock(path: str, patience: float) -> int:
 
 
 def lock_holder(path: str) -> str | None:
-    """Return who holds a lock file, None where nobody does; it is shared for a moment, so that two may ask."""
+    """Return who holds the lock file at ``path``, None where nobody does or it is not there.
+
+    It takes a shared lock for a moment, so that two who ask do not see each other.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

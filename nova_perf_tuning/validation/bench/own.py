@@ -156,7 +156,8 @@ class Memory(OwnBenchmark):
         return 3 * self.values(given).number("array") // (1 << 20)
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        seconds, processes, array = self.values(given).numbers("seconds", "processes", "array")
+        values = self.values(given)
+        seconds, processes, array = values.numbers("seconds", "processes", "array")
         if array % (1 << 20):
             raise self.refusal(f"array={given['array']} must be whole MiB, such as 32m")
         argv = (PROGRAM, "triad", str(array >> 20), str(seconds), str(processes))

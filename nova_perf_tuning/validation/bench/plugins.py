@@ -27,9 +27,10 @@ class MissingProgramError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """A benchmark with all its parameters.
+    """A benchmark with its parameters.
 
     :ivar label: its name in the results: the kind, or the whole text when one kind is run in several ways.
+    :ivar parameters: all of them, defaults included.
     """
 
     label: str

@@ -116,7 +116,8 @@ class Oltp(_Database):
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        seconds, threads, tables, rows = self.values(given).numbers("seconds", "threads", "tables", "rows")
+        values = self.values(given)
+        seconds, threads, tables, rows = values.numbers("seconds", "threads", "tables", "rows")
         argv = (_SCRIPT, "oltp", str(seconds), str(threads), str(tables), str(rows))
         return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
 

@@ -81,7 +81,8 @@ class UnixBench(base.Benchmark):
     brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        passes, copies = self.values(given).numbers("passes", "copies")
+        values = self.values(given)
+        passes, copies = values.numbers("passes", "copies")
         argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, "perl", "./Run", "-i", str(passes), "-c", str(copies))
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 
@@ -93,7 +94,10 @@ class UnixBench(base.Benchmark):
         return 16 * self.values(given).number("copies")
 
     def results(self, text: str) -> dict[str, float]:
-        """Return the result of each test; the head may be missing; OutputError: cut off, or another version."""
+        """Return the result of each test in the one report of a text; its head may be missing.
+
+        :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
+        """
         self.check_length(text)
         versions, copies = _HEADER.findall(text), _COPIES.findall(text)
         if (count := max(len(versions), len(copies), text.count(_SCORE))) > 1:

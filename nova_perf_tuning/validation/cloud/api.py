@@ -40,7 +40,10 @@ class ApiError(sdk.SDKException):
 
 
 class Api:
-    """The APIs of a cloud, a connection for each thread; once ``stop`` is set waits raise :class:`Interrupted`."""
+    """The APIs of one cloud for several threads: every thread has a connection of its own.
+
+    :ivar stop: set when the run is to end; waits and retries then raise :class:`Interrupted`.
+    """
 
     def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""
@@ -59,7 +62,10 @@ class Api:
     def call(self, question: Callable[[], _Answer], retry_for_s: float | None = None) -> _Answer:
         """Return what ``question`` returns; 429, 5xx and lost connections are asked again for some time.
 
-        :raises ApiError, Interrupted: it failed for too long; the run is to end. :raises ERRORS: it was refused.
+        :param retry_for_s: None: for :attr:`retry_for_s`.
+        :raises ApiError: it failed for too long.
+        :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
+        :raises Interrupted: the run is to end.
         """
         patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         retrying = tenacity.Retrying(

@@ -84,7 +84,10 @@ def external_network(api: api_module.Api, name: str = "") -> str:
 
 
 def identity(api: api_module.Api) -> str:
-    """Return region and project's id, which no other cloud has, as one line, however one logs in."""
+    """Return the region and the project's id, a random number that no other cloud has, as one line.
+
+    It stays the same however one logs in.
+    """
     with api_module.one_line(_FAILED):
         return api.call(lambda: _identity(api.connection.session, api.connection.config.region_name or None))
 

@@ -68,7 +68,10 @@ class Condition:
 
 
 def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
-    """Return what Nova asks Placement for: suffix, or empty -> group; CloudError: an amount is no number."""
+    """Return what Nova asks Placement for by a flavor alone: suffix -> group, empty for the one without.
+
+    :raises model.CloudError: an amount is no number.
+    """
     specs: Mapping[str, str] = flavor.extra_specs
     groups: dict[str, Group] = collections.defaultdict(Group)
     base = groups[""]
@@ -111,7 +114,10 @@ def _pinned(vcpus: int, specs: Mapping[str, str]) -> int:
 
 
 def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Finding]:
-    """Return how many hosts a guest could have, then what excludes others; a request for each condition."""
+    """Return how many hosts a guest could have, then what excludes the others: most hosts first.
+
+    Requests: one for each condition, none for each host.
+    """
     groups = requested(flavor)
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
         nodes = list(cloud.compute.hypervisors(details=True, microversion=_NOVA))

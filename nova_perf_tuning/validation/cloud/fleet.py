@@ -257,7 +257,10 @@ def _by_hosts(
 
 
 def _limited(budget: judging.Budget, trials: Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
-    """Yield name, limit and what pairs have of each figure that a budget limits: logarithms, more is better."""
+    """Yield each figure that a budget limits: its name, its limit, and what pairs have.
+
+    Both are logarithms, turned so that more is better.
+    """
     mine = [
         (pair, trial)
         for pair, trial in trials

@@ -55,9 +55,11 @@ def environment(
 
 
 def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
-    """Return host -> what it did without guests, by time; ``labels``: benchmarks of the run, others are left out.
+    """Return host -> what it did without guests, in the order of time.
 
-    :raises InputError, CloudError: a file is unusable, names no host, or has none of the benchmarks for it.
+    :param labels: benchmarks of the run; others are left out.
+    :raises InputError: a file cannot be read or is no results file.
+    :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
     """
     bare: dict[str, results.Results] = {}
     for path in paths:
@@ -87,7 +89,11 @@ def collect(
     ended: environments.Ended,
     bare: Mapping[str, results.Results] = MappingProxyType({}),
 ) -> tuple[results.Results, fleet.FleetVerdict]:
-    """Read a run from the database and judge it, budgets against ``host`` by ``bare``; return results, verdict."""
+    """Read a run from the database and judge it; return its results for reports, and the verdict.
+
+    :param ended: ``complete`` or why the run ended before.
+    :param bare: of :func:`load_bare`; budgets against ``host`` are judged by it.
+    """
     run = store.load(run_id)
     trials: list[results.Trial] = []
     count, sources, faults = 0, collections.Counter[str](), dict[str, str]()
@@ -138,7 +144,10 @@ def collect(
 def _dealt_out(
     bare: Mapping[str, results.Results], places: fleet.Places, measured: Sequence[results.Trial]
 ) -> list[results.Trial]:
-    """Return samples of bare hosts as trials, dealt out to all boots and blocks of the guests on each."""
+    """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
+
+    Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
+    """
     boots: dict[tuple[str, str], dict[int, set[int]]] = {}
     for trial in measured if bare else ():
         if trial.primary:

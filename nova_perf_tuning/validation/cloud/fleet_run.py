@@ -51,7 +51,10 @@ class HopelessError(errors.PerfTuningError):
 
 
 class Workers:
-    """Runs jobs in threads and hands over results as they end; a simulation takes its place by virtual time."""
+    """Runs jobs in threads of their own and hands over what they gave, in the order in which they end.
+
+    A simulation takes the place of this class with one whose time is virtual.
+    """
 
     def __init__(self) -> None:
         self._ended: queue.SimpleQueue[tuple[int, Outcome] | None] = queue.SimpleQueue()
@@ -82,7 +85,8 @@ class Workers:
 class FleetRun:
     """One run, new or taken up again.
 
-    :ivar unclean: whether stacks of this run may be left; :ivar stopped_by: the signal that stopped it, else 0.
+    :ivar unclean: whether stacks of this run may be left.
+    :ivar stopped_by: the number of the signal that stopped the run, 0 if none did.
     """
 
     def __init__(
@@ -93,7 +97,11 @@ class FleetRun:
         progress: Callable[[session.Progress], None] = lambda _: None,
         threads: Workers | None = None,
     ) -> None:
-        """Prepare; nothing runs yet; ``run``: owned by this process, and nothing of it is left."""
+        """Prepare; nothing runs yet.
+
+        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`; nothing of it is left.
+        :param progress: called from the caller's thread whenever a pair begins or ends.
+        """
         self._store = store
         self._launcher = launcher
         self._run = run

@@ -112,7 +112,10 @@ class HeatPairLauncher:
         self._api.stop.set()
 
     def cleanup(self, run_id: str) -> list[str]:
-        """Remove the stacks that a run left; return their names; CloudError: a stack stays, or no answer."""
+        """Remove the stacks that a run left; return their names.
+
+        :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
+        """
         with api_module.one_line("the cloud cannot be used"):
             owned = self._closing.owned(run_id)
         if problems := self._closing.delete(owned):

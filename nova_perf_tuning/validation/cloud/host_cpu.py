@@ -143,7 +143,10 @@ class _Guest:
 
 
 class Sampler:
-    """Samples a pair's guests in a thread until :meth:`close`; ``faults``: host -> why a window is not known."""
+    """Samples the guests of a pair in a thread of its own until :meth:`close`.
+
+    :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
+    """
 
     def __init__(self, api: api_module.Api, url: str) -> None:
         """Begin; ``url``: of the agents' metrics, see :func:`check_url`."""

@@ -17,7 +17,10 @@ from nova_perf_tuning.validation.report import summary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResults:
-    """Verdicts of hosts, recorded in the file or judged now; :ivar left_out: why budgets were not judged."""
+    """The verdict on each host that a file tells of.
+
+    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged.
+    """
 
     hosts: Sequence[host_result.HostResult]
     recorded: bool
@@ -34,8 +37,10 @@ def read(
 
     :param path: the result file of one host, or results of ``nova-perf validate``, whose trials budgets judge.
         Without budgets hosts of a fleet have their recorded verdicts, but FAIL where their comparison gives that.
-    :param name: of ``budgets`` for the host's trait, or empty; ``places``: host group and flavor, if given.
-    :raises InputError, ResultError, CloudError: unreadable, nothing to judge or be judged by, or an A/A run.
+    :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
+    :param places: host group and flavor, if given.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
+        judge, or an A/A run.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:

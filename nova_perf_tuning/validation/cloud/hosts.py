@@ -143,7 +143,10 @@ def check(result: host_result.HostResult, host: Host) -> None:
 
 
 def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
-    """Bring traits to ``wanted``, unless nova-compute makes them; return all, those added, those removed."""
+    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them.
+
+    :returns: those that it has now, those that were added, those that were removed.
+    """
     if not host.provider_id:
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"

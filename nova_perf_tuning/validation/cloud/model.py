@@ -122,7 +122,10 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison; without the name of an existing flavor one with :attr:`extra_specs` is made."""
+    """One side of a comparison, by its name in the results.
+
+    :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for the stack.
+    """
 
     name: str
     flavor: str = ""
@@ -187,7 +190,8 @@ class GuestSettings:
 class FleetPlan:
     """Everything that a run needs beside its hosts, so that it can go on later.
 
-    :ivar max_loss: of slow hosts, against others; :ivar cloud: as :func:`.cloud_check.identity` says.
+    :ivar max_loss: against the other hosts, from which a host is slow.
+    :ivar cloud: where the run began, as :func:`.cloud_check.identity` says.
     """
 
     measure: MeasurePlan
@@ -199,9 +203,10 @@ class FleetPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PairError:
-    """Why a pair has no results, or not all, in one printable line of at most 2000 characters.
+    """Why a pair has no results, or not all.
 
-    :ivar arm: empty when it concerns the pair; :ivar attempt: at the pair, from 1 on, once it is stored.
+    :ivar reason: one printable line of at most 2000 characters.
+    :ivar arm: empty when it concerns the pair. :ivar attempt: at the pair, from 1 on, once it is stored.
     """
 
     kind: ErrorClass

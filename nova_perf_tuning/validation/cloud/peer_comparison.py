@@ -47,7 +47,11 @@ class Comparison:
 def compare(
     measured: Iterable[tuple[model.HostPair, results.Trial]], limit: float
 ) -> dict[tuple[str, str], Comparison]:
-    """Return (benchmark, arm) -> what it says of hosts; ``limit``: loss against the others, 0.1 for a tenth."""
+    """Return (benchmark, arm) -> what it says of the hosts.
+
+    :param measured: trials with the hosts that they are about, twice the same where there is one.
+    :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
+    """
     series: dict[tuple[str, str], dict[model.HostPair, dict[int, list[float]]]] = {}
     turned: dict[tuple[str, str], int] = {}
     for pair, trial in measured:

@@ -42,7 +42,10 @@ class RunError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A row of the list of runs; :ivar alive: the process that runs it is; :ivar done: pairs that have results."""
+    """One row of the list of runs.
+
+    :ivar alive: the process that runs it is. :ivar done: pairs that have results.
+    """
 
     run_id: str
     state: str
@@ -102,7 +105,11 @@ class RunStore:
         return self.load(run_id)
 
     def load(self, run_id: str) -> model.StoredRun:
-        """Return a run; RunError: there is none of that id, or another version has written its plan."""
+        """Return a run.
+
+        :raises RunError: there is none of that id, or another version has written its plan.
+        :raises plugins.UnknownBenchmarkError: a benchmark of it is not installed any more.
+        """
         columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
         with database.reading(self._engine) as connection:
             run = _get(connection, run_id)
@@ -138,7 +145,10 @@ class RunStore:
         return lines
 
     def claim(self, run_id: str) -> model.StoredRun:
-        """Own a run, with what was cut off planned again; RunError: none, complete, or its owner is alive."""
+        """Make this process the owner of a run that nobody runs, plan what was cut off again, and return it.
+
+        :raises RunError: no such run, it is complete, or its owner is alive.
+        """
 
         def claim(connection: sa.Connection) -> None:
             run = _take_over(connection, run_id)
@@ -158,7 +168,10 @@ class RunStore:
         database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
 
     def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
-        """Say that nobody runs it, plan again what was cut off; no ``state``: as it was, or interrupted."""
+        """Say that nobody runs it any more; pairs that are still running are planned again.
+
+        :param state: empty: as it was; one that died while running was interrupted.
+        """
         died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
 
         def end(connection: sa.Connection) -> None:
@@ -190,7 +203,10 @@ class RunStore:
         task.state, task.attempts, task.faults = state, attempts, faults
 
     def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
-        """Yield number and outcome, with the launcher's boots, of pairs that are done, a few at a time."""
+        """Yield number and outcome of the pairs that are done, a few at a time: a fleet's are large.
+
+        Boots of trials are as the launcher gave them; errors are in :attr:`model.StoredRun.tasks`.
+        """
         done = sa.select(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.state == "done")
         query = done.order_by(_pairs.c.number).execution_options(yield_per=50)
         with database.reading(self._engine) as connection:

@@ -53,7 +53,10 @@ class StackError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack of this package; an empty ``id``: Heat was asked to make it, and nobody knows whether it did."""
+    """A stack of this package.
+
+    :ivar id: what Heat calls it; empty: Heat was asked to make it, and nobody knows whether it did.
+    """
 
     id: str
     name: str
@@ -187,7 +190,10 @@ class Stacks:
         ]
 
     def _push(self, stack: Stack, due: float, problems: dict[Stack, str]) -> float:
-        """Push one stack towards its end; return when the next attempt is due; NotFoundException: it is gone."""
+        """Push one stack towards its end from ``due`` on; return when the next attempt may be made.
+
+        :raises openstack.exceptions.NotFoundException: it is gone.
+        """
         shown = self._api.call(lambda: self._heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
         if shown.status == "DELETE_COMPLETE":
             raise sdk_exceptions.NotFoundException

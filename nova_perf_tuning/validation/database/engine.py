@@ -106,7 +106,8 @@ def default_url() -> str:
 def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     """Return an engine on the database, which is made or migrated to this version if need be.
 
-    :param url: an SQLAlchemy URL; None: :func:`default_url`; :param make: False: a missing file is not made.
+    :param url: an SQLAlchemy URL; None: :func:`default_url`.
+    :param make: False: a file that does not exist is not made.
     :raises DatabaseError: no such file, not a URL, no such driver, no rights, or made by another version.
     """
     parsed = _parse(url)
@@ -135,7 +136,10 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
 
 
 def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str) -> None:
-    """Change the tables to those of a revision; of two that do it at once the second finds what the first made."""
+    """Change the tables to those of a revision; of two that do it at once the second finds what the first made.
+
+    :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
+    """
     settings = config.Config()
     settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
 

@@ -85,7 +85,10 @@ def _without(wanted: request_module.Request, spec: str) -> launch.Arm:
 
 
 def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> list[Knob]:
-    """Return the knobs of an ablation, judged, each arm by the budgets of the tuned one too."""
+    """Return every knob of an ablation run (its environment has ``ablation``: arm -> spec and value), judged.
+
+    :param budgets: of the tuned arm; they are applied to each arm without a knob too.
+    """
     without_knob = results.environment.ablation
     if not without_knob:
         return []

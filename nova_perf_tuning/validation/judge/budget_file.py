@@ -71,7 +71,10 @@ class Budget:
 
 
 def load(path: str) -> list[Budget]:
-    """Read a budget file (``budget.schema.json``), or ``default``; InputError: names the place."""
+    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
+
+    :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
+    """
     if path == SHIPPED:
         path = "the shipped budgets"
         text = (resources.files(__package__) / "default_budgets.yaml").read_text(encoding="utf-8")
@@ -123,7 +126,10 @@ def for_run(
     jobs: Sequence[plugins.Job],
     arms: Sequence[str],
 ) -> list[Budget]:
-    """Return the budgets of the file at ``path`` for a run; InputError: none, or for what it does not have."""
+    """Return the budgets of the file at ``path`` that a run is to be judged by.
+
+    :raises schema.InputError: none is left, or one is for a benchmark or arm that the run does not have.
+    """
     kinds = {job.label: job.benchmark.kind for job in jobs}
     budgets = for_measured(budgets, kinds, arms, None)
     chosen = applicable(budgets, places, {job.label: job.benchmark.primary[0] for job in jobs})
@@ -155,9 +161,12 @@ def why_none(results: model.Results) -> Reason:
 def for_measured(
     budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Collection[str], accelerator: str | None
 ) -> list[Budget]:
-    """Return the budgets without the optional ones that nothing was measured for; not for an unknown accelerator.
+    """Return the budgets without the optional ones that nothing was measured for.
 
     An optional budget may name a kind of benchmark; it then stands for every label of that kind.
+
+    :param kinds: label -> kind of what is measured; :param arms: arms that are.
+    :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
     chosen = []
     for budget in budgets:
@@ -177,7 +186,10 @@ def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budge
 
 
 def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
-    """Return label -> kind, and the arms, that were measured or, as guests that never booted, ought to be."""
+    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
+
+    An arm whose guests never booted was not left out.
+    """
     environment = results.environment
     planned = {label: job.kind for label, job in environment.benchmarks.items()}
     kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
@@ -186,7 +198,10 @@ def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
-    """Return why budgets for what was measured, and not for another place, do not apply."""
+    """Return which budgets for what was measured do not apply, a reason for each cause.
+
+    Not those for another host group or flavor than that of the results.
+    """
     environment, (kinds, arms) = results.environment, _measured(results)
     # What is unknown of their place, nothing where they were not measured -> names of the budgets.
     causes = collections.defaultdict[tuple[str, ...], dict[str, None]](dict)
@@ -220,7 +235,10 @@ def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> 
 
 
 def accelerator(environment: Environment) -> str | None:
-    """Return what guests ran on; None: not known; empty: on a cloud, which tells nobody."""
+    """Return what guests ran on, None where no known word says so.
+
+    A cloud tells nobody: for its guests it is an empty text.
+    """
     if environment.accelerator is None and environment.launcher == "heat":
         return ""
     return environment.accelerator if environment.accelerator in _ACCELERATORS else None

@@ -76,7 +76,8 @@ def capacity(
     :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
     :param busy: share of them that may be busy, above 0 to 1.
     :param rate: units per second that each guest does; None: the median of what the measured one did.
-    :raises reasons.ReasonError: too few trials counted work and CPU by class, or counters contradict each other.
+    :raises reasons.ReasonError: no trial counted its work or CPU by class, too many do not count for the rest to
+        be a sample, or counters contradict each other.
     """
     trials, notes = _counting(results, benchmark, arm)
     classes = [name for name in CLASSES if any(trial.host_cpu_s.get(name) for trial in trials)]
@@ -103,7 +104,10 @@ def capacity(
 
 
 def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[reasons.Reason]]:
-    """Return the trials that count, and what is to be said of others; ReasonError: as of :func:`capacity`."""
+    """Return the trials that count, with their work and CPU, and what is to be said of the others.
+
+    :raises reasons.ReasonError: as for :func:`capacity`.
+    """
     where = {"benchmark": benchmark, "arm": arm}
     mine = [trial for trial in results.trials if trial.benchmark == benchmark]
     figure = [trial for trial in mine if trial.primary or trial.value is None]

@@ -29,7 +29,10 @@ _C = reasons.ReasonCode
 
 
 def floors(results: model.Results) -> dict[str, dict[str, float]]:
-    """Return benchmark -> metric -> floor of an A/A run; ReasonError: too little counts of a primary figure."""
+    """Return benchmark -> metric -> floor of an A/A run, of secondary figures where they have one.
+
+    :raises reasons.ReasonError: a primary figure has too few boots for an interval, or too few trials of it count.
+    """
     losses: dict[str, dict[str, float]] = {}
     of_figure: dict[tuple[str, str], list[model.Trial]] = {}
     for trial in sorted(results.trials, key=lambda trial: not trial.primary):
@@ -80,7 +83,9 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     """Write the floors of an A/A run to ``path`` beside those that other set-ups have there, and return them.
 
     :raises reasons.ReasonError: the run has none.
-    :raises schema.InputError, atomic_write.OutputError, OSError: the file cannot be read, changed or written.
+    :raises schema.InputError: what is there already cannot be read.
+    :raises atomic_write.OutputError: somebody else does not end changing it.
+    :raises OSError: it cannot be written.
     """
     run_floors = floors(results)
     known = {label: fingerprint(results.environment, label) for label in run_floors}
@@ -97,7 +102,11 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
 
 
 def check_writable(path: str) -> None:
-    """Find out before an A/A run that its floors cannot be kept; InputError, OutputError: says why."""
+    """Find out before an A/A run that its floors cannot be kept.
+
+    :raises schema.InputError: what is there is no such file, or none can be made there.
+    :raises atomic_write.OutputError: something else than a file is there.
+    """
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
         atomic_write.check(path)
@@ -132,7 +141,10 @@ def refusal(
 def check_budgets(
     budgets: Sequence[budget_file.Budget], jobs: Sequence[plugins.Job], entries: Sequence[Entry]
 ) -> None:
-    """Refuse budgets tighter than the noise floors of this host, which ``entries`` hold; ReasonError: one is."""
+    """Refuse budgets tighter than the noise floors of this host, before anything is measured.
+
+    :param entries: of the floor file; :raises reasons.ReasonError: a budget is tighter than that.
+    """
     primary = {job.label: job.benchmark.primary[0] for job in jobs}
     environment = host_environment.read()
     environment.benchmarks = {job.label: Benchmark(job.benchmark.kind, parameters=job.parameters) for job in jobs}

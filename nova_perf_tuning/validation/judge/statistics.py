@@ -109,7 +109,10 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
-    """Return boot -> log(arm / baseline) of every block that has both, as medians, positive for a gain."""
+    """Return boot -> log(arm / baseline) of every block that has both, positive for a gain.
+
+    :param trials: of one benchmark and one metric. Within a block several trials of an arm give their median.
+    """
     sign = 1.0
     arms: dict[str, dict[tuple[int, int], list[float]]] = {arm: {}, baseline: {}}
     for trial in trials:

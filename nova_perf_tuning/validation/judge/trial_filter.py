@@ -112,7 +112,10 @@ def failed(trial: model.Trial) -> bool:
 
 
 def lost(trials: Collection[model.Trial], environment: Environment, arm: str) -> Lost:
-    """Return of which trials of ``arm`` no ratio can be made; ``trials``: of all arms, failed ones included."""
+    """Return of which trials of ``arm`` no ratio can be made.
+
+    :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
+    """
     mine = [trial for trial in trials if trial.arm == arm]
     absent, unbooted = _missing(trials, environment, arm)
     without = sum(trial.value is None for trial in mine)
@@ -159,7 +162,10 @@ def run(trial: model.Trial) -> Run:
 
 
 def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limits) -> dict[Run, reasons.Reason]:
-    """Return run -> first fault of every run that does not count; ``accelerator``: what guests ran on."""
+    """Return run -> first fault, for every run that does not count.
+
+    :param trials: those of the judged arms and benchmark; :param accelerator: what guests ran on.
+    """
     trials = sorted(trials, key=lambda trial: trial.order)
     usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
     speeds = collections.defaultdict[str, list[float]](list)
@@ -175,7 +181,10 @@ def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limit
 def _faults(
     trial: model.Trial, limits: Limits, usual_mhz: float, mhz: Mapping[str, float]
 ) -> Iterator[reasons.Reason]:
-    """Yield what is wrong with a trial; ``usual_mhz``: the limit at first, ``mhz``: arm -> median of its CPUs."""
+    """Yield what is wrong with a trial.
+
+    :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
+    """
     condition = trial.conditions.get
     if (share := condition("steal_share", 0.0)) > limits.max_steal:
         yield reason(_C.STEAL, share=share, limit=limits.max_steal)
@@ -197,7 +206,10 @@ def _faults(
 def select(
     results: model.Results, trials: Sequence[model.Trial], arm: str, baseline: str, limits: Limits = _DEFAULT
 ) -> Selection:
-    """Return which of the trials of a figure, failed ones included, count where two arms, or one, are compared."""
+    """Return which of ``trials`` count where ``arm`` is compared with ``baseline``; they may be the same.
+
+    :param trials: of one benchmark and one figure, failed ones included.
+    """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged = [trial for trial in trials if trial.arm in arms]
     excluded = faults(judged, results.environment.accelerator, limits)

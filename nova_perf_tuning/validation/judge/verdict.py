@@ -100,7 +100,10 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
 
 
 class _Gate:
-    """One figure with one limit; :ivar figure: what is limited, its name last; several limits may be on it."""
+    """One figure with one limit.
+
+    :ivar figure: what is limited, its name last; several limits may be on the same.
+    """
 
     def __init__(
         self,
@@ -110,7 +113,10 @@ class _Gate:
         limit: float,
         unit: str = "",
     ) -> None:
-        """Compare the interval that ``estimate`` gives for a confidence with the limit."""
+        """Compare the interval with the limit.
+
+        :param estimate: confidence -> the figure with its interval at it.
+        """
         self.figure, self.level, self._estimate, self._limit = figure, level, estimate, limit
         self.estimate = estimate(level)
         if (known := self.estimate) is None:
@@ -182,7 +188,10 @@ class _Case:
     cpu_fault: Reason | None = None
 
     def gates(self, looks: Sequence[int], boots: int) -> list[_Gate]:
-        """Hold what can be judged against its limits; ``looks``: see :func:`.statistics.interim_confidence`."""
+        """Hold what can be judged against its limits.
+
+        :param looks, boots: as for :func:`.statistics.interim_confidence`.
+        """
         budget = self.budget
         level = statistics.interim_confidence(budget.confidence, looks, boots)
         figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)

@@ -97,6 +97,7 @@ class GuestSize:
 class Machine(abc.ABC):
     """Somewhere a program can be run: a guest, or the host itself.
 
+    :ivar address: on the benchmark network.
     :ivar interface: host side of its NIC, where what it sends arrives; None if it has none of its own.
     """
 

@@ -65,7 +65,10 @@ class AgentChannel:
     def ask(
         self, command: str, read: Callable[[Any], _Answer], arguments: object = None, timeout_s: int = _ANSWER_S
     ) -> _Answer:
-        """Return what ``read`` makes of an answer; LaunchError: none in time, an error, or unreadable."""
+        """Send one command and return what ``read`` makes of the answer.
+
+        :raises LaunchError: no agent, no answer in time, an error, or an answer that cannot be read.
+        """
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
             answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
@@ -131,7 +134,10 @@ def _finished(answer: Any) -> base.Finished | None:
 
 
 class Guest(base.Machine):
-    """A running guest, whose programs run in the scratch disk's directory; started from :attr:`transformed`."""
+    """A running guest, whose programs run in the scratch disk's directory.
+
+    :ivar transformed: the domain XML it was started with, and what was left out of it.
+    """
 
     def __init__(
         self, domain: libvirt.virDomain, port: network.Port, console: str, transformed: transform.Transformed

@@ -22,7 +22,11 @@ from nova_perf_tuning.validation.launch.guest import Guest
 
 
 def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
-    """Bring settings of ``active`` into force, return what became of each; LaunchError: one could not be."""
+    """Bring the host settings of ``active`` into force, and return each with what became of it.
+
+    :param resting: paused guests, which the plan leaves out.
+    :raises LaunchError: a setting could not be brought into force.
+    """
     facts, thread = _facts(resting), model.ThreadTarget
     pids = {guest.process().pid for guest in active}
     settings = [

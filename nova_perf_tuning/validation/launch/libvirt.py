@@ -41,7 +41,10 @@ _QEMU_LOGS: Final = "/var/log/libvirt/qemu"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rig:
-    """What the launcher has prepared; :ivar image: as it was built; :ivar files: its copy for the run."""
+    """What :meth:`LibvirtLauncher.prepare` has found and made.
+
+    :ivar image: as it was built; :ivar files: its copy in the run's directory.
+    """
 
     run: run_directory.RunDirectory
     network: network.Network
@@ -73,7 +76,10 @@ class LibvirtLauncher(base.Launcher):
     def __init__(
         self, *, accelerator: str = domain.KVM, image_directory: str | None = None, boot_timeout_s: float = _BOOT_S
     ) -> None:
-        """Make nothing yet; ``accelerator``: ``kvm``, if it works, or ``tcg``; image: see :func:`.image.load`."""
+        """Make nothing before :meth:`prepare`.
+
+        :param accelerator: ``kvm``, where it works, or ``tcg``; :param image_directory: see :func:`.image.load`.
+        """
         self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator

@@ -115,7 +115,10 @@ class _Process:
             os.close(descriptor)
 
     def end(self) -> tuple[int, str, str]:
-        """End it and all below; return status (negative: the signal), output and errors, cut at their limits."""
+        """End it and all that it started.
+
+        Return its exit status (negative: the signal that ended it), and output and errors, cut at their limits.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         _pid, status, usage = os.wait4(self.pid, 0)
@@ -133,7 +136,10 @@ class HostMachine(base.Machine):
     """The host itself; its CPU is that of the programs that ran and run here, waited-for children included."""
 
     def __init__(self, role: str, address: str, namespace: str | None, directory: str) -> None:
-        """Programs run in ``directory``, on the guests' file system; ``namespace``: None: the host's network."""
+        """:param namespace: network namespace of its programs; None: the host's own network.
+
+        :param directory: where programs run, on the file system that also holds the guests' disks.
+        """
         self.name, self.address = f"host-{role}", address
         self._namespace, self._directory = namespace, directory
         self._processes: dict[int, _Process] = {}
@@ -232,7 +238,10 @@ def _tree_disk_bytes(pid: int) -> float:
 
 
 def _sent_bytes(pid: int) -> float:
-    """Return the bytes that the network namespace of a process has sent (proc_pid_net(5), column 9 of dev)."""
+    """Return the bytes that the network namespace of a process has sent (proc_pid_net(5), column 9 of dev).
+
+    :raises OSError: it has ended.
+    """
     rows = (line.split() for line in bounded_read.kernel_text("", f"/proc/{pid}/net/dev").splitlines()[2:])
     return sum(float(row[9]) for row in rows if row[0] != "lo:")
 

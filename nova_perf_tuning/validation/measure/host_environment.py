@@ -59,7 +59,10 @@ class Ticks(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """What :func:`look` saw; :ivar counters: condition -> the counter whose growth it is, of those told."""
+    """What :func:`look` saw at one moment.
+
+    :ivar counters: condition -> the counter whose growth it is; missing where this host does not tell it.
+    """
 
     stat: Mapping[int, Ticks]
     counters: Mapping[str, float]
@@ -67,7 +70,11 @@ class Circumstances(NamedTuple):
 
 
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
-    """Look at the host; ``interface``: host side of the sender's NIC, if any; ``root``: of /proc and /sys."""
+    """Look at this host's circumstances.
+
+    :param interface: host side of the sending machine's NIC (its tap), None if it has none of its own.
+    :param root: directory that /proc and /sys are read below.
+    """
     devices = pathlib.Path(root, "sys/devices/system")
     counters = {"clock_step_s": time.time() - time.monotonic()}
     if throttled := list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")):
@@ -89,7 +96,11 @@ def mhz_by_cpu(root: str = "/") -> dict[str, float]:
 def conditions(
     before: Circumstances, after: Circumstances, mhz: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Return the conditions between two looks; ``mhz``: CPU -> mean; those half as busy as the busiest count."""
+    """Return the conditions of the window between two looks.
+
+    :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
+        that were at least half as busy as the busiest.
+    """
     first = before.counters
     measured = {name: now - first[name] for name, now in after.counters.items() if name in first}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}

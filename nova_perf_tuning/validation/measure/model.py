@@ -103,7 +103,10 @@ class Trial:
 
 
 def figures(run: Trial, readings: Sequence[base.Reading], work_metric: str | None) -> list[Trial]:
-    """Return a trial for each figure of a run but that of its work, or the run itself, which has none."""
+    """Return a trial for each figure of a run, or the run itself, which is one without a figure.
+
+    :param work_metric: the reading that is no figure but counts the work of all of them.
+    """
     work = next((reading for reading in readings if reading.metric == work_metric), None)
     if work is not None:
         run = dataclasses.replace(run, work=work.value, work_unit=work.unit)

@@ -155,7 +155,11 @@ CONTRADICTIONS = frozenset({ReasonCode.COUNTERS_VCPU, ReasonCode.COUNTERS_GUEST}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that is said, with the parameters that its code's comment names; notes go in the same line."""
+    """One thing that is said.
+
+    :ivar params: as the comment of its code names them.
+    :ivar notes: what is said beside it, in the same line.
+    """
 
     code: ReasonCode
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)

@@ -29,7 +29,11 @@ def _validator(name: str, package: str) -> Any:
 
 
 def check(name: str, data: object, where: str, package: str = __package__) -> None:
-    """Check ``data`` against ``NAME.schema.json``; InputError: names a fault's place, an unknown key's first."""
+    """Check ``data`` against ``NAME.schema.json`` of a package.
+
+    :param where: the file's name, for the message.
+    :raises InputError: naming the place of a fault; an unknown key, perhaps misspelt, comes first.
+    """
     faults = list(itertools.islice(_validator(name, package).iter_errors(data), _MOST_FAULTS))
     if not faults:
         return

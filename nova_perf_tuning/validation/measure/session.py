@@ -117,7 +117,12 @@ class Timetable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a session is, see :class:`Timetable`; ``important``: to be seen where most progress is left out."""
+    """Where a session is.
+
+    :ivar done, total: trials, warm-up included; those that the time limit has cut count as done.
+    :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of it.
+    :ivar important: to be seen also where most progress is left out.
+    """
 
     done: int
     total: int
@@ -127,7 +132,10 @@ class Progress:
 
 
 class Session:
-    """Runs a plan on a launcher; :ivar results: what there is so far, also after an exception."""
+    """Runs a plan on a launcher.
+
+    :ivar results: what there is so far; usable at any moment, also after an exception.
+    """
 
     def __init__(
         self,
@@ -137,7 +145,12 @@ class Session:
         progress: Callable[[Progress], None] = lambda _: None,
         noise_floor: Callable[[environments.Environment], environments.NoiseFloor | None] = lambda _: None,
     ) -> None:
-        """Prepare; ``save`` gets all results after every block, for which ``noise_floor`` is asked."""
+        """Prepare the session; nothing runs yet.
+
+        :param save: called after every block and at the end with all results so far, once there is a trial.
+        :param progress: called before every boot and trial.
+        :param noise_floor: asked after every block which holds for the run.
+        """
         self._launcher = launcher
         self._plan = plan
         self._save = save
@@ -171,10 +184,12 @@ class Session:
         self.results = model.Results(environment, [])
 
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
-        """Run the plan to its end or to the time limit and return the results; what stops it leaves them saved.
+        """Run the plan to its end or to the time limit and return the results.
 
         :param more: asked once, at the interim look: when it says False the session ends there. None: no look.
         :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has no rig.
+        :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
+        :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
         ended = environments.Ended.ERROR
         try:

@@ -108,9 +108,12 @@ def save(results: model.Results, path: str) -> None:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Replace a file; what UTF-8 has no bytes for is replaced, so that what was measured is kept.
+    """Replace the file at ``path`` by one with ``text``.
 
-    :raises atomic_write.OutputError, OSError: no file can be there or written; the old one is untouched.
+    What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
+
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
+    :raises OSError: as for :func:`save`.
     """
     with atomic_write.writing(path) as file:
         file.write(text.encode("utf-8", "replace"))

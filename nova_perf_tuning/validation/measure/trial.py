@@ -46,7 +46,11 @@ class Outcome:
 
 
 def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
-    """Run ``job``; what fails is in the outcome; ``idle_softirq``: of the idle host, CPU seconds per second."""
+    """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
+
+    :param limit_s: wall time that the trial may take at most.
+    :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per second.
+    """
     deadline = time.monotonic() + limit_s
     try:
         return _run(job, pair, deadline, idle_softirq)
@@ -116,7 +120,11 @@ def find_window(
     clock: launch.Clock | None,
     limits: tuple[float, float],
 ) -> Window:
-    """Return the window of a run; ``clock``: its machine's, if known; ``limits``: of the whole execution."""
+    """Return the window of a run whose output ``Benchmark.parse`` has read.
+
+    :param clock: of the machine it ran on; None: unknown.
+    :param limits: begin and end of the whole execution, in which counters were read.
+    """
     if clock is None or clock.error_s > MAX_ERROR_S or finished.lived is None:
         return Window("execution", *limits)
     began, ended = map(clock.monotonic, finished.lived)

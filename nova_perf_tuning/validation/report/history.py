@@ -63,7 +63,11 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """The history of one figure of one arm on one host; :ivar parameters, request: as JSON."""
+    """The history of one figure of one arm on one host.
+
+    :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, see :func:`_request`.
+    :ivar changes: see :func:`changes`.
+    """
 
     host: str
     benchmark: str
@@ -191,7 +195,11 @@ def _key(host: str, environment: environments.Environment, trial: model.Trial) -
 
 
 def changes(values: Sequence[float]) -> list[Change]:
-    """Return change points by time: binary segmentation with Student's t, corrected (Fleming et al. 2023)."""
+    """Return the change points of a history of positive figures, in the order of time.
+
+    Binary segmentation with Student's t, corrected for the number of places to cut (as Hunter does, Fleming et al.
+    2023).
+    """
     logs = np.log(values)
     ends = [0, *_cuts(logs), len(logs)]
     shifts = [
