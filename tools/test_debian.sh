@@ -20,8 +20,9 @@ fail() {
 }
 
 "$top/tools/build_debian.sh" "$venv" "$output"
-lintian --allow-root --display-info --fail-on error,warning,info "$output"/*.changes >"$output/lintian" 2>&1 ||
-    fail "$(cat "$output/lintian")"
+# Not by --fail-on, which counts what debian/ overrides.
+lintian --allow-root --display-info "$output"/*.changes >"$output/lintian" 2>&1 || fail "$(cat "$output/lintian")"
+[[ ! -s $output/lintian ]] || fail "$(cat "$output/lintian")"
 
 # What they depend on is part of the clean root, so that what they leave is seen.
 own='^(python3-nova-perf-tuning|nova-perf-agent|python3-inotify-simple)$'
