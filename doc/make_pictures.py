@@ -5,8 +5,8 @@
     python doc/make_pictures.py --plots-only             without a browser
     python doc/make_pictures.py --record results.json    of another run, which is kept in the tree from now on
 
-Plots are SVG, drawn on the same axes as the report's charts; a test draws them again and compares. The screenshot
-is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium without a window.
+Plots and the host's picture are SVG, drawn as the commands draw them; a test draws them again and compares.
+The screenshot is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium.
 """
 
 import argparse
@@ -26,6 +26,10 @@ import draw_rooms
 import yaml
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.owners import CpuSets
+from nova_perf_tuning.host.picture import svg
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.validation.measure import model, store
 from nova_perf_tuning.validation.report import charts, summary
 from nova_perf_tuning.validation.report import text as wording
@@ -177,7 +181,17 @@ def ratios(title: str, note: str, rows: Sequence[tuple[str, float]]) -> str:
     return plot.svg()
 
 
+def host_now_and_planned() -> str:
+    """Return the picture of a generated host with 64 CPUs and 16 guests, and of its plan."""
+    with tempfile.TemporaryDirectory() as directory:
+        run(sys.executable, "-m", "tests.support.gen_host", f"{directory}/host", "small", PYTHONPATH=str(TOP))
+        facts = reader.read_host(f"{directory}/host")
+    plan = planner.plan(facts, CpuSets())
+    return svg.draw(facts, plan.owners, settings=plan.settings).decode()
+
+
 PLOTS = {
+    "host.svg": host_now_and_planned,
     "plot-noise.svg": noise,
     "plot-measured.svg": measured,
     "plot-unixbench.svg": unixbench,

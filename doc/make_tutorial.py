@@ -14,8 +14,8 @@ import textwrap
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(r"^\[(\d+)/\d+\] (.*?)  \((\d+) s so far.*\)$")
 PROMPT = re.compile(r"^host[12]\$ ")
-#: A terminal's progress, and what Heat tells of every single resource.
-NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^\d{4}-\d\d-\d\d .*\[perf-flavors|^== |^   \d+ s:")
+#: A terminal's progress.
+NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^== |^   \d+ s:")
 #: Directories of whoever ran it.
 PATHS = (
     (re.compile(r"\S*/heat/flavors\.yaml"), "heat/flavors.yaml"),
@@ -47,18 +47,21 @@ PROSE = {
     ":doc:`contributor/cloud` lists the differences from a real cloud.",
     2: "A profile is a named set of extra specs for one kind of load. ``explain`` shows what each spec becomes: "
     "Nova's own ``hw:*``, domain XML, or a setting of the host.",
-    3: "Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
-    4: "Both hosts are this machine, so they look alike. It has no physical NIC and no guest yet, so the plan "
-    "has no settings and most sets are empty; README shows the plan of a host with both. The audit ends with 1: "
-    "it found something.",
-    5: "The machine itself is the baseline for its guests.",
-    6: "Each pair is a Heat stack: a client on one host, a server on the other. Two hosts cannot be compared with "
-    "each other, so the budget gives the verdict. It allows ``fio`` a loss of 95 %: emulated guests on two shared "
-    "CPUs differ by so much that it only tells guests that work from guests that do not.",
-    7: "``publish`` writes the file that nova-compute reads on its host; the trait appears with its next report.",
-    8: "A flavor can now require validated hosts. The guest's XML shows what the driver wrote.",
-    9: "The destination writes the guest's XML with its own CPUs; everything else stays.",
-    10: "A verdict that is withdrawn or too old removes the trait.",
+    3: "Each host gets a Heat stack with two guests. A limit on the CPU time of host2's guests makes it sick, "
+    "once they have booted. Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
+    4: "Both hosts are this machine, so they look alike. It has no physical NIC, so the plan has few settings; "
+    "README shows the plan of a host with NICs.",
+    5: "``--peers 0`` measures each host by itself. The guests of a host are compared with those of the other "
+    "one: ``--max-loss 0.3`` allows a loss of 30 % against it. ``cpu`` alone loses, which points at a limit on "
+    "CPUs.",
+    6: "``nova-perf publish`` writes the file that nova-compute reads on its host; the trait appears with its "
+    "next report. ``openstack perf publish --disable-on-fail`` then takes the sick host out of service.",
+    7: "A flavor can require validated hosts. While host2's guests boot again, such guests have one host to go "
+    "to.",
+    8: "The same command, after the limit is gone.",
+    9: "host2 passes, and its trait comes back.",
+    10: "The destination writes the guest's XML with its own CPUs; everything else stays.",
+    11: "What the whole took, step by step.",
 }
 
 

@@ -74,13 +74,8 @@ def find(text: str | None) -> frozenset[int] | None:
 
 def is_list(text: str) -> bool:
     """Whether :func:`parse` takes ``text``; no set is made, so that hostile lists cost nothing."""
-    return _is_one(text) or (len(text) <= _MAX_TEXT and _is_list(text))
-
-
-@functools.lru_cache(maxsize=_CACHED)
-def _is_list(text: str) -> bool:
     try:
-        return all(True for _ in _spans(text))
+        return _is_one(text) or all(True for _ in _spans(text))
     except CpuListError:
         return False
 
@@ -139,6 +134,12 @@ def _format(cpus: frozenset[int]) -> str:
         parts.append(str(cpu) if first == cpu else f"{first}-{cpu}")
         start = index + 1
     return ",".join(parts)
+
+
+def named(cpus: Iterable[int], noun: str = "CPU") -> str:
+    """Return ``CPU 3``, ``CPUs 0-3,8``."""
+    text = format(cpus)
+    return f"{noun} {text}" if text.isdecimal() else f"{noun}s {text}"
 
 
 def format(cpus: Iterable[int]) -> str:

@@ -5,7 +5,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nova_perf_tuning import errors
 
@@ -46,6 +46,10 @@ class NoDataError(NotApplicableError):
     """What it looks at cannot be read, or is not in this record."""
 
     code = "no_data"
+
+
+#: In a remedy: where the options go that name the same host and files to another of our commands.
+GIVEN: Final = "{given}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Rule(abc.ABC, Generic[Subject]):
     def check(self, subject: Subject, /) -> Iterator[Finding]:
         """Yield a finding for each place where the rule does not hold.
 
-        :raises NotApplicableError: it cannot be judged here.
+        :raises NotApplicableError: it cannot be judged here; after findings, that it cannot be judged everywhere,
+            which matters only where there are none: a rule without its facts never holds.
         """
 
     def finding(
@@ -144,12 +149,14 @@ class Report:
     :ivar findings: the most severe first, in the order of the rules among equals.
     :ivar clean: ids of the rules that hold; :ivar unknown: those that could not judge.
     :ivar failed: rules that are broken themselves, so that one hides no other.
+    :ivar given: what takes the place of :data:`GIVEN`.
     """
 
     findings: list[Finding] = dataclasses.field(default_factory=list)
     clean: list[str] = dataclasses.field(default_factory=list)
     unknown: list[Unjudged] = dataclasses.field(default_factory=list)
     failed: list[Unjudged] = dataclasses.field(default_factory=list)
+    given: str = ""
 
 
 def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = False) -> Report:
@@ -159,19 +166,21 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
     """
     report = Report()
     for rule in rules:
+        findings: list[Finding] = []
         try:
-            findings = list(rule.check(subject))
+            findings.extend(rule.check(subject))
         except NotApplicableError as reason:
-            report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
+            if not findings:
+                report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
         except Exception as error:
             if strict:
                 raise
             text = f"{type(error).__name__}: {error}"
             report.failed.append(Unjudged(rule.id, text, errors.code(error)))
         else:
-            report.findings += findings
             if not findings:
                 report.clean.append(rule.id)
+        report.findings += findings
     report.findings.sort(key=lambda finding: -finding.level.rank)
     return report
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Brings a Debian 12 machine from nothing to a virtual environment with this tree in it.
 #
-#   tools/prepare.sh [--profile demo|test|cloud|lab|bench] [--extras report,test] [--venv DIR] [--packages-only]
+#   tools/prepare.sh [--profile demo|test|cloud|lab|bench|debian|container] [--extras validation,test] [--venv DIR] [--packages-only]
 #
 # Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
 # requirements.txt and the extras of pyproject.toml. Nothing is done twice: an environment whose stamp matches
@@ -10,7 +10,7 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-profile=demo extras=report venv=$top/.venv packages_only=0
+profile=demo extras=validation venv=$top/.venv packages_only=0
 # shellcheck source=tools/python_packages.sh
 . "$top/tools/python_packages.sh"
 while (($#)); do

@@ -26,12 +26,43 @@ known_profile() {
         refuse "there is no profile '$1'; profiles are $(basename -s .yaml -a "$directory"/*.yaml | paste -sd' ')"
 }
 
-begun=$SECONDS
-step=0
+begun=$SECONDS step=0 step_begun=$SECONDS
+# Indexes of the steps whose length a clock or a download sets, and not the speed of this machine.
+clocked=''
+declare -a spent=() titles=()
+ended() {
+    ((step == 0)) || spent[step - 1]=$((SECONDS - step_begun))
+    step_begun=$SECONDS
+}
 next() {
-    local left=0 index
-    for ((index = step; index < ${#expected[@]}; index++)); do left=$((left + expected[index])); done
+    local index should=0 did=0 pace=100 left=0
+    ended
+    for ((index = 0; index < step; index++)); do
+        [[ " $clocked " != *" $index "* ]] || continue
+        should=$((should + expected[index])) did=$((did + spent[index]))
+    done
+    # How this machine compares with the one of `expected` shows after a while.
+    ((should < 20)) || pace=$((100 * did / should))
+    for ((index = step; index < ${#expected[@]}; index++)); do
+        if [[ " $clocked " == *" $index "* ]]; then
+            left=$((left + expected[index]))
+        else
+            left=$((left + expected[index] * pace / 100))
+        fi
+    done
+    titles+=("$1")
     step=$((step + 1))
     printf '\n\033[1m[%d/%d] %s\033[0m  (%d s so far, about %d s left)\n' \
         "$step" "${#expected[@]}" "$1" $((SECONDS - begun)) "$left"
+}
+
+# Where the time went, a line for each step.
+split() {
+    local index all
+    ended
+    all=$((SECONDS - begun))
+    printf '\nWhere the time went:\n'
+    for ((index = 0; index < step; index++)); do
+        printf '%5d s  %3d %%  %s\n' "${spent[index]}" $((100 * spent[index] / (all > 0 ? all : 1))) "${titles[index]}"
+    done
 }

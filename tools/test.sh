@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
-#   tools/test.sh                    everything but the long ones: lab, live, and most of cloud
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, programs, functional, nova, package, benchmarks, cloud, lab, live, demo
+#   tools/test.sh                    everything but debian and the long ones: lab, live, and most of cloud
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, programs, functional, nova, package, debian, benchmarks, cloud, lab, live, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures, and the cloud, run alone. The last line
@@ -179,6 +179,14 @@ run_package() {
     check package tools/test_package.sh "$venv"
 }
 
+# Packages of Debian in a clean root; not in the default run.
+run_debian() {
+    tools/prepare.sh --profile debian --packages-only --venv "$venv"
+    say "Debian packages: built, read by lintian, installed, purged"
+    check debian tools/test_debian.sh "$venv"
+    tail -n 1 "$logs/debian"
+}
+
 run_benchmarks() {
     say "benchmarks: printed, not judged"
     check benchmarks "$venv/bin/python" -m tests.benchmarks
@@ -248,10 +256,10 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | programs | functional | nova | package | benchmarks | cloud | lab | live | demo) ;;
+    all | lint | docs | unit | programs | functional | nova | package | debian | benchmarks | cloud | lab | live | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
-"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud,metrics --venv "$venv"
+"$top/tools/prepare.sh" --profile test --extras validation,test,docs,lint,cloud,agent --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
 
 case $part in

@@ -3,8 +3,8 @@
 # Builds wheel and sdist twice and compares them, installs the wheel into a clean environment beside Nova, uses it from
 # there, and removes it again.
 #
-#   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel, and the extras docs, report, cloud and
-#                                 metrics
+#   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel, and the extras docs, validation,
+#                                 cloud and agent
 set -euo pipefail
 
 venv=$(cd "$1" && pwd)
@@ -49,7 +49,7 @@ diff <(sort "$work/files") "$work/files.again" || fail "the sdist makes another 
 nova_files() { (cd "$work/clean" && find . -path '*/site-packages/nova/*' -type f ! -name '*.pyc' -exec sha256sum {} + | sort); }
 nova_files >"$work/nova.before"
 [[ $(wc -l <"$work/nova.before") -gt 1000 ]] || fail "Nova's wheel was not installed"
-"$work/clean/bin/pip" -q install --disable-pip-version-check "${wheel}[report]"
+"$work/clean/bin/pip" -q install --disable-pip-version-check "${wheel}[validation]"
 cd /
 "$work/clean/bin/nova-perf" --help >"$work/help"
 grep -q topology "$work/help"
@@ -59,10 +59,10 @@ grep -q topology "$work/help"
 "$work/clean/bin/nova-perf-agent" --help >/dev/null
 xz -dc "$top/tests/benchmarks/aa_guests.json.xz" >"$work/results.json"
 "$work/clean/bin/nova-perf" report "$work/results.json" --output "$work/report.html" >/dev/null
-grep -q '</html>' "$work/report.html" || fail "no report from the extra report"
+grep -q '</html>' "$work/report.html" || fail "no report from the extra validation"
 "$work/clean/bin/python" -c "from importlib.util import find_spec as f; assert f('nova.virt.libvirt') and f('nova.virt.perf_tuning')"
 "$work/clean/bin/nova-perf" paths >"$work/paths"
-for name in heat metadefs profiles budgets devstack image systemd irqbalance dashboard sample tmpfiles.d; do
+for name in heat metadefs profiles budgets devstack image systemd irqbalance dashboard alerts sample tmpfiles.d; do
     path=$("$work/clean/bin/nova-perf" paths "$name")
     [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
 done

@@ -13,6 +13,7 @@ from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.printing import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class Finding:
             case FindingCode.IRQBALANCE_WITHOUT_SCRIPT:
                 return _NO_SCRIPT
             case FindingCode.COMPETING_DAEMON:
-                return f"{self.cause} runs, which may write {', '.join(sorted(verify.DAEMONS[self.cause]))}"
+                kinds = ", ".join(sorted(verify.DAEMONS[self.cause]))
+                return f"{self.cause} (process {self.pid}) runs and may change settings of kind {kinds}"
 
     def as_json(self) -> dict[str, object]:
         """Return it for the state file: its code and values for programs, its text for people."""
@@ -97,11 +99,9 @@ class CompetingDaemons:
         if not targets:
             return []
         text = irqbalance.as_text([model.IrqTarget.parse(target).number for target in targets])
-        current = self._kind.read(irqbalance.TARGET)
-        reason = f"irqbalance leaves alone the {len(targets)} interrupts placed here"
-        return [
-            model.Setting(self._kind.kind, irqbalance.TARGET, text, current, reason, model.PlanRule.IRQBALANCE_BAN)
-        ]
+        what = self._kind.kind, irqbalance.TARGET, text, self._kind.read(irqbalance.TARGET)
+        reason = f"irqbalance leaves alone what is placed here: {counted(len(targets), 'interrupt')}"
+        return [model.Setting(*what, reason, model.PlanRule.IRQBALANCE_BAN)]
 
     def moved(self) -> None:
         """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""

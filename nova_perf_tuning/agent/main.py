@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from oslo_config import cfg
+
 from nova_perf_tuning import atomic_write, errors, printing
 from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
@@ -87,7 +89,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
-    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, options.nova_config)
+    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, host.nova_files)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban)
     with journal.agent(), contextlib.ExitStack() as stack:
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)
@@ -97,7 +99,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
         agent.catch_signals()
         stack.callback(state_module.remove, run_dir)
         if options.metrics_port:
-            stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
+            stack.callback(_metrics(agent, conf))
         agent.run()
         return _end(reconciler, options.on_stop)
 
@@ -114,15 +116,16 @@ def _sources(root: str, live: bool) -> Iterator[sources.Source]:
             LOG.warning("events of %s: %s: such changes are found by the timers", name, error.strerror or error)
 
 
-def _metrics(agent: service.Service, address: str, port: int) -> Callable[[], None]:
+def _metrics(agent: service.Service, conf: cfg.ConfigOpts) -> Callable[[], None]:
     """Start to answer Prometheus and return what ends it."""
     try:
         from nova_perf_tuning.agent import metrics  # prometheus_client is an extra
     except ImportError:
         raise errors.PerfTuningError(
-            "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[metrics]'"
+            "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[agent]'"
         ) from None
-    return metrics.serve(agent, address, port)
+    file = conf.nova_perf_tuning.result_file
+    return metrics.serve(agent, conf.agent.metrics_address, conf.agent.metrics_port, file)
 
 
 def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:

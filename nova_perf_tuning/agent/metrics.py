@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures for Prometheus, made when they are fetched and not before.
 
-They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Per guest CPU time
-by class is read from /proc at each scrape, by the threads that the last pass found.
+They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Read at each scrape
+are CPU time and wait of guests, by the threads that the last pass found, the host's pressure, and its verdict.
 """
 
 import contextlib
+import http.server
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.agent import findings, service
 from nova_perf_tuning.host import guest_cpu
+from nova_perf_tuning.nova import host_result
 
 #: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
 _CLIENTS: Final = 16
@@ -29,8 +30,10 @@ DEADLINE_S: Final = 5.0
 class Collector:
     """Makes all figures of one agent."""
 
-    def __init__(self, agent: service.Service) -> None:
+    def __init__(self, agent: service.Service, result_file: str = "") -> None:
+        """:param result_file: where the verdict on this host is, see :mod:`nova_perf_tuning.nova.host_result`."""
         self._agent = agent
+        self._result_file = result_file
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families."""
@@ -53,26 +56,58 @@ class Collector:
         yield _family(gauge, "findings", "What people should look at", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time())
-        text = "Host CPU time of a guest by class; worker: all that no other class has"
-        guests = _family(counter, "guest_host_cpu_seconds", text, {}, "guest", "class")
+        spent, waited = dict[tuple[str, ...], float](), dict[tuple[str, ...], float]()
         for guest in facts.guests if facts is not None else ():
-            for kind, seconds in guest_cpu.spent(guest.pid, guest.threads).items():
-                guests.add_metric([guest.name, kind], seconds)
-        yield guests
+            if classes := guest_cpu.spent(guest.pid, guest.threads):
+                spent |= {(guest.name, kind): seconds for kind, seconds in classes.items()}
+                waited[guest.name,] = guest_cpu.waited_s(guest.pid, guest.threads)
+        text = "Host CPU time of a guest by class; worker: all that no other class has"
+        yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
+        text = "Time that vCPUs of a guest were ready to run and had no host CPU"
+        yield _family(counter, "guest_vcpu_wait_seconds", text, waited, "guest")
+        text = "Time that some or all tasks of the host waited for a resource"
+        yield _family(counter, "host_pressure_seconds", text, dict(_pressure()), "resource", "tasks")
+        yield from self._verdict()
+
+    def _verdict(self) -> Iterator[Any]:
+        result = None
+        with contextlib.suppress(host_result.ResultError):  # nova-compute, which acts on it, says so
+            result = host_result.read(self._result_file) if self._result_file else None
+        if result is None:
+            return
+        words, gauge = {"": result.verdict, **result.budgets}, GaugeMetricFamily
+        text = "1 for the verdict of the last validation that was published, and for that of each budget"
+        yield _family(gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict")
+        text = "When that validation began"
+        yield _family(gauge, "verdict_timestamp_seconds", text, result.created_at.timestamp())
+        text = "Share of a figure that was lost against its baseline; below 0: a gain"
+        lost = {figure: loss for figure, (loss, _limit) in result.losses.items()}
+        yield _family(gauge, "loss_ratio", text, lost, "figure")
+        allowed = {figure: limit for figure, (_loss, limit) in result.losses.items()}
+        yield _family(gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure")
 
 
-def _family(made: Any, name: str, text: str, value: float | Mapping[str, float], *labels: str) -> Any:
-    """Return a family of metrics with one value, or with one for each value of its label."""
+def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield resource and tasks (``some``, ``full``), and seconds (psi.rst of the kernel); with psi=0 none."""
+    for resource in ("cpu", "memory", "io"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in bounded_read.kernel_text("", f"/proc/pressure/{resource}").splitlines():
+                tasks, *_averages, total = line.split()
+                yield (resource, tasks), int(total.removeprefix("total=")) / 1e6
+
+
+def _family(made: Any, name: str, text: str, value: float | Mapping[Any, float], *labels: str) -> Any:
+    """Return a family of metrics with one value, or with one for each value, or tuple of values, of its labels."""
     if not isinstance(value, Mapping):
         return made(f"nova_perf_{name}", text, value=value)
     family = made(f"nova_perf_{name}", text, labels=labels)
     for key, number in sorted(value.items()):
-        family.add_metric([key], number)
+        family.add_metric([key] if isinstance(key, str) else key, number)
     return family
 
 
-class _Handler(WSGIRequestHandler):
-    """Answers one client in the time that it has, and logs nothing."""
+class _Handler(MetricsHandler):
+    """Answers one client in the time that it has."""
 
     def handle(self) -> None:
         timer = threading.Timer(DEADLINE_S, self._cut)
@@ -86,27 +121,20 @@ class _Handler(WSGIRequestHandler):
         with contextlib.suppress(OSError):  # it has gone
             self.request.shutdown(socket.SHUT_RDWR)
 
-    def log_message(self, format: str, *args: Any) -> None:  # the name is the base class's
-        pass
 
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
+class _Server(http.server.ThreadingHTTPServer):
     """Answers few clients at a time: anybody on this host may connect, and say nothing for ever."""
 
-    daemon_threads = True
-    allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, family: socket.AddressFamily, place: Any) -> None:
+    def __init__(self, family: socket.AddressFamily, place: Any, registry: CollectorRegistry) -> None:
         self.address_family = family
         self._free = threading.BoundedSemaphore(_CLIENTS)
-        super().__init__(place, _Handler)
+        super().__init__(place, _Handler.factory(registry))
 
     def server_bind(self) -> None:
         """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "localhost", self.server_address[1]
-        self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
@@ -124,24 +152,23 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         """Say nothing: a client has gone, or was too slow."""
 
 
-def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]:
+def serve(agent: service.Service, address: str, port: int, result_file: str = "") -> Callable[[], None]:
     """Answer on ``address``:``port`` in threads and return a function that ends them.
 
     :raises PerfTuningError: the port is taken or the address is not ours.
     """
     registry = CollectorRegistry()
-    registry.register(Collector(agent))
+    registry.register(Collector(agent, result_file))
     try:
         [(family, _type, _protocol, _name, place), *_others] = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        server = _Server(family, place)
+        server = _Server(family, place, registry)
     except OSError as error:
         raise errors.PerfTuningError(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "
             "an address of this host and a free port from 1024 on"
         ) from None
-    server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def end() -> None:

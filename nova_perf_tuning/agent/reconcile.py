@@ -20,6 +20,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import rewrite_limit, sources
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -63,7 +64,7 @@ class JournalSession:
 
     def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
         self._open = functools.partial(journal_module.Journal, os.path.abspath(directory), root, writer=True)
-        self._directory = pathlib.Path(directory).absolute()
+        self._path = pathlib.Path(directory).absolute() / journal_module.JOURNAL
         self._ending = ending
         self._stamp: object = None
 
@@ -75,13 +76,12 @@ class JournalSession:
         """
         with contextlib.suppress(journal_module.BusyError), self.writing():
             pass  # what is wrong with it is said at the start
-        path = self._directory / journal_module.AGENT_LOCK
+        path = self._path.with_name(journal_module.AGENT_LOCK)
         try:
             fd = journal_module.take_lock(str(path), _INSTANT_S)
         except journal_module.HeldError as error:
             raise journal_module.JournalError(
-                f"{self._directory}: another nova-perf-agent, process {error.holder}, keeps this host: "
-                "stop it first"
+                f"{path.parent}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
             ) from None
         except OSError as error:
             raise journal_module.JournalError(f"{path}: {error.strerror}") from None
@@ -101,7 +101,7 @@ class JournalSession:
             with self._open(patience=0.0) as journal:
                 yield journal
         finally:
-            self._stamp = self._seen()  # where it could not be used, the next change may mend it
+            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
 
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.
@@ -112,16 +112,13 @@ class JournalSession:
 
     def changed(self) -> bool:
         """Whether somebody else has written to the journal since the last pass."""
-        return self._seen() != self._stamp
-
-    def _seen(self) -> object:
-        return sources.stamp(self._directory / journal_module.JOURNAL)
+        return sources.stamp(self._path) != self._stamp
 
 
 class TunedHost:
     """The running host, or a generated one below ``root``.
 
-    :param nova_config: files of nova-compute; those that do not exist are passed over.
+    :param nova_config: files of nova-compute; those that do not exist are passed over. None named: those found.
     :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
     """
 
@@ -155,9 +152,16 @@ class TunedHost:
             dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
             for guest in facts.guests
         )
-        nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
-        sets = dataclasses.replace(nova, housekeeping=self._housekeeping)
-        return planner.plan(dataclasses.replace(facts, guests=guests), sets, rps=self._rps)
+        root = Root(self.root)
+        files = [path for path in self.nova_files(root, strict=True) if os.path.exists(path)]
+        sets = dataclasses.replace(novaconf.read(files), housekeeping=self._housekeeping)
+        warnings = (*facts.warnings, *root.notes.all())
+        return planner.plan(dataclasses.replace(facts, guests=guests, warnings=warnings), sets, rps=self._rps)
+
+    def nova_files(self, root: Root | None = None, *, strict: bool = False) -> Sequence[str]:
+        """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
+        found = () if self._nova_config else novaconf.find(root or Root(self.root), strict=strict)
+        return self._nova_config or [f"{self.root.rstrip('/')}/{path}" for path in found]
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
@@ -248,12 +252,9 @@ class Reconciler:
         todo: list[Setting] = []
         drifted: list[Setting] = []
         for setting in wanted:
-            key = _key(setting)
+            key, kind, current = _key(setting), kinds[setting.kind], setting.current
             entry, failed = entries.get(key), self._unmet.get(key)
-            current = setting.current
-            if current == setting.value or (
-                current is not None and kinds[setting.kind].holds(setting.target, setting.value, current)
-            ):
+            if current is not None and kind.holds(setting.target, setting.value, current):
                 self._forget(key)
                 self.limit.holds(key)
                 if entry is None or entry.wanted != setting.value or entry.state == "intended":
@@ -262,7 +263,7 @@ class Reconciler:
             if self._is_settled(setting):
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
-            changed = entry is not None and _was_changed(entry, kinds[setting.kind], current)
+            changed = entry is not None and _was_changed(entry, kind, current)
             if changed and not self.limit.is_known(key, now, current or ""):
                 drifted.append(setting)
             if not (changed or failed is not None) or self.limit.allow(

@@ -18,6 +18,7 @@ from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.printing import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -283,7 +284,8 @@ class Service:
             return "waiting for a command that is changing this host"
         held = len(self._reconciler.conflicts())
         more = f", {held} held back: others keep changing them" if held else ""
-        return f"{len(self._reconciler.wanted)} settings kept, {len(self._last.facts.guests)} guests{more}"
+        settings, guests = len(self._reconciler.wanted), len(self._last.facts.guests)
+        return f"{counted(settings, 'setting')} kept, {counted(guests, 'guest')}{more}"
 
     def _tell(self) -> None:
         line = self._line()
@@ -320,6 +322,7 @@ class Service:
                 for finding in itertools.islice(members, findings.NAMED)
             ],
             findings_total=dict(collections.Counter(finding.code.value for finding in every)),
+            nova_config=list(last.plan.nova_config) if last is not None else [],
             **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
         )
 

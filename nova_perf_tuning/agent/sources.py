@@ -153,12 +153,12 @@ class Poller:
     A vector that went and came again under its old number between two looks is not seen, but its affinity is lost
     with the old one, which is found by reading it back.
 
-    :param files: files of the configuration whose change counts too.
+    :param files: returns files of the configuration whose change counts too, as their coming and going.
     """
 
-    def __init__(self, root: str = "/", files: Sequence[str] = ()) -> None:
+    def __init__(self, root: str = "/", files: Callable[[], Sequence[str]] = list) -> None:
         self._root = pathlib.Path(root)
-        self._files = [pathlib.Path(file) for file in files]
+        self._files = files
         self._last: list[object] = []
 
     def changed(self) -> bool:
@@ -169,7 +169,9 @@ class Poller:
                 _seen(os.listdir, self._root / "proc/irq"),
                 _seen(os.listdir, self._root / "sys/class/net"),
                 _seen(pathlib.Path.read_bytes, self._root / "sys/devices/system/cpu/online"),
-                *map(stamp, (self._root / "run/libvirt/qemu", *self._files)),
+                _seen(pathlib.Path.read_bytes, self._root / "sys/fs/cgroup/cpuset.cpus.isolated"),
+                stamp(self._root / "run/libvirt/qemu"),
+                *((path, stamp(pathlib.Path(path))) for path in self._files()),
             ],
         )
         return self._last != before

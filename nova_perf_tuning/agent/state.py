@@ -50,6 +50,7 @@ class AgentState(Stats):
     :ivar pid_start: see :func:`process_start`; :ivar started, updated: seconds since the epoch.
     :ivar error, error_code: why the last pass could not be made; empty when it could.
     :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
+    :ivar nova_config: the files from which the operator's CPU sets are.
     :ivar warnings, notes: of the plan, as texts and with their codes.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
     """
@@ -67,6 +68,7 @@ class AgentState(Stats):
     findings_total: dict[str, int]
     warnings: list[str]
     notes: list[object] = dataclasses.field(default_factory=list)
+    nova_config: list[str] = dataclasses.field(default_factory=list)
     error_code: str = ""
     running: bool = True
     age_s: float | None = None

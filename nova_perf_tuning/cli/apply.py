@@ -58,7 +58,7 @@ class Apply(command.PerfCommand):
         )
         audit_module.add_path(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
             privileged.require(args.sysroot)
         settings, warnings = _plan(args)
@@ -112,7 +112,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
         )
     if args.plan_file:
         return planfile.load(args.plan_file), []
-    plan = plan_module.plan_from(args)
+    _facts, plan = plan_module.facts_and_plan(args)
     return plan.settings, plan.warnings
 
 
@@ -157,10 +157,7 @@ def _show(
     path: str = "",
     writes: list[str] | None = None,
 ) -> int:
-    """Tell what became of settings, and return the exit code.
-
-    :param path: of the journal; :param writes: what a dry run would write.
-    """
+    """Tell what became of settings, return the exit code; ``path``: the journal's, ``writes``: of a dry run."""
     rows = [_as_json(outcome) for outcome in outcomes]
     counts = ({"to write": len(writes)} if writes else {}) | command.count(outcome.result for outcome in outcomes)
     faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)

@@ -16,9 +16,10 @@ from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests
-from nova_perf_tuning.printing import printable
+from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
+_NOUNS = {"info": "hint"}
 _AMOUNT = options.number(0.001, 1e9)
 _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
@@ -32,7 +33,7 @@ class Audit(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_module.add_host(parser, "/etc/nova/nova.conf")
+        plan_module.add_host(parser)
         add_path(parser)
         options.add_repeated(parser, "--rule", "ID", "only this rule")
         parser.add_argument(
@@ -45,7 +46,7 @@ class Audit(command.PerfCommand):
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
-    def run_command(self, args: argparse.Namespace) -> int | None:
+    def take_action(self, args: argparse.Namespace) -> int | None:
         chosen = runner.chosen(args.rule) if args.rule else runner.load()
         if args.list:
             _list_rules(args, chosen)
@@ -58,9 +59,10 @@ class Audit(command.PerfCommand):
         # The rules' own reads are among these: what they could not read they judge as if it were not there.
         warnings = host.root.notes.all()
         if args.format == "json":
-            command.print_json(as_json(report, warnings))
+            command.print_json({**as_json(report, warnings), "nova_config": host.nova_paths})
         else:
             show(report, args.all, warnings)
+            plan_module.show_nova_config(args, host.nova_paths)
         for name, error, _code in report.failed:
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:
@@ -70,7 +72,6 @@ class Audit(command.PerfCommand):
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add what is known of the path that matters."""
     speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
     options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
     options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
@@ -82,10 +83,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def view(args: argparse.Namespace) -> host_module.Host:
-    """Return the host that the options name, ready to be judged.
-
-    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
-    """
+    """Return the host that the options name, ready to be judged."""
     novaconf.read(args.nova_config)  # which refuses what is wrong
     given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
@@ -95,7 +93,8 @@ def view(args: argparse.Namespace) -> host_module.Host:
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=options.pairs("--physnet", args.physnet),
-        nova=novaconf.texts(args.nova_config),
+        nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
+        given=plan_module.given(args),
         domains=[(domain.name, data) for data, domain in given],
         kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
     )
@@ -108,10 +107,12 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
 
 def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
     keys = ("appliable", "safe", "title", "why", "remedy", "source")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in keys}}
         for rule in chosen
     ]
+    for row in rows:
+        row["remedy"] = row["remedy"].replace(rules.GIVEN, "")
     if args.format == "json":
         command.print_json({"rules": rows})
     else:
@@ -156,7 +157,7 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
 
     for rule in sorted({finding.rule for finding in report.findings}):
         findings = [finding for finding in report.findings if finding.rule == rule]
-        text = "\n\n".join(_lines(finding) for finding in findings)
+        text = "\n\n".join(_lines(finding, report.given) for finding in findings)
         if any(_fails(finding, fail_on) for finding in findings):
             case(rule, "failure", text, type=findings[0].level.value, message=_plain(findings[0].why))
         else:
@@ -180,28 +181,30 @@ def _plain(text: str) -> str:
     return printable(text.replace("\t", " "), keep="\n")
 
 
-def _lines(finding: rules.Finding) -> str:
+def _lines(finding: rules.Finding, given: str) -> str:
     about = f" ({finding.subject})" if finding.subject else ""
     lines = [f"{finding.level.value.upper()} {finding.rule}{about}", f"  {finding.why}"]
     lines += [f"  read: {path}: {value}" for path, value in finding.evidence]
     lines += [f"  remedy: {line}" for line in finding.remedy.splitlines()]
     if finding.appliable:
         safe = " (also with --all-safe)" if finding.safe else ""
-        lines += [f"  apply: nova-perf apply --rule {finding.rule}{safe}"]
+        lines += [f"  apply: nova-perf apply --rule {finding.rule}{given}{safe}"]
     return _plain("\n".join([*lines, f"  source: {finding.source}"]))
 
 
 def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
-    """Print the report for people."""
     for finding in report.findings:
-        print(f"{_lines(finding)}\n")
+        print(f"{_lines(finding, report.given)}\n")
     if everything:
         lines = [f"holds    {name}" for name in report.clean]
         lines += [f"unknown  {name}: {reason}" for name, reason, _code in report.unknown]
         print(_plain("\n".join(lines)), end="\n\n")
     command.say(*map(notes.text, warnings), prefix="warning: ")
     counts = _counts(report)
-    severe = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
-    print(f"{severe or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
+    severe = ", ".join(
+        counted(counts[level], _NOUNS.get(level, level)) for level in reversed(_LEVELS) if counts[level]
+    )
+    held = f"{counted(counts['clean'], 'rule')} hold{'s' if counts['clean'] == 1 else ''}"
+    print(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")

@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
@@ -16,8 +17,9 @@ def show(
     used: dict[str, str],
     readings: list[base.Reading],
     environment: environments.Environment | None = None,
+    remarks: Mapping[str, str] | None = None,
 ) -> None:
-    """Show a benchmark's figures as the option ``-f`` says, with warnings about the host they are of."""
+    """Show a benchmark's figures as the option ``-f`` says, with warnings and remarks."""
     warnings = summary.warnings(environment) if environment else []
     if args.format == "json":
         shown: dict[str, object] = {
@@ -25,6 +27,8 @@ def show(
             "parameters": used,
             "readings": [dataclasses.asdict(reading) for reading in readings],
         }
+        if remarks is not None:
+            shown["remarks"] = [{"code": code, "text": remark} for code, remark in remarks.items()]
         if environment is not None:
             shown |= {"environment": environments.to_dict(environment), **data.lines("warnings", warnings)}
         command.print_json(shown)
@@ -34,4 +38,4 @@ def show(
         better, judged = f"{reading.better} is better", "judged" if reading.primary else ""
         rows.append((reading.metric, text.number(reading.value), reading.unit, better, judged))
     command.print_table(("figure", "value", "unit", "", ""), rows)
-    command.say(*map(text.of, warnings), prefix="warning: ")
+    command.say(*map(text.of, warnings), *(remarks or {}).values(), prefix="warning: ")

@@ -10,7 +10,7 @@ from nova_perf_tuning.validation.bench import base, plugins
 class BenchList(command.PerfCommand):
     """List the benchmarks, what they measure and their parameters."""
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         benchmarks = plugins.load_all()
         if args.format == "json":
             command.print_json({"benchmarks": list(map(_describe, benchmarks))})

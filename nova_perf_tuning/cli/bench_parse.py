@@ -14,7 +14,8 @@ class BenchParse(command.PerfCommand):
         options.add(parser, "kind", "KIND", "benchmark that printed it, see 'nova-perf bench list'")
         options.add(parser, "file", "FILE", "what it printed on standard output; - is stdin")
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
         data = options.read(args.file, base.MAX_CHARACTERS)
-        bench.show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))
+        output = data.decode("utf-8", "replace")
+        bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))

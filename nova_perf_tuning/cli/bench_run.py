@@ -5,9 +5,10 @@ import argparse
 import os
 import socket
 
-from nova_perf_tuning.cli import bench, command, options
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import bench, command, options, plan
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
@@ -23,7 +24,7 @@ class BenchRun(command.PerfCommand):
         kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
         options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind, options.benchmark)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         kind, chosen = args.kind
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
@@ -32,6 +33,8 @@ class BenchRun(command.PerfCommand):
                 listener.bind(("127.0.0.1", 0))
                 chosen.setdefault("port", str(listener.getsockname()[1]))
         merged = benchmark.merged(chosen)
+        if merged.get("cpus") == rt_tests.PLANNED:
+            merged["cpus"] = cpulist.format(plan.quiet_cpus()).replace(",", "+")
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = host_environment.read()
@@ -41,8 +44,8 @@ class BenchRun(command.PerfCommand):
             launcher.prepare()
             outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
             environment = environment.updated(launcher.environment())
-        if outcome.error:
-            raise base.OutputError(outcome.error)
+        if not outcome.readings:
+            raise base.OutputError(str(outcome.trial.error))
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = launch.filesystem(merged["directory"])
         bench.show(args, benchmark, merged, outcome.readings, environment)

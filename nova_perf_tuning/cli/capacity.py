@@ -32,7 +32,7 @@ class Capacity(command.PerfCommand):
         busy = "share of a CPU that may be busy (default: 0.8)"
         options.add(parser, "--busy", "SHARE", busy, options.number(0.01, 1), 0.8)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         results = store.load(args.results)
         try:
             forecast = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)

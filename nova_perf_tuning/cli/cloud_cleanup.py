@@ -32,7 +32,7 @@ class Cleanup(cloud_command.CloudLister):
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args.run)
 
-    def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_command.Lines]]:
+    def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_command.Cell]]:
         """Remove what can be; what cannot is told, and is the exit code."""
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
@@ -53,7 +53,7 @@ class Cleanup(cloud_command.CloudLister):
                     continue
                 store.disown(run_id)
                 try:
-                    removed.append((run_id, cloud_command.Lines(launcher.cleanup(run_id))))
+                    removed.append((run_id, cloud_command.lines(launcher.cleanup(run_id))))
                 except BaseException:
                     store.end(run_id, leftovers=True)
                     raise

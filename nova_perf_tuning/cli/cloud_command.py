@@ -2,9 +2,9 @@
 """What all ``openstack perf`` commands share: the connection, errors as one line, the project's exit codes."""
 
 import argparse
-import functools
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cliff import columns
 from openstack import connection
@@ -22,17 +22,26 @@ Rows = tuple[Sequence[str], Iterable[Sequence[object]]]
 Shown = tuple[Sequence[str], Sequence[object]]
 
 
-class Lines(columns.FormattableColumn[Sequence[str]]):
-    """Several texts: one below the other for people, a list for programs."""
+class Cell(columns.FormattableColumn[Any]):
+    """A text for people, and ``data`` for programs."""
+
+    def __init__(self, text: str, data: object) -> None:
+        super().__init__(data)
+        self._text = text
 
     def human_readable(self) -> str:
-        return "\n".join(self._value)
+        return self._text
 
-    def machine_readable(self) -> list[str]:
-        return list(self._value)
+    def machine_readable(self) -> Any:
+        return self._value
 
 
-class CloudCommand(osc_command.Command):
+def lines(texts: Sequence[str]) -> Cell:
+    """Return several texts: one below the other for people, a list for programs."""
+    return Cell("\n".join(texts), list(texts))
+
+
+class CloudCommand(command.OptionsCommand, osc_command.Command):
     """A command of the ``openstack`` program.
 
     The options of clouds.yaml, ``--os-cloud`` and ``OS_*`` are the program's own. Whatever goes wrong, wrong
@@ -45,17 +54,7 @@ class CloudCommand(osc_command.Command):
     auth_required = False
     exit_code = errors.ExitCode.PASS
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.error = functools.partial(command.refuse, prog_name)  # type: ignore[method-assign]
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add this command's own options to ``parser``."""
-
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Connect and run the command; return its exit code."""
         debug = bool(getattr(self.app.options, "debug", False))
         try:
             self._authenticate(quiet=not debug)
@@ -79,7 +78,6 @@ class CloudCommand(osc_command.Command):
         return cloud
 
     def warn(self, *lines: str) -> None:
-        """Tell something beside the result."""
         for line in lines:
             command.warn(f"openstack {self.cmd_name or ''}", line)
 

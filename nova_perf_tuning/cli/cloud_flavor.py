@@ -13,7 +13,6 @@ from nova_perf_tuning.cli import cloud_command, options
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the checks of flavors and images share."""
     options.add_profile_dir(parser)
     least = "the least level for exit code 1 (default: warning)"
     parser.add_argument("--fail-on", choices=("error", "warning"), default="warning", help=least)
@@ -23,7 +22,7 @@ def findings_table(
     command: cloud_command.CloudCommand, what: str, findings: Sequence[tuple[str, rules.Finding]], fail_on: str
 ) -> cloud_command.Rows:
     """Return findings as rows, and let the command end with 1 when one reaches ``fail_on``."""
-    if any(fail_on == "warning" or finding.level.value == "error" for _name, finding in findings):
+    if any(finding.level.rank >= rules.Level(fail_on).rank for _name, finding in findings):
         command.exit_code = errors.ExitCode.FAIL
     texts = operator.attrgetter("why", "remedy", "source")
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
@@ -33,7 +32,6 @@ def findings_table(
 
 
 def shown(flavor: sdk_flavor.Flavor) -> cloud_command.Shown:
-    """Return a flavor as ``create`` and ``set`` show it."""
     specs = format_columns.DictColumn(dict(sorted(flavor.extra_specs.items())))
     plain = operator.attrgetter("id", "name", "vcpus", "ram", "disk", "is_public")(flavor)
     return ("id", "name", "vcpus", "ram", "disk", "public", "properties"), (*plain, specs)

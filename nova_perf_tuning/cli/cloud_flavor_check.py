@@ -5,15 +5,16 @@ import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
 from nova_perf_tuning.specs import flavor_rules, profiles
-from nova_perf_tuning.validation.cloud import flavors
+from nova_perf_tuning.validation.cloud import flavor_hosts, flavors, model
 
 
 class FlavorCheck(cloud_command.CloudLister):
     """Check what flavors state: unknown keys, contradictions, what costs CPU.
 
-    Together with an image: openstack perf image check IMAGE --flavor FLAVOR.
+    Of one flavor it also says whether any host could take a guest now, and what excludes the others; Nova and
+    Placement tell administrators. Together with an image: openstack perf image check IMAGE --flavor FLAVOR.
 
-    Exit code 0 without findings, 1 with them.
+    Exit code 0 without findings of the level of --fail-on, 1 with them.
     """
 
     nothing = "no findings"
@@ -35,4 +36,11 @@ class FlavorCheck(cloud_command.CloudLister):
             for flavor in checked
             for finding in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known)
         ]
+        if not parsed_args.all:
+            [flavor] = checked
+            try:
+                answer = flavor_hosts.findings(self.connection, flavor)
+                findings += [(flavor.name, finding) for finding in answer]
+            except model.CloudError as error:
+                self.warn(f"hosts were not looked at: {error}")
         return cloud_flavor.findings_table(self, "Flavor", findings, parsed_args.fail_on)

@@ -3,24 +3,12 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
 
-from cliff import columns
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning.cli import cloud_command, explain, options
 from nova_perf_tuning.specs import crosscheck, profiles
 from nova_perf_tuning.validation.cloud import flavors
-
-
-class LeftOutColumn(columns.FormattableColumn[Any]):
-    """What a guest does not get of a spec: texts for people, with their codes for programs."""
-
-    def human_readable(self) -> str:
-        return "\n".join(left_out.text for left_out in self._value)
-
-    def machine_readable(self) -> list[Mapping[str, object]]:
-        return [left_out.as_data() for left_out in self._value]
 
 
 class FlavorExplain(cloud_command.CloudLister):
@@ -47,8 +35,9 @@ class FlavorExplain(cloud_command.CloudLister):
         rows = []
         for row in explain.rows(wanted, specs, properties, chosen, vcpus):
             native, host, why = format_columns.DictColumn(dict(row.native)), row.host or "", row.reason or ""
-            left_out = LeftOutColumn(row.left_out)
+            texts = "\n".join(left_out.text for left_out in row.left_out)
+            left_out = cloud_command.Cell(texts, [left_out.as_data() for left_out in row.left_out])
             rows.append(
-                (row.spec, row.value, row.origin, native, cloud_command.Lines(row.xml), left_out, host, why)
+                (row.spec, row.value, row.origin, native, cloud_command.lines(row.xml), left_out, host, why)
             )
         return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), rows

@@ -32,4 +32,4 @@ class FlavorSet(cloud_command.CloudShowOne):
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = cloud_flavor.shown(flavors.find(self.connection, flavor.id))
-        return (*names, "set", "removed"), (*values, cloud_command.Lines(done), cloud_command.Lines(removed))
+        return (*names, "set", "removed"), (*values, cloud_command.lines(done), cloud_command.lines(removed))

@@ -3,9 +3,6 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
-
-from cliff import columns
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, evaluate, options
@@ -14,16 +11,6 @@ from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results, hosts
 from nova_perf_tuning.validation.report import text
-
-
-class ServiceColumn(columns.FormattableColumn[Any]):
-    """What became of a service: words for people, a code for programs."""
-
-    def human_readable(self) -> str:
-        return str(self._value.value)
-
-    def machine_readable(self) -> str:
-        return str(self._value.name).lower()
 
 
 class Publish(cloud_command.CloudLister):
@@ -89,8 +76,8 @@ class Publish(cloud_command.CloudLister):
             host.name,
             verdict,
             judged,
-            *(cloud_command.Lines(sorted(names)) for names in changed),
-            ServiceColumn(service),
+            *(cloud_command.lines(sorted(names)) for names in changed),
+            cloud_command.Cell(service.value, service.name.lower()),
         )
 
     def _results(

@@ -66,15 +66,19 @@ class Validate(cloud_command.CloudCommand):
     Example: openstack perf validate --hosts all --peers 3 --max-parallel 8 --profile network-throughput
     """
 
+    has_format = True
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        command.add_format(parser)
         blocks = f"pair of hosts (default: {_BLOCKS})"
         validate_options.add(parser, blocks=blocks, budget="", time_limit="none", flavor=False)
         add = functools.partial(options.add, parser)
         up = "or aggregates by name, 'all' that are up and enabled (administrators only), or 'any' for one pair"
         add("--hosts", "A,B,...", f"compute hosts {up}")
-        peers = "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad"
-        add("--peers", "K", f"{peers} (default: {_RUN.peers})", _COUNT)
+        peers = (
+            "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad; 0: each"
+        )
+        peers += f" host by itself, without the network between them (default: {_RUN.peers})"
+        add("--peers", "K", peers, options.whole(0, 1000))
         pairs = "pairs measured at a time; lower it where hosts share a network, raise it for large fleets"
         add("--max-parallel", "N", f"{pairs} (default: {_RUN.max_parallel})", _COUNT)
         loss = "greatest loss of a host against the others; keep it above twice the noise of an A/A run"
@@ -131,10 +135,7 @@ class Run:
         self._results_file, self._report_file = validate_options.output_files(args.output)
 
     def run(self) -> int:
-        """Validate the hosts and return the exit code.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
-        """
+        """Validate the hosts and return the exit code."""
         evaluate.begin_junit(self._args.junit)
         with contextlib.ExitStack() as self._opened:
             run, launcher = self._resumed() if self._args.resume else self._begun()
@@ -186,7 +187,7 @@ class Run:
             )
         plan = _new_plan(self._args, run_store.new_id())
         name = self._cloud.name or os.environ.get("OS_AUTH_URL", "")
-        environment = fleet_results.environment(plan, name, self._args.host_group)
+        environment = fleet_results.environment(plan, name, self._args.host_group, options.tags(self._args))
         self._check_budgets(plan.measure, environment)
         launcher = self._cloud.launcher(plan.guests)
         hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
@@ -241,10 +242,7 @@ class Run:
     # -- after
 
     def _judged(self, run: model.StoredRun, ended: Ended) -> int | None:
-        """Judge what the database has, write and print it; return the exit code, None where there is no trial.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
-        """
+        """Judge what the database has, write and print it; return the exit code, None where there is no trial."""
         results, judged = fleet_results.collect(
             self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
         )
@@ -294,10 +292,7 @@ class Run:
         result_tables.print_paths(self._results_file, self._report_file)
 
     def _some(self, code: int | None, run_id: str, ended: Ended) -> int:
-        """Return the exit code, unless there is none.
-
-        :raises nova_perf_tuning.errors.PerfTuningError: no pair gave a figure; says why.
-        """
+        """Return the exit code; where there is none, raise why no pair gave a figure."""
         if code is not None:
             return code
         for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
@@ -327,7 +322,6 @@ class Run:
 
 
 def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
-    """Return the plan that the options ask for."""
     if args.agent_metrics:
         host_cpu.check_url(args.agent_metrics)
     given = {
@@ -347,7 +341,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
     return model.FleetPlan(
         measure=model.MeasurePlan(run_id, arms, jobs, args.blocks or _BLOCKS, limit_s),
         settings=model.RunSettings(
-            peers=args.peers or _RUN.peers,
+            peers=_RUN.peers if args.peers is None else args.peers,
             seed=secrets.randbelow(1 << 32),
             max_parallel=args.max_parallel or _RUN.max_parallel,
             time_limit_s=args.time_limit,
@@ -358,10 +352,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
 
 
 def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
-    """Return the plan to go on with: the run's own, with the limits that the options give.
-
-    :raises options.OptionError: an option says what is measured.
-    """
+    """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
     values = {name: value for name, value in vars(args).items() if name not in _FREE}
     if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in given)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all commands share: output as a table for people or as JSON for programs."""
 
-import abc
 import argparse
 import collections
 import enum
@@ -10,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from cliff import command
 
@@ -21,26 +20,36 @@ from nova_perf_tuning.printing import counted, one_line, printable
 _FIELD, _LAST_FIELD = 60, 2000
 
 
-class PerfCommand(command.Command):
-    """A command with ``-f table|json``.
+class OptionsCommand(command.Command):
+    """A command with options of its own; :cvar has_format: also with ``-f table|json``."""
 
-    A subclass adds its options in :meth:`add_options` and does its work in :meth:`run_command`, which
-    returns the exit code. Only the command that runs is imported.
-    """
+    has_format: ClassVar[bool] = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_format(parser)
+        if self.has_format:
+            formats = "table for people (default) or json for programs (the documented schema)"
+            parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help=formats)
         self.add_options(parser)
         parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
         return parser
 
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add this command's own options to ``parser``."""
+
+
+class PerfCommand(OptionsCommand):
+    """A command of ``nova-perf``.
+
+    A subclass adds its options in :meth:`add_options` and does its work in ``take_action``, which returns the exit
+    code, None for 0. Only the command that runs is imported.
+    """
+
+    has_format = True
+
     def get_epilog(self) -> str:
         # cliff would read the metadata of every installed package here.
         return ""
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add this command's own options to ``parser``."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command; whatever goes wrong is one line on stderr and exit code 3.
@@ -55,24 +64,6 @@ class PerfCommand(command.Command):
             warn(f"nova-perf {self.cmd_name or ''}".rstrip(), error_line(error, "nova-perf"))
             return int(errors.ExitCode.ERROR)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int | None:
-        return self.run_command(parsed_args)
-
-    @abc.abstractmethod
-    def run_command(self, args: argparse.Namespace) -> int | None:
-        """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`), None for 0."""
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add ``-f``."""
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="table for people (default) or json for programs (the documented schema)",
-    )
-
 
 def say(*lines: str, prefix: str = "") -> None:
     """Print lines that may have names from files in them."""
@@ -85,7 +76,7 @@ def error_line(error: Exception, program: str) -> str:
     if isinstance(error, errors.PerfTuningError | OSError):
         return " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError):
-        return f"{error}; install nova-perf-tuning[report,cloud]"
+        return f"{error}; install nova-perf-tuning[validation,cloud]"
     line = f"{type(error).__name__}: {one_line(error, 200)}"
     return f"internal error, please report: {line} ({program} --debug shows where)"
 
@@ -102,7 +93,6 @@ def refuse(prog_name: str, message: str) -> NoReturn:
 
 
 def print_json(data: Any) -> None:
-    """Write ``data`` to stdout as one JSON document."""
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 

@@ -32,10 +32,11 @@ class Evaluate(command.PerfCommand):
         add_places(parser)
         add_junit(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         begin_junit(args.junit, args.results)
         budgets = budget_file.load(args.budget)
-        results = with_places(store.load(args.results), args.host_group, args.flavor)
+        results = store.load(args.results)
+        results.environment = results.environment.placed(args.host_group, args.flavor)
         left_out = budget_file.left_out(results, budgets)
         hosts, knobs = None, list[ablation.Knob]()
         no_verdict: Reason | None = None
@@ -70,43 +71,26 @@ class Evaluate(command.PerfCommand):
 
 
 def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
-    """Add ``--host-group`` and, if wanted, ``--flavor``."""
     group = "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results"
     options.add(parser, "--host-group", "NAME", group)
     if flavor:
         options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
 
 
-def with_places(results: model.Results, host_group: str | None, flavor: str | None) -> model.Results:
-    """Return recorded results with what the command line says of their host."""
-    before = results.environment
-    host_group, flavor = host_group or before.host_group, flavor or before.flavor
-    environment = dataclasses.replace(before, host_group=host_group, flavor=flavor)
-    return dataclasses.replace(results, environment=environment)
-
-
 def add_junit(parser: argparse.ArgumentParser) -> None:
-    """Add ``--junit``."""
     cases = "a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE skipped"
     options.add(parser, "--junit", "FILE", f"write JUnit XML for CI: {cases}")
 
 
 def check_output(path: str, results: str) -> None:
-    """Refuse a file that cannot be written.
-
-    :param results: the file that is read; empty: none.
-    :raises atomic_write.OutputError: no file can be there, or it would take the place of the results.
-    """
+    """Refuse a file that cannot be written or that is ``results``, which is read; empty: there are none."""
     atomic_write.check(path)
     if results and os.path.realpath(path) == os.path.realpath(results):
         raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
 
 
 def begin_junit(path: str | None, results: str = "") -> None:
-    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error.
-
-    :param results: as for :func:`check_output`, which this raises the errors of.
-    """
+    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error."""
     if path is not None:
         check_output(path, results)
         unfinished = "the command did not come to a verdict; see what it printed"
@@ -120,11 +104,7 @@ def write_junit(
     budget: str | None,
     unjudged: str = "",
 ) -> None:
-    """Write the file if it was asked for.
-
-    :param budget: the budget file; :param unjudged: why no budget of it applies, if so.
-    :raises OSError: it cannot be written.
-    """
+    """Write the file if it was asked for; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
     if path is not None:
         why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
         store.write_atomically(path, junit.junit(results, judged, why))

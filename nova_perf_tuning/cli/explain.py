@@ -13,7 +13,7 @@ from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
-#: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
+#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova writes them.
 _SAMPLE: Final = """<domain type='kvm'>
   <name>sample</name>
   <vcpu>{vcpus}</vcpu>
@@ -29,6 +29,7 @@ _SAMPLE: Final = """<domain type='kvm'>
     <interface type='bridge'>
       <model type='virtio'/>
     </interface>
+    <memballoon model='virtio'/>
   </devices>
 </domain>
 """
@@ -71,20 +72,21 @@ class Explain(command.PerfCommand):
         parser.add_argument("--vcpus", metavar="N", type=vcpus, required=True, help="vCPUs of the flavor")
         options.add_specs(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         specs = options.flavor(args)
         properties = options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
-        wanted, warnings = crosscheck.guest_request(specs, properties, args.vcpus, known)
+        warnings = options.single_warnings(args, specs, args.vcpus)
+        wanted, more = crosscheck.guest_request(specs, properties, args.vcpus, known)
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
         table = rows(wanted, specs, properties, chosen, args.vcpus)
-        notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in warnings]
+        notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in (*warnings, *more)]
         if args.format == "json":
             shown = {"vcpus": args.vcpus, "specs": [row.as_data() for row in table]}
             command.print_json({**shown, "flavor_lacks": missing, "warnings": notes})
         else:
-            _print(table, missing, warnings)
+            _print(table, missing, [*warnings, *more])
 
 
 def rows(
@@ -94,7 +96,7 @@ def rows(
     chosen: profiles.Profile | None,
     vcpus: int,
 ) -> list[Row]:
-    """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
+    """Return a row for each ``perf:*`` spec in force and for each of Nova's own, stated or of the profile."""
     table = []
     for key, value in wanted.extra_specs().items():
         spec, _feature = vocabulary.BY_KEY[key]
@@ -104,7 +106,8 @@ def rows(
         native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
         host = spec.becomes if _sets_host(spec, value) else None
         table.append(Row(key, value, origin, reason, native, xml, left_out, host))
-    for key, value in wanted.native.items():
+    stated = {key: value for key, value in specs.items() if key.startswith(vocabulary.NATIVE_PREFIX)}
+    for key, value in {**wanted.native, **stated}.items():
         origin, reason = _origin(key, specs, properties, chosen)
         table.append(Row(key, value, origin, reason, {key: value}, (), (), None))
     return table

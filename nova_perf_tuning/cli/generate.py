@@ -22,10 +22,10 @@ class Generate(command.PerfCommand):
         what = "nova-conf: CPU sets and NUMA nodes of networks for nova.conf; "
         what += "grub-args: arguments for the kernel's command line"
         parser.add_argument("what", choices=tuple(_WHAT), help=what)
-        plan_module.add_host(parser, "/etc/nova/nova.conf")
+        plan_module.add_host(parser)
         audit_module.add_path(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         text = _WHAT[args.what](audit_module.view(args))
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})

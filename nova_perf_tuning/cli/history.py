@@ -26,10 +26,11 @@ class History(command.PerfCommand):
         options.add_repeated(parser, "--add", "RESULTS.json", "keep these results")
         options.add(parser, "--benchmark", "NAME", "only this benchmark")
         options.add(parser, "--arm", "NAME", "only this arm")
+        options.add_repeated(parser, "--tag", "KEY=VALUE", "only runs with this tag")
         url = "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)"
         options.add(parser, "--database", "URL", url)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.database import engine as database
         from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
 
@@ -40,13 +41,14 @@ class History(command.PerfCommand):
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"
                 )
+        tags = options.tags(args)
         engine = database.connect(args.database, make=bool(args.add))
         try:
             for path, results in loaded:
                 run_id, new = history.add(engine, results)
                 if args.format != "json":
                     command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-            series = history.series(engine, args.host, args.benchmark, args.arm)
+            series = history.series(engine, args.host, args.benchmark, args.arm, tags)
         finally:
             engine.dispose()
         if args.format == "json":

@@ -50,7 +50,7 @@ class PerfApp(app.App):
             print(f"nova-perf: there is no command '{argv[0]}'; see 'nova-perf --help'", file=sys.stderr)
             return int(errors.ExitCode.ERROR)
         except ModuleNotFoundError as error:  # while its modules are imported
-            print(f"nova-perf: {error}; install nova-perf-tuning[report,cloud]", file=sys.stderr)
+            print(f"nova-perf: {error}; install nova-perf-tuning[validation,cloud]", file=sys.stderr)
             return int(errors.ExitCode.ERROR)
         return int(super().run_subcommand(argv) or 0)
 

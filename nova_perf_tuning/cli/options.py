@@ -3,14 +3,16 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning import bounded_read, cpulist, errors, rules
+from nova_perf_tuning.nova import native_specs
+from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, profiles, vocabulary
 from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_TAG = re.compile("[A-Za-z0-9_.-]{1,64}=.{0,255}").fullmatch
 _PROFILE = f"{vocabulary.PREFIX}profile"
 
 
@@ -19,8 +21,6 @@ class OptionError(errors.PerfTuningError):
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Return the type of a whole number from ``low`` to ``high``."""
-
     def convert(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
             return int(text)
@@ -30,8 +30,6 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
-    """Return the type of a number from ``low`` to ``high``."""
-
     def convert(text: str) -> float:
         try:
             value = float(text)
@@ -77,11 +75,7 @@ def benchmark(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read(path: str, limit: int, option: str = "", hint: str = "") -> bytes:
-    """Return what a file, a pipe or ``-``, standard input, holds.
-
-    :param option, hint: what an error names before the path, and what it advises.
-    :raises OptionError: it cannot be read or is larger than ``limit``.
-    """
+    """Return what a file, a pipe or ``-`` (stdin) holds; an OptionError has ``option`` before, ``hint`` behind."""
     try:
         return bounded_read.read_argument(path, limit)
     except OSError as error:
@@ -96,7 +90,6 @@ def add(
     kind: Callable[[str], object] = str,
     default: object = None,
 ) -> None:
-    """Add an argument that has one value."""
     parser.add_argument(name, metavar=metavar, type=kind, default=default, help=meaning)
 
 
@@ -106,7 +99,6 @@ def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, meani
 
 
 def add_profile_dir(parser: argparse.ArgumentParser) -> None:
-    """Add ``--profile-dir``."""
     add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
 
 
@@ -119,16 +111,12 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
 
 
 def add_specs(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`add_flavor` and ``--image-property``."""
     add_flavor(parser)
     add_repeated(parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4")
 
 
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
-    """Return ``KEY=VALUE`` texts as a mapping.
-
-    :raises OptionError: no ``=``, no key, or a key twice with different values.
-    """
+    """Return ``KEY=VALUE`` texts as a mapping; OptionError: no ``=``, no key, or a key with two values."""
     specs: dict[str, str] = {}
     for text in values:
         key, equals, value = text.partition("=")
@@ -139,11 +127,18 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     return specs
 
 
-def extra_specs(values: Sequence[str]) -> dict[str, str]:
-    """Return the ``--spec`` options.
+def tags(args: argparse.Namespace) -> dict[str, str]:
+    """Return the ``--tag`` options; OptionError: as of :func:`pairs`, or what results cannot hold."""
+    known = pairs("--tag", args.tag)
+    for key, value in known.items():
+        if not _TAG(f"{key}={value}") or not value.isprintable():
+            allowed = "64 letters, digits, '_', '.' and '-', and a value of at most 255 characters"
+            raise OptionError(f"--tag {vocabulary.shown(key)}: give a key of at most {allowed}")
+    return known
 
-    :raises OptionError: as :func:`pairs`, or a key without its scope.
-    """
+
+def extra_specs(values: Sequence[str]) -> dict[str, str]:
+    """Return the ``--spec`` options; OptionError: as of :func:`pairs`, or a key without its scope."""
     specs = pairs("--spec", values)
     for key in specs:
         if ":" not in key:
@@ -153,10 +148,26 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
     return specs
 
 
-def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs that ``--spec`` and ``--profile`` give.
+def single_warnings(
+    args: argparse.Namespace, specs: Mapping[str, str], vcpus: int | None = None
+) -> list[rules.Finding]:
+    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
 
-    :param default_profile: taken when neither is given.
+    :raises crosscheck.ContradictionError: some are wrong; names all of them.
+    """
+    native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
+    check = native_specs.validator() if native else None
+    known = profiles.load(args.profile_dir)
+    faults, readable = flavor_rules.single_findings(specs, known, check)
+    if any(fault.level is rules.Level.ERROR for fault in faults):
+        faults += crosscheck.findings(parsing.parse(readable, profiles=known), readable, vcpus=vcpus, native=False)
+        raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
+    return faults
+
+
+def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
+    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
+
     :raises OptionError: as :func:`extra_specs`, or two different profiles.
     """
     specs = extra_specs(args.spec)

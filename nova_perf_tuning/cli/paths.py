@@ -26,7 +26,8 @@ _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
     "systemd": ("the agent's unit", f"etc/systemd/{_UNIT}", f"lib/systemd/system/{_UNIT}"),
     "irqbalance": ("policy script for irqbalance", f"etc/irqbalance/{_POLICY}", f"{_SHARE}/{_POLICY}"),
-    "dashboard": ("Grafana's dashboard of agents' metrics", "etc/grafana", f"{_SHARE}/grafana"),
+    "dashboard": ("Grafana's dashboards of agents, fleet and verdicts", "etc/grafana", f"{_SHARE}/grafana"),
+    "alerts": ("examples of alerts for Prometheus", "etc/prometheus", f"{_SHARE}/prometheus"),
     "sample": ("configuration with every option and its help", "sample", f"{_SHARE}/sample"),
     "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),  # noqa: S108
 }
@@ -56,7 +57,7 @@ class Paths(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", help="print the path of this one alone")
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         known = locations()
         if args.name not in (None, *known):
             raise options.OptionError(

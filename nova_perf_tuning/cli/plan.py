@@ -3,17 +3,19 @@
 
 import argparse
 import dataclasses
-import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.plan import guests, planner
+from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.picture import svg
+from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
 #: Warnings that are shown one by one.
@@ -23,14 +25,16 @@ _ROLES = {
     "housekeeping": "interrupts and the host's own work",
     "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
     "dedicated": "owned by guests: nothing of the host is placed there",
-    "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full)",
+    "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full, partitions)",
+    "programs": "single threads of other programs are bound here: they stay alone",
     "vcpu": "vCPU threads may run here",
     "emulator": "emulator threads may run here",
     "iothread": "I/O threads may run here",
     "vhost": "vhost workers may run here",
     "irq": "interrupts of NICs and passed-through devices go here",
     "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
-    "overlap": "dedicated CPUs on which something of the host may run",
+    "napi": "threads of threaded NAPI may run here",
+    "overlap": "dedicated CPUs and programs' on which something of the host may run",
 }
 
 
@@ -39,41 +43,59 @@ class Plan(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_plan(parser)
+        add_svg(parser)
         parser.add_argument(
             "--all",
             action="store_true",
             help="list every setting with its reason, also those that hold, and every warning",
         )
 
-    def run_command(self, args: argparse.Namespace) -> None:
-        plan = plan_from(args)
+    def take_action(self, args: argparse.Namespace) -> None:
+        facts, plan = facts_and_plan(args)
+        if args.svg:
+            with atomic_write.writing(args.svg) as file:
+                file.write(svg.draw(facts, plan.owners, args.svg_name, plan.settings))
         if args.format == "json":
             command.print_json(as_json(plan))
         else:
             _show(plan, args.all)
+            show_nova_config(args, plan.nova_config)
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sysroot``."""
     recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
     options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
 
 
-def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
-    """Add ``--sysroot``, ``--nova-config`` and ``--domain``.
+def add_svg(parser: argparse.ArgumentParser) -> None:
+    options.add(parser, "--svg", "FILE", "also draw it: whose each CPU is, what works on it, what disturbs whom")
+    options.add(
+        parser, "--svg-name", "NAME", "name of the host in the picture's title (default: none)", default=""
+    )
 
-    :param nova_config: what is read where no nova.conf is named.
-    """
+
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     add_sysroot(parser)
     sets = "take CPU sets and what else counts from this nova.conf; later files win"
-    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {nova_config})")
+    found = "where RHOSO, kolla-ansible or packages keep it"
+    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {found})")
+    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
 
+def given(args: argparse.Namespace) -> str:
+    """Return the options of :func:`add_host` that were given, for a command line that is about the same host."""
+    words = [] if args.sysroot == "/" else ["--sysroot", args.sysroot]
+    for option, values in (("--nova-config", args.nova_config), ("--domain", args.domain)):
+        words += [word for value in values for word in (option, value)]
+    words += ["--no-nova-config"] if args.no_nova_config else []
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`plan_from` obeys: the host, ``--no-nova-config``, ``--housekeeping`` and ``--rps``."""
-    add_host(parser, "/etc/nova/nova.conf and nova-compute.conf, where they are")
-    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
+    """Add what :func:`facts_and_plan` obeys: the host, ``--housekeeping`` and ``--rps``."""
+    add_host(parser)
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
     options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
     parser.add_argument(
@@ -83,34 +105,35 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def plan_from(args: argparse.Namespace) -> planner.Plan:
-    """Read the host that the options name and return its plan.
+def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
+    """Print which files of nova-compute were found, where the user has named none."""
+    if not (args.nova_config or args.no_nova_config):
+        command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
 
-    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
-    """
+
+def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.Plan]:
+    """Read the host that the options name and return it with its plan."""
     housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
-    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else _nova_files(root))
+    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
-    return planner.plan(guests.with_domains(reader.read_root(root), domains), sets, rps=args.rps)
+    facts = guests.with_domains(reader.read_root(root), domains)
+    return facts, planner.plan(facts, sets, rps=args.rps)
 
 
-def _nova_files(root: Root) -> list[tuple[str, str]]:
-    """Return path and text of nova-compute's own files."""
-    files = []
-    for path in novaconf.NOVA_FILES:
-        directory, name = os.path.split(path)
-        data = root.head(root.directory(directory), name, novaconf.MAX_BYTES)
-        files.append((f"/{path}", data.decode("utf-8", "replace")))
-    return files
+def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
+    """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
+    root = reader.open_root(sysroot)
+    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
+    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
+    if not quiet:
+        raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
+    return quiet
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
-    """Read the domains of XML files, each with its text.
-
-    :raises options.OptionError: one cannot be read or is no domain XML.
-    """
+    """Read the domains of XML files, each with its text; OptionError: unreadable, or no domain XML."""
     for path in paths:
         data = options.read(path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)")
         try:
@@ -120,40 +143,50 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:
-    """Return the plan in the documented JSON form."""
     fields = ("kind", "target", "value", "current", "reason", "rule", "identity")
     return {
         "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],
         "sets": plan.sets,
+        "nova_config": list(plan.nova_config),
         **notes.as_json(plan.warnings),
     }
 
 
 def _show(plan: planner.Plan, everything: bool) -> None:
-    rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
+    # No CPU for a kind of thread that no guest has is nothing to know; none for the host is.
+    rows = [
+        (name, text or "none", _ROLES.get(name, _ROLES["overlap"]))
+        for name, text in plan.sets.items()
+        if text or name == "housekeeping"
+    ]
     command.print_table(("CPU set", "CPUs", "role"), rows)
-    if not plan.sets["overlap"]:
-        print("no overlap: emulator, iothread, vhost and irq share no CPU with dedicated")
+    seen = [name for name in planner.WORK if plan.sets.get(name)]
+    if seen and not plan.sets["overlap"]:
+        print(f"no overlap with dedicated: {', '.join(seen)}")
     print()
     changes = plan.changes()
     if everything:
         head = ("kind", "target", "now", "planned", "reason")
-        command.print_table(head, [_row(setting) for setting in plan.settings])
+        command.print_table(head, list(_rows(plan.settings)))
     else:
         command.print_table(("rule", "changes", "CPUs", "for example"), _summary(changes))
     if plan.settings:
         print()
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
-    print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
+    print(f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
     command.say(*map(notes.text, shown), prefix="warning: ")
     if len(plan.warnings) > len(shown):
-        print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
+        print(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
 
 
-def _row(setting: model.Setting) -> tuple[object, ...]:
-    planned = "holds" if setting.current == setting.value else setting.value
-    return setting.kind, setting.target, setting.current, planned, setting.reason
+def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each setting; a reason that several have in turn is said once."""
+    said = ""
+    for setting in settings:
+        planned = "holds" if setting.current == setting.value else setting.value
+        reason, said = "as above" if setting.reason == said else setting.reason, setting.reason
+        yield setting.kind, setting.target, setting.current, planned, reason
 
 
 def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:

@@ -49,7 +49,7 @@ class Publish(command.PerfCommand):
         nova_config += "nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)"
         options.add_repeated(parser, "--nova-config", "FILE", nova_config)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
         path = conf.nova_perf_tuning.result_file
         if args.withdraw:
@@ -67,10 +67,7 @@ class Publish(command.PerfCommand):
 
 
 def read(args: argparse.Namespace) -> host_results.HostResults:
-    """Return the verdicts in RESULT, by the budgets that were given.
-
-    :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read.
-    """
+    """Return the verdicts in RESULT, by the budgets that were given."""
     if not args.budget:
         return host_results.read(args.result)
     name = os.path.splitext(os.path.basename(args.budget))[0]
@@ -78,7 +75,7 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
         args.result,
         budget_file.load(args.budget),
         name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        lambda loaded: evaluate.with_places(loaded, args.host_group, args.flavor),
+        (args.host_group, args.flavor),
     )
 
 
@@ -101,7 +98,6 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
 def _usable(
     args: argparse.Namespace, verdicts: host_results.HostResults, name: str, max_age: datetime.timedelta
 ) -> host_result.HostResult:
-    """Return the result of this host, which nova-compute will accept."""
     result = host_results.of_host(verdicts.hosts, name, args.result)
     if result.verdict == "INVALID":
         raise options.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")

@@ -19,7 +19,7 @@ class Record(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         size = record.record(args.file)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})

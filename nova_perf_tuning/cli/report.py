@@ -4,32 +4,46 @@
 import argparse
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.measure import schema, store
+from nova_perf_tuning.validation.report import ndjson, report, summary
+
+_MAX_AUDIT = 4 << 20
 
 
 class Report(command.PerfCommand):
     """Make the report of recorded results: one HTML file that needs nothing else.
 
-    With -f json the same figures are printed for programs, and HTML is written only if -o is given.
+    With -f json the same figures are printed for programs. With -f json or --ndjson HTML is written only where -o
+    is given.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
+        parser.add_argument("results", metavar="RESULTS.json", nargs="?", help="what 'nova-perf validate' wrote")
+        audits = "instead: what 'nova-perf audit -f json' printed on many hosts, each file called after its host"
+        parser.add_argument("--audits", metavar="HOST.json", nargs="+", default=[], help=audits)
         html = "HTML file (default: report.html beside the results)"
         parser.add_argument("-o", "--output", metavar="FILE", help=html)
         options.add(parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)")
+        options.add(
+            parser, "--ndjson", "FILE", "write a JSON document a trial, one a line, for OpenSearch and the like"
+        )
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
+        if bool(args.audits) == bool(args.results):
+            raise options.OptionError("give RESULTS.json or --audits, and not both")
         path = args.output
-        if path is None and args.format != "json":
+        if args.audits:
+            _report_audits(args.audits, path or os.path.join(os.path.dirname(args.audits[0]), "report.html"))
+            return
+        if path is None and args.format != "json" and args.ndjson is None:
             path = os.path.join(os.path.dirname(args.results), "report.html")
-        if path is not None:
-            evaluate.check_output(path, args.results)
+        for output in filter(None, (path, args.ndjson)):
+            evaluate.check_output(output, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         recorded, hosts = False, None
@@ -49,5 +63,25 @@ class Report(command.PerfCommand):
             command.print_json(data)
         if path is not None:
             store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
-            if args.format != "json":
-                command.say(path)
+        if args.ndjson is not None:
+            environment = results.environment
+            hosts_of = (
+                fleet.Places(environment).ran_on if environment.fleet else lambda _: (environment.host, None)
+            )
+            lines = ndjson.lines(results, summary.excluded(summaries), hosts_of)
+            store.write_atomically(args.ndjson, "".join(lines))
+        if args.format != "json":
+            command.say(*filter(None, (path, args.ndjson)))
+
+
+def _report_audits(files: Sequence[str], path: str) -> None:
+    audits = {}
+    for file in files:
+        evaluate.check_output(path, file)
+        host = os.path.basename(file).removesuffix(".json")
+        if host in audits:
+            raise options.OptionError(f"--audits {file}: '{host}' is given twice; call each file after its host")
+        audits[host] = schema.load_json(file, _MAX_AUDIT)
+        schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
+    store.write_atomically(path, report.render_audits(audits))
+    command.say(path)

@@ -15,6 +15,12 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction.restore import RestoreResult
 
+#: What a count of these results is called, where the result itself says too little.
+_WORDS = {
+    RestoreResult.ALREADY.value: "with the original already",
+    RestoreResult.STALE.value: "of an earlier boot",
+}
+
 
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
@@ -33,7 +39,7 @@ class Restore(command.PerfCommand):
         changed = "also put back what somebody else has changed since it was applied"
         parser.add_argument("--force", action="store_true", help=changed)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
         with open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
@@ -49,7 +55,6 @@ class Restore(command.PerfCommand):
 
 
 def add_state_dir(parser: argparse.ArgumentParser) -> None:
-    """Add ``--state-dir``."""
     default = f"(default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
     default += "with --sysroot var/lib/nova-perf-tuning below it)"
     options.add(parser, "--state-dir", "DIR", f"directory of the journal {default}")
@@ -63,18 +68,14 @@ def add_journal(parser: argparse.ArgumentParser) -> None:
 
 
 def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
-    """Open the journal that the options name.
-
-    :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
-    """
+    """Open the journal that the options name; JournalError: it cannot be."""
     return journal_module.Journal(directory(args), args.sysroot, writer=writer)
 
 
 def directory(args: argparse.Namespace) -> str:
     """Return the directory of the journal that the options name.
 
-    :raises options.OptionError: the sysroot is no directory.
-    :raises ConfigError: the agent's configuration file is wrong.
+    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's configuration is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
@@ -109,6 +110,7 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
     if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
+    counts = {_WORDS.get(result, result): number for result, number in counts.items()}
     print(command.summary(counts, "setting") if done else nothing)
     if kept:
         print(

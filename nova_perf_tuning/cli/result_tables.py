@@ -42,19 +42,16 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
 
 
 def print_paths(results: str, report: str) -> None:
-    """Print where a validation's files are."""
     print()
     command.say(f"results: {results}")
     command.say(f"report: {report}")
 
 
 def print_findings(results: model.Results) -> None:
-    """Print where guests are not what was asked for, a line each."""
     command.say(*diagnosis.guest_findings(results), prefix="warning: guests of ")
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
-    """Print a row per figure that was judged, with the verdict on it alone."""
     rows = []
     for judgement in judgements:
         budget = judgement.budget
@@ -64,9 +61,13 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 
 
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
-    """Print a row per host of a fleet."""
     rows = [
-        [host.verdict or "-", host.host, f"{host.measured} of {host.peers}", (*host.reasons, "")[0]]
+        [
+            host.verdict or verdict.Verdict.INCONCLUSIVE.value,
+            host.host,
+            f"{host.measured} of {host.peers}",
+            (*host.reasons, "nothing to judge it by: no peers to compare with, no budget")[0],
+        ]
         for host in hosts
     ]
     command.print_table(("verdict", "host", "peers", "why"), rows)

@@ -28,7 +28,7 @@ class Status(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         restore.add_journal(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
         agent, fault, code = None, "", ""
         try:
@@ -95,7 +95,6 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
 
 
 def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
-    """Return what the agent says of itself, for people."""
     if agent is None:
         return ["agent: not running"]
     if not agent.running:
@@ -104,13 +103,15 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
         f"state of {agent.age_s:.0f} s ago"
     ]
+    lines.append(f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}")
     if agent.skipped:
         lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
-    lines += [
-        f"agent: {', '.join(f'{name} {value}' for name, value in finding.items())}" for finding in agent.findings
-    ]
+    for finding in agent.findings:
+        setting = f"{finding['kind']} {finding['target']}: " if "kind" in finding else ""
+        holds = f", holds {finding['current']}" if "current" in finding else ""
+        lines.append(f"agent: {setting}{finding['text']}{holds}")
     if (more := sum(agent.findings_total.values()) - len(agent.findings)) > 0:
         lines.append(f"agent: {more} more findings")
     return lines + [f"agent: warning: {warning}" for warning in agent.warnings]

@@ -5,11 +5,12 @@ import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import model, notes
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host import model, notes, novaconf, owners
+from nova_perf_tuning.host.facts import reader, topology
+from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -26,9 +27,15 @@ class Topology(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_module.add_sysroot(parser)
+        plan_module.add_svg(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
-        facts = reader.read_host(args.sysroot)
+    def take_action(self, args: argparse.Namespace) -> None:
+        root = reader.open_root(args.sysroot)
+        facts = reader.read_root(root)
+        if args.svg:
+            claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
+            with atomic_write.writing(args.svg) as file:
+                file.write(svg.draw(facts, claims, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(facts))
         else:
@@ -37,13 +44,13 @@ class Topology(command.PerfCommand):
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
-    single = ("online", "isolated", "nohz_full", "arch", "kernel", "virtualization")
+    single = ("online", "isolated", "isolated_now", "nohz_full", "arch", "kernel", "virtualization", "vhost_mode")
     return {
         "cpus": [_fields(cpu) for cpu in facts.cpus],
         "nodes": [
             _fields(node) | {"distances": {str(to): d for to, d in node.distances.items()}} for node in facts.nodes
         ],
-        "nics": [_fields(nic) for nic in facts.nics],
+        "nics": [_fields(nic) | {"napis": [dataclasses.asdict(napi) for napi in nic.napis]} for nic in facts.nics],
         "irqs": [_fields(irq) for irq in facts.irqs.values()],
         "guests": [
             {
@@ -53,22 +60,26 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
                     {name: getattr(thread, name) for name in ("tid", "kind", "index", "affinity", "kernel")}
                     for thread in guest.threads
                 ],
+                "slice": guest.slice,
             }
             for guest in facts.guests
         ],
+        "programs": [_fields(thread) for thread in facts.programs],
+        "slices": [_fields(group) for group in facts.slices],
         **{name: getattr(facts, name) for name in single},
         "sysctls": dict(facts.sysctls),
         **notes.as_json(facts.warnings),
     }
 
 
-def _fields(item: model.Cpu | model.Node | model.Nic | model.Irq) -> dict[str, object]:
+def _fields(
+    item: model.Cpu | model.Node | model.Nic | model.Irq | model.ProgramThread | model.Slice,
+) -> dict[str, object]:
     """Return the fields of an object of the model; ``dataclasses.asdict`` would copy each value."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
 def show(facts: model.HostFacts) -> None:
-    """Print the facts as tables for people."""
     print(_summary(facts))
     print()
     command.print_table(_NODE_HEAD, list(_node_rows(facts)))
@@ -94,7 +105,13 @@ def _summary(facts: model.HostFacts) -> str:
         f" {facts.virtualization or 'unknown'}",
         f"CPUs online: {facts.online or 'none'}; " + ", ".join(counted(number, word) for number, word in counts),
     ]
-    sets = (("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full))
+    sets = [("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full)]
+    sets += [("isolated by partitions", facts.isolated_now)]
+    for kind in topology.KINDS:
+        sets.append((f"{kind} CPUs", cpulist.format(cpu.id for cpu in facts.cpus if cpu.kind == kind)))
+    for program in sorted({thread.program for thread in facts.programs if thread.is_bound}):
+        bound = (thread.affinity for thread in facts.programs if thread.is_bound and thread.program == program)
+        sets.append((f"threads of {program} own", _union(bound)))
     named = [f"{name}: {cpus}" for name, cpus in sets if cpus]
     return "\n".join([*lines, *(["; ".join(named)] if named else [])])
 

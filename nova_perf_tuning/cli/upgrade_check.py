@@ -7,10 +7,8 @@ to look at, 2 something that must be corrected first, 255 the check itself faile
 """
 
 import functools
-import importlib
 import importlib.metadata
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +17,7 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.nova import TESTED
+from nova_perf_tuning.nova import TESTED, native_specs
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import profiles, vocabulary
 
@@ -68,7 +66,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if _nova_version() is None:
             return _look(NO_NOVA)
         try:
-            _import(SHIM)
+            native_specs.import_quietly(SHIM)
         except Exception as error:
             return _fail(
                 f"{_said(error)}; correct that, or install nova-perf-tuning in the same way as Nova: both as "
@@ -90,7 +88,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if _nova_version() is None:
             return _look(NO_NOVA)
         try:
-            validators = _import("nova.api.validation.extra_specs.validators")
+            validators = native_specs.import_quietly("nova.api.validation.extra_specs.validators")
         except Exception as error:
             return _fail(f"Nova's validators cannot be loaded ({_said(error)}); correct that.")
         registered = [name for name in validators.VALIDATORS if name.startswith(vocabulary.PREFIX)]
@@ -117,13 +115,6 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Extra specs are checked by the API", _validators),
         ("Profiles", _profiles),
     )
-
-
-def _import(name: str) -> Any:
-    """Import a module of Nova; the warnings of its dependencies are not for the reader of a table."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module(name)
 
 
 def _said(error: Exception) -> str:

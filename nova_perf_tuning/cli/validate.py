@@ -18,7 +18,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import registry as launchers
-from nova_perf_tuning.validation.measure import model, session, store
+from nova_perf_tuning.validation.measure import collectors, model, session, store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary, text
@@ -76,10 +76,14 @@ class Validate(command.PerfCommand):
             " and which is removable. It takes a pair of guests and their time for each spec. With --budget it"
             " ends at half of its boots only if each spec is decided too",
         )
+        tools = (
+            f"watch each trial by a tool: {', '.join(plugins.installed(collectors.NAMESPACE))}; what it collects"
+        )
+        options.add_repeated(parser, "--collect", "KIND", f"{tools} lies in {collectors.DIRECTORY}/")
         boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
         options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         with signals.guarded():
             try:
                 evaluate.begin_junit(args.junit)
@@ -130,7 +134,6 @@ class _Run:
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
     def finish(self, results: model.Results) -> int:
-        """Write the report, print the tables and return the exit code."""
         summaries = summary.summarise(results, limits=budget_file.limits(self.budgets))
         judged = verdict.judge_all(results, self.budgets)
         knobs = ablation.judge(results, self.budgets)
@@ -202,10 +205,7 @@ def _planned(args: argparse.Namespace) -> _Run:
 
 
 def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
-    """Return the plan that the options ask for.
-
-    :param vcpus: of each guest, None where there are none.
-    """
+    """Return the plan that the options ask for; ``vcpus``: of each guest, None where there are none."""
     # Both arms of these are the same: A/A runs, whose interval shows the noise.
     untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
     if untuned and (args.profile or args.spec):
@@ -231,15 +231,14 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         reasons={second: reasons},
         host_group=args.host_group or "",
         flavor=args.flavor or "",
+        tags=options.tags(args),
+        attached=collectors.attach(args.collect, args.output),
         ablation={arm.name: environments.LeftOut(spec, values[spec]) for spec, arm in without.items()},
     )
 
 
 def _check_programs(jobs: Sequence[plugins.Job]) -> None:
-    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
-
-    :raises plugins.MissingProgramError: it can run none of them.
-    """
+    """Say which benchmarks this host, but not a guest, cannot run; MissingProgramError: it can run none."""
     faults = []
     for job in jobs:
         try:

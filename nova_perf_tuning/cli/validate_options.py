@@ -22,9 +22,8 @@ _INTERVAL_S = 5
 
 
 def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
-    """Add them.
+    """Add them; ``blocks``, ``budget``, ``time_limit``: what their help says of this command.
 
-    :param blocks, budget, time_limit: what their help says of this command.
     :param flavor: whether ``--flavor`` says which budgets apply.
     """
     options.add_flavor(parser, DEFAULT_PROFILE)
@@ -33,6 +32,8 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
     seconds = f"length of each trial (default: {_SECONDS})"
     options.add(parser, "--seconds", "N", seconds, options.whole(1, 3600))
+    tag = "name the run, such as --tag kernel=new, for filters of 'nova-perf history'"
+    options.add_repeated(parser, "--tag", "KEY=VALUE", tag)
     judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
     options.add(parser, "--budget", "FILE", judge)
     evaluate.add_places(parser, flavor=flavor)
@@ -46,9 +47,10 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
     """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
 
-    :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
+    What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
     """
     specs = options.flavor(args, DEFAULT_PROFILE)
+    options.single_warnings(args, specs)
     known = profiles.load(args.profile_dir)
     tuned = parsing.parse(specs, {}, known)
     crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))
@@ -57,21 +59,15 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
 
 
 def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, ...]:
-    """Return the benchmarks to run."""
     return tuple(plugins.jobs(benchmarks or _BENCHMARKS, seconds or _SECONDS))
 
 
 def output_files(directory: str) -> tuple[str, str]:
-    """Return the files that a validation writes: results and report."""
     return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
 
 
 def make_output_directory(path: str) -> None:
-    """Make it and see now, not after ten minutes, that files can be made in it.
-
-    :raises options.OptionError: it cannot be made or written.
-    :raises atomic_write.OutputError: something else than a file has a name that is needed.
-    """
+    """Make it and see now, not after ten minutes, that files can be made in it."""
     probe = os.path.join(path, f".nova-perf-{os.getpid()}")
     try:
         os.makedirs(path, exist_ok=True)

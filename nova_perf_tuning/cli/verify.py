@@ -22,7 +22,7 @@ class Verify(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         restore.add_journal(parser)
 
-    def run_command(self, args: argparse.Namespace) -> int:
+    def take_action(self, args: argparse.Namespace) -> int:
         with restore.open_journal(args) as journal:
             entries = journal.entries()
         boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
@@ -47,7 +47,6 @@ class Verify(command.PerfCommand):
 
 
 def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
-    """Return what was applied and what holds, as JSON has it."""
     return {
         "kind": setting.kind,
         "target": setting.target,

@@ -29,8 +29,9 @@ class Xml(command.PerfCommand):
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         options.add_specs(parser)
 
-    def run_command(self, args: argparse.Namespace) -> None:
+    def take_action(self, args: argparse.Namespace) -> None:
         specs = options.flavor(args)
+        single = options.single_warnings(args, specs)
         properties = options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
         hint = "; give domain XML (virsh dumpxml), or - for stdin"
@@ -41,7 +42,7 @@ class Xml(command.PerfCommand):
             result = transform.transform(data, wanted)
         except parsing.DomainError as error:
             raise options.OptionError(f"{args.domain}: {error}") from None
-        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in warnings]
+        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in (*single, *warnings)]
         notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
         if not wanted:
             nothing = "nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged"
@@ -69,8 +70,6 @@ def _request(
     known: Mapping[str, profiles.Profile],
 ) -> tuple[request.Request, list[Finding]]:
     """Return the request of the options, else of the domain; and how its specs fit together.
-
-    Nova's own specs in the metadata stay in force beside the options.
 
     :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
         carries already is only warned of: it was booted so.

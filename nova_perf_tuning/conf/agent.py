@@ -15,11 +15,12 @@ it: with the default of ``on_stop`` that moves nothing.
 OPTS = [
     cfg.MultiStrOpt(
         "nova_config",
-        default=["/etc/nova/nova.conf"],
+        default=[],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Where nova.conf is
-not on this host (a container) or not readable, name a file of your own with these options.
+cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Not set: they are
+found where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which. Where
+none is on this host or none can be read, name a file of your own with these options.
 
 The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
 later: without the sets only the pins of guests that are already there are known.
@@ -133,7 +134,7 @@ The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's 
 Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
 
 It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. It needs the package
-``prometheus_client`` (``pip install nova-perf-tuning[metrics]``). Ports below 1024 are not for the agent.
+``prometheus_client`` (``pip install nova-perf-tuning[agent]``). Ports below 1024 are not for the agent.
 """,
     ),
 ]

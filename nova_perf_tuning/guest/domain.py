@@ -14,6 +14,7 @@ from nova_perf_tuning.specs import request as request_module
 #: PID_MAX_LIMIT of the kernel.
 MAX_PID: Final = 1 << 22
 VIRTIO_MODELS: Final = frozenset({"virtio", "virtio-transitional", "virtio-non-transitional"})
+VIRTIO_SCSI_MODELS: Final = VIRTIO_MODELS - {"virtio"} | {"virtio-scsi"}
 _WITHOUT_WORKER: Final = frozenset({"hostdev", "vhostuser", "vdpa", "user"})
 
 
@@ -45,18 +46,21 @@ class MetadataSpecs:
 
     :ivar extra_specs, image_properties: Nova's, all of them; empty before Nova 32.
     :ivar expanded: the specs of our own element, the profile already expanded; None without one.
+    :ivar of_nova: Nova has made the domain, so that flavors and images change it.
     """
 
     extra_specs: Mapping[str, str]
     image_properties: Mapping[str, str]
     expanded: Mapping[str, str] | None
+    of_nova: bool = False
 
 
 @dataclasses.dataclass(slots=True)
 class Domain:
     """One guest as libvirt knows it.
 
-    :ivar vcpu_pins: vCPU number -> cpulist of its pin; vCPUs without a pin are absent.
+    :ivar vcpus: those that it has now (``<vcpu current=>``, ``<vcpus>``), not those that could be plugged in.
+    :ivar vcpu_pins: vCPU number -> cpulist of its pin; vCPUs without a pin or not plugged in are absent.
     :ivar emulator_pin: cpulist or None; :ivar iothread_pins: I/O thread id -> cpulist.
     :ivar memory_nodes: host nodes of its memory as a list text, None when it may lie anywhere.
     :ivar hostdevs: PCI addresses (``0000:82:10.0``) passed through, interfaces of type hostdev included.
@@ -89,6 +93,15 @@ class Domain:
     request_error: str | None = None
     specs: MetadataSpecs = dataclasses.field(default_factory=lambda: MetadataSpecs({}, {}, None))
     pid: int | None = None
+
+    def pins(self) -> list[tuple[str, str, list[str]]]:
+        """Return kind of thread, element and cpulists of all pins."""
+        emulator = [] if self.emulator_pin is None else [self.emulator_pin]
+        return [
+            ("vcpu", "vcpupin", list(self.vcpu_pins.values())),
+            ("emulator", "emulatorpin", emulator),
+            ("iothread", "iothreadpin", list(self.iothread_pins.values())),
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,8 +136,11 @@ class Inventory:
 
     :ivar memory_kib: of the guest, 0 when it is not stated in KiB, as libvirt does.
     :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
+    :ivar memory: vCPUs and host nodes of each cell that ``<memnode>`` binds, as lists.
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
+    :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
+    :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty: none.
     :ivar windows: image properties or libosinfo say so.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
@@ -132,8 +148,11 @@ class Inventory:
     memory_kib: int = 0
     hugepages: bool = False
     cells: int = 0
+    memory: tuple[tuple[str, str], ...] = ()
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
+    free_page_reporting: bool = False
+    encryption: str = ""
     windows: bool = False
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
@@ -158,11 +177,10 @@ class Omission(enum.Enum):
     OWN_BACK_END = "{device}: of type {detail}, served by its own back end"
     CONTROLLER_NOT_VIRTIO = "{device}: its model is {detail}, not virtio-scsi"
     THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
+    NO_BALLOON = "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
     NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
-    IDLE_THREADS = (
-        "I/O thread {detail} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
-        "QEMU 9.0.0"
-    )
+    IDLE_THREADS = "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
+    ONE_THREAD = "{device} has one I/O thread; several for one such device need {detail}"
 
 
 class LeftOut(NamedTuple):

@@ -5,7 +5,8 @@ This is the one place that parses XML of others: domain XML carries text of tena
 every entity, is refused before the parser sees it; nothing outside the text is ever opened.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lxml import etree
@@ -31,6 +32,8 @@ MAX_IOTHREADS: Final = 1024
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
+#: What shows that Nova made a domain; older releases wrote 1.0, without extra specs.
+INSTANCES: Final = (f"{_NOVA}instance", f"{_NOVA.replace('1.1', '1.0')}instance")
 _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
 REQUEST: Final = f"{{{PERF_NAMESPACE}}}request"
@@ -102,8 +105,9 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     kind = root.get("type")
     if not kind:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
-    count = vcpus(root)
-    pins = _pins(root, "vcpu", MAX_VCPUS)
+    running = running_vcpus(root)
+    count = len(running)
+    pins = {vcpu: text for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items() if vcpu in running}
     emulator = root.find("cputune/emulatorpin")
     specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
@@ -152,8 +156,12 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         memory_kib=number("0" if in_other_unit else memory.strip(), 0, _MAX_AMOUNT, "<memory>"),
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
+        memory=tuple(_cell_memory(root)),
         hyperv=frozenset(names),
         hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
+        free_page_reporting=attribute(root, "devices/memballoon", "model") in domain.VIRTIO_MODELS
+        and attribute(root, "devices/memballoon", "freePageReporting") == "on",
+        encryption=_encryption(root),
         windows=_is_windows(root),
         disks=tuple(
             domain.Disk(
@@ -176,6 +184,13 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
     )
 
 
+def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
+    nodes = {node.get("cellid"): node.get("nodeset", "") for node in root.iterfind("numatune/memnode")}
+    for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
+        if nodeset := nodes.get(cell.get("id", str(index))):
+            yield cpuset(cell.get("cpus", ""), "numa cell"), cpuset(nodeset, "memnode")
+
+
 def attribute(element: etree._Element, path: str, name: str) -> str:
     """Return an attribute of a child, empty where there is none.
 
@@ -187,6 +202,13 @@ def attribute(element: etree._Element, path: str, name: str) -> str:
 
 def _shown(element: etree._Element, path: str, name: str) -> str:
     return vocabulary.shown(attribute(element, path, name), 256)
+
+
+def _encryption(root: etree._Element) -> str:
+    """Return how a guest's memory is encrypted; bit 2 of the policy of SEV asks for SEV-ES (AMD's SEV API, 3)."""
+    kind, policy = _shown(root, "launchSecurity", "type"), root.findtext("launchSecurity/policy", "").strip()[:10]
+    encrypted_state = kind == "sev" and re.fullmatch("0x[0-9a-fA-F]+", policy) and int(policy, 16) & 4
+    return "sev-es" if encrypted_state else kind
 
 
 def _is_windows(root: etree._Element) -> bool:
@@ -210,16 +232,22 @@ def number(text: str, low: int, high: int, what: str) -> int:
     raise DomainError(f"{what} is {text[:40]!r}; allowed are {low} to {high}")
 
 
-def vcpus(domain: etree._Element) -> int:
-    """Return how many vCPUs a domain has.
+def running_vcpus(domain: etree._Element) -> frozenset[int]:
+    """Return the numbers of the vCPUs that a domain has now: by ``<vcpus>``, else the first ``current`` ones.
+
+    Those that could be plugged in later are not among them.
 
     :raises DomainError: it does not say so by a number.
     """
-    return number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    most = number(domain.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    numbers = [vcpu.get("id", "") for vcpu in domain.iterfind("vcpus/vcpu") if vcpu.get("enabled") == "yes"]
+    if numbers:
+        return frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers)
+    return frozenset(range(number(attribute(domain, "vcpu", "current") or str(most), 1, most, "<vcpu current>")))
 
 
 def iothreads(domain: etree._Element) -> int:
-    """Return how many I/O threads a domain has; raises as :func:`vcpus`."""
+    """Return how many I/O threads a domain has; raises as :func:`running_vcpus`."""
     return number(domain.findtext("iothreads", "").strip() or "0", 0, MAX_IOTHREADS, "<iothreads>")
 
 
@@ -299,14 +327,16 @@ def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs,
     properties: dict[str, str] = {}
     ours = None
     title = None
+    of_nova = False
     for element in elements:
+        of_nova = of_nova or element.tag in INSTANCES
         if element.tag == f"{_NOVA}instance":
             extra_specs = _named(element.iter(f"{_NOVA}extraSpec"))
             properties = _named(element.iter(_PROPERTY))
             title = (element.findtext(f"{_NOVA}name") or "").strip() or None
         elif element.tag == REQUEST:
             ours = _named(element.iter(SPEC))
-    return domain.MetadataSpecs(extra_specs, properties, ours), title
+    return domain.MetadataSpecs(extra_specs, properties, ours, of_nova), title
 
 
 def _named(elements: Iterable[etree._Element]) -> dict[str, str]:

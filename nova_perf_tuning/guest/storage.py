@@ -1,30 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """I/O threads of a domain and the virtio disks spread over them; queues of the disks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
-from nova_perf_tuning.guest.domain import LeftOut, Omission
+from nova_perf_tuning.guest.domain import VIRTIO_SCSI_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
-_SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-non-transitional"})
+#: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one (iothread-vq-mapping).
+_SPREADABLE_SINCE: Final = {"disk": (10_000_000, 9_000_000), "controller": (11_002_000, 10_000_000)}
 
 
-def can_map(libvirt: int, qemu: int) -> bool:
-    """Whether versions, in libvirt's form (9000000 for 9.0.0), can spread one disk over several I/O threads."""
-    return libvirt >= 10_000_000 and qemu >= 9_000_000
+def spreadable(libvirt: int, qemu: int) -> frozenset[str]:
+    """Return tags of the devices that several I/O threads can serve; 9.0.0 is 9000000 as libvirt has versions."""
+    return frozenset(
+        tag for tag, (least, least_qemu) in _SPREADABLE_SINCE.items() if libvirt >= least and qemu >= least_qemu
+    )
 
 
-def write(domain: etree._Element, request: request_module.Request, vcpus: int, mapping: bool) -> list[LeftOut]:
+def write(
+    domain: etree._Element, request: request_module.Request, vcpus: int, spread: Collection[str]
+) -> list[LeftOut]:
     """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
     Disks take the threads in turn, whatever served them before.
 
-    :param mapping: the queues of one disk can be spread over several I/O threads (:func:`can_map`).
+    :param spread: tags of the devices that several I/O threads can serve (:func:`spreadable`).
     """
     if request.disk_queues is None and request.iothreads is None:
         return []
@@ -52,9 +57,8 @@ def write(domain: etree._Element, request: request_module.Request, vcpus: int, m
             (domain.find("memory") if before is None else before).addnext(element)
         element.text = str(request.iothreads)
     threads = range(1, request.iothreads + 1)
-    limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
     _pin(domain, threads)
-    return [*left_out, *_spread(able, threads, limit, mapping)]
+    return [*left_out, *_spread(able, threads, vcpus, spread)]
 
 
 def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
@@ -70,22 +74,27 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
         return [objection]
     domain = parsing.parse_tree(domain_xml)
     threads = min(request.iothreads or 0, parsing.iothreads(domain))
-    _set_queues(disk, request, parsing.vcpus(domain))
+    _set_queues(disk, request, len(parsing.running_vcpus(domain)))
     if threads:
         busy = [thread for device in domain.iterfind("devices/*") for thread in _served_by(device)]
         _attach(disk, [min(range(1, threads + 1), key=busy.count)])
     return []
 
 
+def _label(device: etree._Element) -> str:
+    if device.tag == "controller":
+        return f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
+    return f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
+
+
 def _objection(device: etree._Element) -> LeftOut | None:
     """Return why a device takes neither queues nor an I/O thread."""
+    label = _label(device)
     if device.tag == "controller":
         model = device.get("model", "left to libvirt")
-        label = f"scsi controller {vocabulary.shown(device.get('index', '0'))}"
-        if model in _SCSI_MODELS:
+        if model in VIRTIO_SCSI_MODELS:
             return None
         return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
-    label = f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
     kind, source = device.get("device", "disk"), device.get("type")
     bus = parsing.attribute(device, "target", "bus")
     if kind not in ("disk", "lun"):
@@ -129,23 +138,30 @@ def _served_by(device: etree._Element) -> set[int]:
     }
 
 
-def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[LeftOut]:
-    """Give each device a thread in turn; where QEMU can, disks share those that are left over.
-
-    :param limit: how many threads one disk can use: as many as it has queues.
-    """
+def _spread(
+    devices: Sequence[etree._Element], threads: Sequence[int], vcpus: int, spread: Collection[str]
+) -> list[LeftOut]:
+    """Give each device a thread in turn; where QEMU can, devices share those that are left over."""
     if threads and not devices:
         return [LeftOut(Omission.NOTHING_TO_SERVE)]
+    left_out = []
     idle = set(threads)
     for index, device in enumerate(devices):
-        turn = index % len(threads) if threads else 0
-        several = mapping and device.tag == "disk" and index < len(threads)
-        chosen = threads[index :: len(devices)][:limit] if several else threads[turn : turn + 1]
-        _attach(device, chosen)
+        driver = device.find("driver")
+        queues = None if driver is None else driver.get("queues")
+        limit = vcpus if queues is None else parsing.number(queues, 1, parsing.MAX_QUEUES, "driver queues")
+        # A thread beyond the queues would serve none; QEMU has one for each vCPU unless told otherwise.
+        chosen = threads[index :: len(devices)][:limit] if index < len(threads) else ()
+        if len(chosen) > 1 and device.tag not in spread:
+            needs = zip(("libvirt", "QEMU"), _SPREADABLE_SINCE[device.tag], strict=True)
+            detail = " and ".join(f"{name} {least // 10**6}.{least // 1000 % 1000}" for name, least in needs)
+            left_out.append(LeftOut(Omission.ONE_THREAD, _label(device), detail))
+            chosen = chosen[:1]
+        _attach(device, chosen or [threads[index % len(threads)]] if threads else [])
         idle -= set(chosen)
-    if not idle:
-        return []
-    return [LeftOut(Omission.IDLE_THREADS, detail=", ".join(map(str, sorted(idle))))]
+    if idle:
+        left_out.append(LeftOut(Omission.IDLE_THREADS, detail=", ".join(map(str, sorted(idle)))))
+    return left_out
 
 
 def _pin(domain: etree._Element, threads: Iterable[int]) -> None:

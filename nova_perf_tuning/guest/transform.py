@@ -2,11 +2,12 @@
 """Domain XML and request to domain XML: all that a guest sees of its request. No system is touched."""
 
 import dataclasses
+from collections.abc import Collection
 
 from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing, storage
-from nova_perf_tuning.guest.domain import LeftOut
+from nova_perf_tuning.guest.domain import VIRTIO_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -24,15 +25,15 @@ def transform(
     request: request_module.Request,
     *,
     housekeeping_cpus: int | None = None,
-    mapping: bool = False,
+    spread: Collection[str] = (),
 ) -> Transformed:
     """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
 
-    :param housekeeping_cpus, mapping: as of :func:`write`.
+    :param housekeeping_cpus, spread: as of :func:`write`.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
     root = parsing.parse_xml(xml)
-    left_out = write(root, request, housekeeping_cpus, mapping)
+    left_out = write(root, request, housekeeping_cpus, spread)
     if not request:
         return Transformed(xml if isinstance(xml, str) else xml.decode(), ())
     return Transformed(text(root), left_out)
@@ -48,7 +49,7 @@ def write(
     domain: etree._Element,
     request: request_module.Request,
     housekeeping_cpus: int | None = None,
-    mapping: bool = False,
+    spread: Collection[str] = (),
 ) -> tuple[LeftOut, ...]:
     """Write a request into a ``<domain>``; return what was left out and why.
 
@@ -56,7 +57,7 @@ def write(
     I/O threads, which Nova carries along in a live migration.
 
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
-    :param mapping: the queues of one disk can be spread over several I/O threads.
+    :param spread: tags of the devices that several I/O threads can serve, see :func:`.storage.spreadable`.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
@@ -69,17 +70,31 @@ def write(
         raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
         return ()
-    vcpus = parsing.vcpus(domain)
+    vcpus = len(parsing.running_vcpus(domain))
     left_out: list[LeftOut] = []
     for interface in domain.iterfind("devices/interface"):
         left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)
-    left_out += storage.write(domain, request, vcpus, mapping)
+    left_out += storage.write(domain, request, vcpus, spread)
+    left_out += _write_balloon(domain, request.free_page_reporting)
     specs = request.extra_specs()
     if specs:
         element = _metadata(domain)
         for key, value in specs.items():
             etree.SubElement(element, parsing.SPEC, {"name": key}).text = value
     return tuple(left_out)
+
+
+def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftOut]:
+    """Let the balloon report free pages or not; return what was left out.
+
+    What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
+    """
+    balloon = domain.find("devices/memballoon")
+    if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
+        return [LeftOut(Omission.NO_BALLOON)] if reporting else []
+    values = {"autodeflate": "on", "freePageReporting": "on"} if reporting else {"freePageReporting": "off"}
+    network.assign(balloon, values)
+    return []
 
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:

@@ -26,6 +26,8 @@ class Cpu:
     :ivar node: NUMA node, None when the kernel gives no NUMA data for it.
     :ivar siblings: cpulist of the hardware threads of this CPU's core, itself included.
     :ivar capacity: ``cpu_capacity`` of hybrid machines (1024 = the strongest core), else None.
+    :ivar l3: cpulist of the online CPUs that share its L3 cache, itself included; None where it has none.
+    :ivar kind: on Intel's hybrid machines ``core`` (performance), ``atom`` (efficiency) or ``lowpower``.
     """
 
     id: int
@@ -35,6 +37,8 @@ class Cpu:
     online: bool
     siblings: str
     capacity: int | None = None
+    l3: str | None = None
+    kind: str | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,9 +84,11 @@ class Nic:
     :ivar bridge: Linux bridge it is a port of; ``ovs-system`` for a port of a kernel Open vSwitch.
     :ivar bond: bond it is a member of.
     :ivar speed_mbps: None when the link is down or the driver does not know.
-    :ivar irqs: its MSI/MSI-X (or legacy) interrupt numbers, ascending.
+    :ivar irqs: numbers of its interrupts, of all its PCI functions, ascending; without PCI those of its name.
     :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue.
     :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue).
+    :ivar threaded: whether its NAPIs run in threads, unless set one by one; None: unknown (Linux < 5.12).
+    :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
     """
 
     name: str
@@ -100,17 +106,19 @@ class Nic:
     irqs: tuple[int, ...]
     rps: tuple[str | None, ...]
     xps: tuple[str | None, ...]
+    threaded: bool | None = None
+    napis: tuple["Napi", ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
 class Thread:
-    """One thread that runs a guest.
+    """One thread that runs a guest or a NAPI.
 
-    :ivar kind: ``vcpu``, ``emulator``, ``iothread``, ``vhost`` or ``worker`` (QEMU's pool threads).
-    :ivar index: number of the vCPU or I/O thread; for vhost the queue pair in thread id order.
+    :ivar kind: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` (QEMU's pool threads) or ``napi``.
+    :ivar index: number of the vCPU, I/O thread or NAPI; for vhost the queue pair in thread id order.
     :ivar affinity: allowed CPUs as a cpulist; None when it vanished while being read.
     :ivar start: start time in clock ticks after boot: with the id it names the thread for ever.
-    :ivar kernel: True for a vhost worker that is a kernel thread (Linux <= 6.3), outside QEMU's process.
+    :ivar kernel: True for a kernel thread, as NAPI's, or a vhost worker outside QEMU's process (Linux <= 6.3).
     """
 
     tid: int
@@ -121,24 +129,82 @@ class Thread:
     kernel: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Napi:
+    """What polls queues of a NIC (Documentation/networking/napi.rst).
+
+    :ivar irq: number of its interrupt, None where the driver does not tell or there is none (veth).
+    :ivar rx, tx: numbers of the queues that it polls; empty where the driver does not tell.
+    :ivar thread: the kernel thread that polls in place of the softirq, None without threaded NAPI.
+    """
+
+    id: int
+    irq: int | None
+    rx: tuple[int, ...]
+    tx: tuple[int, ...]
+    thread: Thread | None = None
+
+
 @dataclasses.dataclass(slots=True)
 class GuestProcess:
     """A running QEMU process and its threads.
 
     :ivar domain: the domain as libvirt defined it, None when its XML cannot be read.
+    :ivar slice: path of the one of :attr:`HostFacts.slices` that holds it, None where none of them does.
     """
 
     name: str
     pid: int
     threads: tuple[Thread, ...]
     domain: domain.Domain | None
+    slice: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class ProgramThread:
+    """A thread of a program that is no guest: of Open vSwitch's workers, or bound to one CPU.
+
+    :ivar program: name of its process (``ovs-vswitchd``); :ivar name: its own (``pmd-c05/id:8``).
+    :ivar affinity: allowed CPUs as a cpulist.
+    :ivar is_bound: it has its one CPU for itself: it is meant to be alone there.
+    """
+
+    program: str
+    pid: int
+    tid: int
+    name: str
+    affinity: str
+    is_bound: bool
+
+    @property
+    def evidence(self) -> tuple[str, str]:
+        """Where it is read what it may use, and what is there."""
+        return f"/proc/{self.pid}/task/{self.tid}/status Cpus_allowed_list", f"{self.affinity} ({self.name})"
+
+
+@dataclasses.dataclass(slots=True)
+class Slice:
+    """A slice of systemd with CPUs of its own: ``AllowedCPUs=``, ``CPUSetPartition=`` (cgroup v2).
+
+    :ivar path: below /sys/fs/cgroup: ``machine.slice/machine-rt.slice``.
+    :ivar cpus: cpulist of ``cpuset.cpus``, empty where it is not set; :ivar effective: what it may use now.
+    :ivar partition: ``member``, ``root``, ``isolated``, or what the kernel says of an invalid one.
+    """
+
+    path: str
+    cpus: str
+    effective: str
+    partition: str
 
 
 @dataclasses.dataclass(slots=True)
 class HostFacts:
     """All facts of one host at one time.
 
-    :ivar online, isolated, nohz_full: cpulists as the kernel prints them.
+    :ivar online, isolated, nohz_full: cpulists as the kernel prints them; ``isolated`` are those of the boot.
+    :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
+    :ivar programs: threads of programs that claim CPUs; :ivar slices: groups of processes that do.
+    :ivar vhost_mode: what vhost workers are: ``task`` (threads of QEMU) or ``kthread`` (of the kernel).
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means.
@@ -159,6 +225,10 @@ class HostFacts:
     boot_id: str | None
     sysctls: Mapping[str, str]
     warnings: tuple[Note, ...] = ()
+    isolated_now: str = ""
+    programs: tuple[ProgramThread, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    vhost_mode: str | None = None
 
 
 class TargetError(errors.PerfTuningError):
@@ -220,9 +290,10 @@ class IrqTarget:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThreadTarget:
-    """A thread of a guest: ``tid:123``; its identity is ``PID:START``.
+    """A thread of a guest or of a NAPI: ``tid:123``; its identity is ``PID:START``.
 
-    :ivar pid: process of the guest; :ivar start: start time in ticks after boot. 0 where no identity was given.
+    :ivar pid: process of the guest, of a NAPI the thread; :ivar start: start time in ticks after boot. 0 where no
+        identity was given.
     """
 
     tid: int
@@ -262,6 +333,7 @@ class PlanRule(enum.StrEnum):
     NIC_IRQ_NEAREST = "nic-irq-nearest"
     NIC_XPS = "nic-xps"
     NIC_RPS = "nic-rps"
+    NAPI_LOCAL = "napi-local"
     VHOST_NUMA = "vhost-numa"
     VHOST_SPREAD = "vhost-spread"
     EMULATOR_NUMA = "emulator-numa"

@@ -45,6 +45,7 @@ class NoteCode(enum.Enum):
     NO_NICS = "no network devices in {directory}"
     NIC_NAME = "not a usable name of a network device, left out"
     NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
+    NAPI_UNKNOWN = "a NAPI's record is garbage, left out"
     PROCESS_SHARED = "process is another guest's too (restart libvirtd, which forgets the one that ended)"
     PROCESS_GONE = "process does not run, guest left out"
     PROCESS_NOT_QEMU = "process is no QEMU, guest left out"
@@ -53,24 +54,34 @@ class NoteCode(enum.Enum):
     THREAD_UNKNOWN = "status of a thread unreadable, left out"
     THREAD_ABSURD = "stat of a thread is garbage"
     THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
+    NOVA_CONF_PASSED_OVER = "nova.conf is passed over, since there is {taken} too (remove the stale one)"
 
     # -- plan: CPU sets
     OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"
-    ISOLATED_HOUSEKEEPING = "{option} names CPUs that the kernel isolates (isolcpus, nohz_full): {cpus}"
+    ISOLATED_HOUSEKEEPING = (
+        "{option} names CPUs that the kernel isolates (isolcpus, nohz_full, partitions): {cpus}"
+    )
     ISOLATED_SHARED = "{option} names CPUs that the kernel isolates: {cpus}; they are left out"
     ONLY_ISOLATED_SHARED = (
         "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one of them"
     )
-    NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared CPUs {cpus}"
+    NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared {cpus:CPUs}"
     EVERY_CPU_DEDICATED = _NO_CPU_LEFT.format("every online CPU is dedicated")
-    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated or isolated")
+    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated, isolated or a program's")
     CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"
-    GUEST_IN_SET = "guest {guest} owns CPUs {cpus} of {option}: they count as dedicated"
-    GUEST_OUTSIDE_DEDICATED = "guest {guest} owns CPUs {cpus}, which are not in {option}"
+    GUEST_IN_SET = "guest {guest} owns {cpus:CPUs} of {option}: counted as dedicated"
+    PROGRAM_IN_SET = "{option} names {cpus:CPUs}, to which threads of {program} are bound: left to {program}"
+    GUEST_OUTSIDE_DEDICATED = "guest {guest} owns {cpus:CPUs}, outside of {option}"
 
     # -- plan: placements
     #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
-    NODE_WITHOUT_HOUSEKEEPING = "{who}{where} has no housekeeping CPU: node {node} is used instead, {how}"
+    NODE_WITHOUT_HOUSEKEEPING = "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
+    QUEUES_UNPAIRED = (
+        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS is left alone"
+    )
+    SURPLUS_VECTORS = (
+        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as others"
+    )
     REQUEST_UNUSABLE = "guest {guest}: its request is not used: {reason}"
     NO_OWN_CPU = (
         "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
@@ -78,16 +89,20 @@ class NoteCode(enum.Enum):
     )
     NO_DEVICE_INTERRUPT = "guest {guest}: no interrupt of its device {device} was found (not started yet?)"
     EMULATOR_CONFINED = (
-        "guest {guest}: libvirt keeps its emulator and vhost threads on CPUs {cpus}, none of which may carry "
+        "guest {guest}: libvirt keeps its emulator and vhost threads on {cpus:CPUs}, which may not carry "
         "them: they are left alone; give it hw:emulator_threads_policy=share and a cpu_shared_set with CPUs of "
         "its node"
     )
+    SLICE_CONFINED = (
+        "guest {guest}: {slice} may use {cpus:CPUs}, which may not carry its emulator and vhost threads: "
+        "they are left alone; add shared CPUs of its node to AllowedCPUs= of {slice}"
+    )
     IOTHREAD_CONFINED = (
-        "guest {guest}: libvirt keeps I/O thread {iothread} on CPUs {cpus}, outside of {pool}: it is left alone"
+        "guest {guest}: libvirt keeps I/O thread {iothread} on {cpus:CPUs}, outside of {pool}: it is left alone"
     )
     NO_VHOST_WORKER = "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
     #: {who} is guests, nics, devices that the plan leaves alone, if any.
-    OVERLAP = "overlap: {work} may run on dedicated CPUs {cpus}{who}"
+    OVERLAP = "overlap: {work} may run on the dedicated {cpus:CPUs}{who}"
 
     # -- what apply does not do, or not for ever
     RULE_UNKNOWN = "{rule}: cannot judge this host: {reason}"
@@ -115,10 +130,18 @@ class Note:
         return dataclasses.replace(self, params={**params, **self.params})
 
 
+class _Text(str):
+    """A parameter in a text; ``{cpus:CPUs}`` is ``CPU 3`` or ``CPUs 0-3``."""
+
+    def __format__(self, form: str) -> str:
+        return f"{form[:-1] if self.isdecimal() else form} {self}" if form else str(self)
+
+
 def text(note: Note) -> str:
     """Return a note as one line."""
     params = {
-        name: rules.named(value) if isinstance(value, tuple) else str(value) for name, value in note.params.items()
+        name: _Text(rules.named(value) if isinstance(value, tuple) else value)
+        for name, value in note.params.items()
     }
     phrases = _PHRASES[note.code](params) if note.code in _PHRASES else {}
     line = note.code.value.format_map(params | phrases)
@@ -154,6 +177,7 @@ _WORK: Final = {
     "iothread": "I/O threads",
     "vhost": "vhost workers",
     "irq": "interrupts",
+    "napi": "NAPI threads",
 }
 #: Who is left alone by a plan, and what moves them.
 _MOVERS: Final = {

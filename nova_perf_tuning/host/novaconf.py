@@ -5,18 +5,36 @@ nova-compute must refuse a faulty file, and so does :func:`read` for the planner
 about the host all the same. Other sources (``config_source``) and ``$other`` are never followed.
 """
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oslo_config import iniparser, types
 
 from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.host.plan.layout import CpuSets
+from nova_perf_tuning.host import notes
+from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.owners import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20
-#: Files of nova-compute that are read below a root where none is named.
-NOVA_FILES: Final = ("etc/nova/nova.conf", "etc/nova/nova-compute.conf")
+#: Where deployments keep nova-compute's files on the host, each in the order of reading. Containers first, since
+#: packages that were removed leave theirs. RHOSO: role edpm_nova of edpm-ansible, earlier ``config/nova``;
+#: kolla-ansible: role nova-cell; packages and OpenStack-Ansible: where oslo.config looks by itself.
+PLACES: Final = (
+    ("var/lib/openstack/nova/*nova*.conf",),
+    ("var/lib/openstack/config/nova/*nova*.conf",),
+    ("etc/kolla/nova-compute/nova.conf",),
+    (
+        "etc/nova/nova.conf",
+        "etc/nova/nova-compute.conf",
+        "etc/nova/nova.conf.d/*.conf",
+        "etc/nova/nova-compute.conf.d/*.conf",
+    ),
+)
+#: The most files that one pattern may match: a recorded host is a stranger's.
+_MOST_FILES: Final = 100
 NEUTRON_FILES: Final = (
     "etc/neutron/plugins/ml2/linuxbridge_agent.ini",
     "etc/neutron/plugins/ml2/sriov_agent.ini",
@@ -27,7 +45,7 @@ NEUTRON_FILES: Final = (
 PHYSNET: Final = "neutron_physnet_"
 #: Sections and options that a recorded host keeps; nova.conf holds passwords, so nothing else may be in it.
 _RECORDED: Final = {
-    "DEFAULT": "vcpu_pin_set",
+    "DEFAULT": "vcpu_pin_set reserved_host_cpus",
     "compute": "cpu_dedicated_set cpu_shared_set",
     "libvirt": "virt_type cpu_power_management cpu_power_management_strategy",
     "securitygroup": "firewall_driver",
@@ -36,6 +54,10 @@ _RECORDED: Final = {
     "ovs": "bridge_mappings",
     "neutron_tunnel": "numa_nodes",
 }
+#: Options with CPU sets; until Nova 33 ``vcpu_pin_set`` is what all guests may use.
+DEDICATED: Final = ("compute", "cpu_dedicated_set")
+SHARED: Final = ("compute", "cpu_shared_set")
+PIN_SET: Final = ("DEFAULT", "vcpu_pin_set")
 
 
 class NovaConfigError(errors.PerfTuningError):
@@ -108,13 +130,47 @@ def parse_cpu_spec(text: str, source: str) -> str:
     return cpulist.format(cpus)
 
 
-def cpu_set(options: Options, key: str) -> frozenset[int] | None:
-    """Return a CPU set of ``[compute]``; None when it is not set or cannot be read."""
-    value = options.get(("compute", key))
+def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
+    """Return a CPU set; None when it is not set or cannot be read."""
+    value = options.get(option)
     try:
         return None if value is None else cpulist.parse_spec(value.text) or None
     except cpulist.CpuListError:
         return None
+
+
+def find(root: Root, *, strict: bool = False) -> list[str]:
+    """Return nova-compute's files below ``root``, without leading slash: of the first of :data:`PLACES` with any.
+
+    Noted are other places that have some too, and directories that may not be listed.
+
+    :raises NovaConfigError: with ``strict``, instead of the latter note.
+    """
+    found = [files for place in PLACES if (files := [file for path in place for file in _matching(root, path)])]
+    for others in found[1:]:
+        root.notes.add(NoteCode.NOVA_CONF_PASSED_OVER, others[0], taken=f"/{found[0][0]}")
+    for note in root.notes.all() if strict else ():
+        if note.code is NoteCode.NO_PERMISSION:
+            raise NovaConfigError(
+                f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
+            )
+    return found[0] if found else []
+
+
+def found(root: Root) -> list[tuple[str, str]]:
+    """Return (path, text) of what :func:`find` finds; what cannot be read is empty, and noted."""
+    files = []
+    for path in find(root):
+        directory, _, name = path.rpartition("/")
+        text = root.read(root.directory(directory), name, MAX_BYTES) or b""
+        files.append((f"/{path}", text.decode("utf-8", "replace")))
+    return files
+
+
+def _matching(root: Root, path: str) -> list[str]:
+    directory, _, pattern = path.rpartition("/")
+    names = fnmatch.filter(root.names(root.directory(directory)), pattern)
+    return [f"{directory}/{name}" for name in sorted(names)[:_MOST_FILES] if name.isprintable()]
 
 
 def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -141,6 +197,7 @@ def read(paths: Sequence[str]) -> CpuSets:
 
 def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     """Do as :func:`read`, for (path, text) pairs."""
+    files = list(files)
     options = merge(files, strict=True)
     if ("DEFAULT", "config_source") in options:
         raise NovaConfigError(
@@ -148,18 +205,18 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
             "write the CPU sets into a file of their own"
         )
 
-    def value(section: str, key: str) -> Value:
-        source, text = options.get((section, key), Value("", ""))
+    def value(option: tuple[str, str]) -> Value:
+        source, text = options.get(option, Value("", ""))
         if text.startswith("$"):
             raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
         return Value(f"nova.conf {source}", text.strip())
 
-    def cpus(key: str) -> str | None:
-        source, text = value("compute", key)
+    def cpus(option: tuple[str, str]) -> str | None:
+        source, text = value(option)
         return parse_cpu_spec(text, source) if text else None
 
     def checked(kind: types.ConfigType, key: str) -> object:
-        source, text = value("libvirt", key)
+        source, text = value(("libvirt", key))
         try:
             return kind(text) if text else None
         except ValueError as error:
@@ -168,7 +225,12 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
     managed = checked(types.Boolean(), "cpu_power_management")
     strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
     power_managed = bool(managed) and strategy != "governor"
-    return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed)
+    taken = tuple(path for path, _text in files)
+    dedicated, shared = cpus(DEDICATED), cpus(SHARED)
+    pins = None if dedicated else cpus(PIN_SET)  # with both Nova refuses to start
+    named = {"dedicated": PIN_SET if pins else DEDICATED, "shared": SHARED}
+    sources = {name: options[option].source for name, option in named.items() if option in options}
+    return CpuSets(dedicated or pins, shared, None, power_managed, pins is not None, sources, taken)
 
 
 def recorded(text: str) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
@@ -58,7 +58,8 @@ _ETHTOOL: Final = {
     "channels": ("channels", {name: f"{name}_count" for name in ("rx", "tx", "combined")}),
 }
 
-_VHOST = re.compile(rb"vhost-[0-9]+").fullmatch
+#: Kernel threads that may be moved: vhost's, and those of threaded NAPI.
+_KERNEL = re.compile(rb"vhost-[0-9]+|napi/.{1,60}").fullmatch
 
 
 class PrivilegeError(errors.PerfTuningError):
@@ -113,18 +114,18 @@ def _write_record(root: str, path: str, value: str) -> None:
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
-    """Let a thread of QEMU or of vhost run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
+    """Let a thread of QEMU, vhost or NAPI run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
 
     The caller has compared the thread's start time just before; in between, its number can be reused only
     if it ends and all other numbers are taken within microseconds.
 
     :raises OSError: ESRCH: it has ended; EINVAL: none of the CPUs is online and inside its cpuset.
-    :raises TargetError: it is no thread of a guest.
+    :raises TargetError: it is none of these.
     """
     if not 1 < tid <= 1 << 22:
         raise TargetError(f"{tid} is not a thread's number")
-    if not _serves_guest(tid):
-        raise TargetError(f"thread {tid} belongs to no guest: only threads of QEMU and vhost are ever moved")
+    if not _may_move(tid):
+        raise TargetError(f"thread {tid} belongs to no guest: only threads of QEMU, vhost and NAPI are ever moved")
     os.sched_setaffinity(tid, cpus)
 
 
@@ -135,13 +136,13 @@ def status_fields(tid: int, *names: bytes) -> list[bytes]:
     return [status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0] for name in names]
 
 
-def _serves_guest(tid: int) -> bool:
+def _may_move(tid: int) -> bool:
     try:
         name, parent, group = status_fields(tid, b"Name", b"PPid", b"Tgid")
         leader = bounded_read.kernel_bytes(f"/proc/{int(group)}/comm")
     except (FileNotFoundError, ProcessLookupError, ValueError):
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
-    if leader.startswith(b"qemu") or (parent == b"2" and _VHOST(name)):
+    if leader.startswith(b"qemu") or (parent == b"2" and _KERNEL(name)):
         return True
     try:
         return os.path.basename(os.readlink(f"/proc/{int(group)}/exe")).startswith("qemu")
@@ -149,21 +150,25 @@ def _serves_guest(tid: int) -> bool:
         return False
 
 
-def _device_and_field(kind: str, target: str) -> tuple[str, str]:
-    """Return the device of a target such as ``eth0/rx-gro``, and the field in what ethtool gives for ``kind``."""
+@contextlib.contextmanager
+def _table(kind: str, target: str) -> Iterator[tuple[Any, str, Callable[[Any], object]]]:
+    """Give what ethtool has on a target such as ``eth0/rx-gro``: a table, the field in it, and what writes it."""
     device, _, name = target.partition("/")
-    fields = _ETHTOOL[kind][1]
+    command, fields = _ETHTOOL[kind]
     if name not in fields:
         names = ", ".join(sorted(fields))
         raise TargetError(f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
-    return device, fields[name]
+    with ethtool(device) as handle:
+        table = getattr(handle, f"get_{command}")()
+        if kind == "offload" and name not in table:
+            raise OSError(errno.EOPNOTSUPP, "this kernel does not know the feature")
+        yield table, fields[name], getattr(handle, f"set_{command}")
 
 
 def get_ethtool(kind: str, target: str) -> int:
     """Return a value as :func:`set_ethtool` takes it."""
-    device, field = _device_and_field(kind, target)
-    with ethtool(device) as handle:
-        return int(_table(handle, kind, field)[field])
+    with _table(kind, target) as (table, field, _write):
+        return int(table[field])
 
 
 def set_ethtool(kind: str, target: str, value: int) -> None:
@@ -172,18 +177,9 @@ def set_ethtool(kind: str, target: str, value: int) -> None:
     :raises TargetError: such a value may not be set.
     :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver has it fixed.
     """
-    device, field = _device_and_field(kind, target)
-    with ethtool(device) as handle:
-        table = _table(handle, kind, field)
+    with _table(kind, target) as (table, field, write_table):
         table[field] = value
-        getattr(handle, f"set_{_ETHTOOL[kind][0]}")(table)
-
-
-def _table(handle: Any, kind: str, field: str) -> Any:
-    table = getattr(handle, f"get_{_ETHTOOL[kind][0]}")()
-    if kind == "offload" and field not in table:
-        raise OSError(errno.EOPNOTSUPP, "this kernel does not know the feature")
-    return table
+        write_table(table)
 
 
 @contextlib.contextmanager

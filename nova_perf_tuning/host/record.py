@@ -8,6 +8,7 @@ because plans are read by them: names of network devices, PCI addresses, libvirt
 
 import fnmatch
 import io
+import itertools
 import os
 import tarfile
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.facts import devices, ethtool, guests, reader
+from nova_perf_tuning.host.audit.configuration import MACHINE
+from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader, topology
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -36,20 +38,26 @@ _FILES: Final = {
     "proc/xen": "capabilities",
     "proc/net": "softnet_stat",
     "proc/sys/kernel": "osrelease arch",
+    claims.CGROUPS: claims.ISOLATED,
+    **{f"sys/devices/cpu_{kind}": "cpus" for kind in topology.KINDS},
+    f"{claims.CGROUPS}/*.slice": " ".join(claims.SLICE_FILES),
+    f"{claims.CGROUPS}/*.slice/*.slice": " ".join(claims.SLICE_FILES),
     "proc/irq": "default_smp_affinity",
     "proc/irq/[0-9]*": "smp_affinity_list effective_affinity_list node",
     _CPU: "online offline possible present isolated nohz_full",
     f"{_CPU}/smt": "active control",
     f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",
     f"{_CPU}/cpu[0-9]*": "online cpu_capacity",
+    f"{_CPU}/cpu[0-9]*/cache/index*": "level shared_cpu_map",
     f"{_CPU}/cpu[0-9]*/cpuidle/state*": "latency disable",
     f"{_CPU}/cpu[0-9]*/topology": "core_id physical_package_id core_cpus_list thread_siblings_list thread_siblings"
     " package_cpus_list core_siblings_list core_siblings",
     _NODE: "online possible has_cpu has_memory",
     f"{_NODE}/node[0-9]*": "cpulist cpumap distance meminfo",
     _PCI: "class vendor device numa_node local_cpulist irq",
-    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name",
+    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name threaded",
     f"{_NIC}/device": "numa_node",
+    "sys/module/vhost/parameters": "fork_from_owner_default",
     f"{_NIC}/queues/*": "rps_cpus xps_cpus",
     f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
 }
@@ -73,18 +81,20 @@ _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
 _ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
 #: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
 _DOMAIN: Final = {
-    **dict.fromkeys(("name", "vcpu", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
+    **dict.fromkeys(("name", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
     **dict.fromkeys(("cpu", "numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
     "domstatus": "state pid",
     "domain": "type id",
     "memory": "unit mode nodeset",
+    "vcpu": "current id enabled",
+    "vcpus": "",
     "vcpupin": "vcpu cpuset",
     "emulatorpin": "cpuset",
     "iothreadpin": "iothread cpuset",
     "memnode": "cellid mode nodeset",
     "type": "machine",
     "model": "type",
-    "cell": "id",
+    "cell": "id cpus",
     "hyperv": "mode",
     "timer": "name present",
     "disk": "type device",
@@ -94,14 +104,18 @@ _DOMAIN: Final = {
     "driver": "name type queues rx_queue_size cache io iothread",
     "target": "dev bus",
     "mtu": "size",
+    "memballoon": "model freePageReporting",
+    "launchSecurity": "type",
+    "policy": "",
     "address": "domain bus slot function",
-    **{f"{_NOVA}{name}": "" for name in ("instance", "flavor", "extraSpecs", "image", "properties")},
+    **{f"{_NOVA}{name}": "" for name in ("flavor", "extraSpecs", "image", "properties")},
+    **dict.fromkeys(parsing.INSTANCES, ""),
     **dict.fromkeys(_ASKING, "name"),
     parsing.REQUEST: "",
     f"{_OSINFO}libosinfo": "",
     f"{_OSINFO}os": "id",
 }
-_WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", *_ASKING)
+_WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", "policy", *_ASKING)
 #: Of the extra specs and image properties those with these names are recorded.
 _SPECS: Final = ("hw:", "perf:", "hw_", "os_type")
 
@@ -202,8 +216,7 @@ def collect(root: Root) -> Tree:
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
     _add_texts(tree)
-    for guest in facts.guests:
-        _add_threads(tree, guest)
+    _add_tasks(tree, facts)
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
         link = ethtool.read(root, name)
         if link is not None:
@@ -211,13 +224,23 @@ def collect(root: Root) -> Tree:
     return tree
 
 
-def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
-    tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
-    tree.copy(f"proc/{guest.pid}/stat", _stat)
-    for thread in guest.threads:
-        own = f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}"
-        tree.copy(f"{own}/stat", _stat)
-        tree.copy(f"{own}/status", _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:"))
+def _add_tasks(tree: Tree, facts: model.HostFacts) -> None:
+    """Add processes and threads of guests, programs and NAPIs."""
+    tasks = [f"proc/{known.thread.tid}" for nic in facts.nics for known in nic.napis if known.thread]
+    for guest in facts.guests:
+        tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
+        tree.copy(f"proc/{guest.pid}/stat", _stat)
+        tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
+        for thread in guest.threads:
+            tasks.append(f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}")
+    for task in tasks:
+        tree.copy(f"{task}/stat", _stat)
+        tree.copy(f"{task}/status", _STATUS)
+    for pid in {thread.pid for thread in facts.programs}:
+        tree.copy(f"proc/{pid}/stat", _stat)
+        tree.copy(f"proc/{pid}/task/*/status", _STATUS)
+    if napis := napi.as_text(facts.nics):
+        tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napis.encode()
 
 
 def _add_texts(tree: Tree) -> None:
@@ -226,18 +249,20 @@ def _add_texts(tree: Tree) -> None:
     tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for directory in guests.XML_DIRECTORIES:
         tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
-    for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
+    for path in (*itertools.chain.from_iterable(novaconf.PLACES), *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))
-    for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
-        tree.copy(path, _lines("CPUAffinity"))
+    for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
+        for name in (path, f"{path}.d/*"):
+            tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
-    programs = {name[:15] for name in audit_host.PROGRAMS}
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
-        if program in programs or directory == "proc/1":  # the first says that programs were looked for
-            tree.entries[f"{directory}/{name}"] = f"{program if program in programs else 'init'}\n".encode()
+        if program in audit_host.PROGRAMS:
+            tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
+        elif directory == "proc/1":  # the first says that programs were looked for
+            tree.entries[f"{directory}/{name}"] = b"init\n"
 
 
 def _lines(starts: str) -> Callable[[str], str]:
@@ -250,6 +275,9 @@ def _lines(starts: str) -> Callable[[str], str]:
         return "".join(f"{line}\n" for line in wanted)
 
     return kept
+
+
+_STATUS: Final = _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:")
 
 
 def _stat(text: str) -> str:

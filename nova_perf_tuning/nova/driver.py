@@ -151,8 +151,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
                 if pin.tag in ("emulatorpin", "iothreadpin"):
                     pin.set("cpuset", hardware.format_cpu_spec(cpus))
         connection = self._host.get_connection()
-        mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
-        return transform.write(domain, request, self._housekeeping(nodes, request), mapping)
+        spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
+        return transform.write(domain, request, self._housekeeping(nodes, request), spread)
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""

@@ -8,7 +8,7 @@ future or of another host.
 import dataclasses
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import bounded_read, errors, json_schema
@@ -47,6 +47,13 @@ SCHEMA: Final[Mapping[str, object]] = {
             "maximum": 100,
             "description": "what guests reach of the bare host, in percent; for the scheduler's preference",
         },
+        "losses": {
+            "type": "object",
+            "maxProperties": 1000,
+            "propertyNames": {"type": "string", "maxLength": 800},
+            "additionalProperties": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number"}},
+            "description": "figure and arms -> share that was lost, and may be lost; empty for a host of many",
+        },
     },
 }
 
@@ -64,6 +71,7 @@ class HostResult:
     verdict: str
     budgets: Mapping[str, str]
     score: float | None = None
+    losses: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the text of the file; :func:`read` gives an equal result."""
@@ -100,7 +108,9 @@ def read(path: str) -> HostResult | None:
         raise ResultError(f"{path}: {error.strerror}") from None
     except (ValueError, OverflowError, RecursionError) as error:
         raise ResultError(f"{path}: no validation result: {error}") from None
-    return HostResult(data["host"], created, data["verdict"], data["budgets"], data.get("score"))
+    return HostResult(
+        data["host"], created, data["verdict"], data["budgets"], data.get("score"), data.get("losses", {})
+    )
 
 
 def same_host(name: str, other: str) -> bool:

@@ -34,8 +34,8 @@ def namespaces() -> Mapping[str, Namespace]:
         "compute-perf-tuning.json": {
             "namespace": "OS::Compute::PerfTuning",
             "display_name": "Performance tuning",
-            "description": "What a flavor asks of its guests' queues, I/O threads and host threads, and of the "
-            "host's overhead.",
+            "description": "What a flavor asks of its guests' queues, I/O threads, balloon and host threads, and "
+            "of the host's overhead.",
             **_PUBLIC,
             "resource_type_associations": [{"name": "OS::Nova::Flavor", "prefix": flavor}],
             "properties": {
@@ -45,8 +45,8 @@ def namespaces() -> Mapping[str, Namespace]:
         "compute-perf-tuning-image.json": {
             "namespace": "OS::Compute::PerfTuningImage",
             "display_name": "Performance tuning for images",
-            "description": "What an image may ask of its guests' queues, rings, offloads and I/O threads. The "
-            "flavor wins.",
+            "description": "What an image may ask of its guests' queues, rings, offloads, I/O threads and "
+            "balloon. The flavor wins.",
             **_PUBLIC,
             "resource_type_associations": [
                 {"name": "OS::Glance::Image", "prefix": image},

@@ -30,11 +30,6 @@ MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
 SCORE: Final = "perf_score"
 
 
-def trait_name(budget: str) -> str:
-    """Return a budget's custom trait, with Placement's characters A-Z, 0-9 and _ only."""
-    return f"{PREFIX}BUDGET_{re.sub(r'[^A-Z0-9]', '_', budget.upper())}"
-
-
 def wanted(result: host_result.HostResult) -> frozenset[str]:
     """Return the traits that a result earns, given that it counts.
 
@@ -44,8 +39,11 @@ def wanted(result: host_result.HostResult) -> frozenset[str]:
     """
     if result.verdict == "INVALID":
         return frozenset()
-    judged = [(trait_name(name), outcome == "PASS") for name, outcome in result.budgets.items()]
-    passed = {trait for trait, good in judged if good} - {trait for trait, good in judged if not good}
+    verdicts: dict[str, set[str]] = {}
+    for budget, verdict in result.budgets.items():
+        name = re.sub(r"[^A-Z0-9]", "_", budget.upper())  # Placement takes nothing else
+        verdicts.setdefault(f"{PREFIX}BUDGET_{name}", set()).add(verdict)
+    passed = {trait for trait, found in verdicts.items() if found == {"PASS"}}
     return frozenset(passed | ({VALIDATED} if result.verdict == "PASS" else set()))
 
 

@@ -6,23 +6,18 @@ so this needs no service of its own. Hard requirements are traits, not weights: 
 :mod:`nova_perf_tuning.nova.traits`.
 """
 
-from typing import Final
-
 import nova.conf
 from nova.scheduler import utils, weights
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.nova import HostState, RequestSpec
+from nova_perf_tuning.nova import HostState, RequestSpec, traits
 from nova_perf_tuning.specs import vocabulary
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
-
-#: Name in the host's stats; :mod:`nova_perf_tuning.nova.traits` writes it.
-SCORE: Final = "perf_score"
 
 
 class PerfWeigher(weights.BaseHostWeigher):
@@ -53,6 +48,6 @@ class PerfWeigher(weights.BaseHostWeigher):
             return 0.0
         try:
             # Another host's compute service wrote it; nan and what is beyond the scale become its ends.
-            return min(100.0, max(0.0, float((host_state.stats or {}).get(SCORE, 0.0))))
+            return min(100.0, max(0.0, float((host_state.stats or {}).get(traits.SCORE, 0.0))))
         except (TypeError, ValueError):
             return 0.0

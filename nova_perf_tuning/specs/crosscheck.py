@@ -166,7 +166,8 @@ def unusable_properties(errors_by_key: Mapping[str, parsing.SpecError]) -> list[
 
 def message(finding: Finding) -> str:
     """Return a finding as one sentence: what is wrong, and what to change."""
-    return "; ".join(filter(None, (finding.evidence[0].value, finding.remedy)))
+    found = finding.evidence[0].value
+    return finding.remedy if finding.remedy.startswith(found) else f"{found}; {finding.remedy}".removesuffix("; ")
 
 
 def refuse(results: Sequence[Finding]) -> Sequence[Finding]:

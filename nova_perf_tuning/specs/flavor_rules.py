@@ -9,7 +9,7 @@ from typing import Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding, Subject
-from nova_perf_tuning.specs import crosscheck, parsing, vocabulary
+from nova_perf_tuning.specs import crosscheck, native, parsing, vocabulary
 from nova_perf_tuning.specs import profiles as profiles_module
 
 PROFILE: Final = "perf:profile"
@@ -148,14 +148,14 @@ def changed(
     return written(kept, vcpus, profiles)
 
 
-def findings(
-    vcpus: int,
-    specs: Mapping[str, str],
-    profiles: Mapping[str, profiles_module.Profile],
-    image_properties: Mapping[str, str] = parsing.NOTHING,
-) -> list[Finding]:
-    """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
-    results, readable = [], {}
+def single_findings(
+    specs: Mapping[str, str], profiles: Mapping[str, profiles_module.Profile], check: native.Check | None = None
+) -> tuple[list[Finding], dict[str, str]]:
+    """Return what is wrong with each spec by itself, and the specs that can be read.
+
+    :param check: of the installed Nova, see :func:`nova_perf_tuning.specs.native.findings`.
+    """
+    results, readable = list(native.findings(specs, check)), {}
     for key, value in specs.items():
         try:
             parsing.parse({key: value}, profiles=profiles)
@@ -163,6 +163,17 @@ def findings(
         except parsing.SpecError as error:
             why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
             results.append(unusable(key, value, error, why))
+    return results, readable
+
+
+def findings(
+    vcpus: int,
+    specs: Mapping[str, str],
+    profiles: Mapping[str, profiles_module.Profile],
+    image_properties: Mapping[str, str] = parsing.NOTHING,
+) -> list[Finding]:
+    """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
+    results, readable = single_findings(specs, profiles)
     usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
     remedy, why = "remove one of them, or make them equal", "The flavor wins; the driver leaves the image's out."
     results += [

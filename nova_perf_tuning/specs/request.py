@@ -27,6 +27,7 @@ class Request:
     vif_guest_offload: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     iothreads: int | None = None
     disk_queues: Queues | None = None
+    free_page_reporting: bool | None = None
     emulator_placement: str | None = None
     vhost_placement: str | None = None
     irq_placement: str | None = None
@@ -45,7 +46,9 @@ class Request:
         specs: dict[str, str] = {}
         for name in _SPECS:
             value = getattr(self, name)
-            if isinstance(value, str | int):
+            if isinstance(value, bool):
+                specs[f"perf:{name}"] = str(value).lower()
+            elif isinstance(value, str | int):
                 specs[f"perf:{name}"] = str(value)
             for feature, on in sorted(value.items()) if isinstance(value, Mapping) else ():
                 specs[f"perf:{name}.{feature}"] = "true" if on else "false"

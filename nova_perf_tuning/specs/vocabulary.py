@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``perf:`` extra specs as data: the one place where a name, its values and its meaning are stated.
+"""The ``perf:`` extra specs; ``vocabulary.toml`` is the one place where names, values and meanings are stated.
 
-Parsing, ``explain``, Nova's API validators and the reference documentation are made from this table.
+Parsing, ``explain``, Nova's API validators and the reference documentation are made from that table.
 """
 
 import dataclasses
 import difflib
 import enum
+import importlib.resources
 import re
+import tomllib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -129,139 +131,19 @@ class Spec:
         return None
 
 
-_RINGS: Final = ("256", "512", "1024")
+#: Choices that are numbers, by kind: too many to write down.
+_NUMBERS: Final = {Kind.QUEUES: _QUEUES, Kind.INTEGER: tuple(map(str, range(MAX_IOTHREADS + 1)))}
 
-VOCABULARY: Final[tuple[Spec, ...]] = (
-    Spec(
-        name="profile",
-        kind=Kind.NAME,
-        description="A named set of specs, Nova's own hw:* among them. Specs that the flavor or image states win.",
-        default="no profile",
-        effects=(Effect.NATIVE, Effect.XML, Effect.HOST),
-        becomes="the specs of the profile",
-    ),
-    Spec(
-        name="vif_queues",
-        kind=Kind.QUEUES,
-        image=True,
-        choices=_QUEUES,
-        description=(
-            "Queue pairs of each virtio network interface. auto is the least of the vCPUs, 8 and the shared CPUs "
-            "of the guest's node (without cpu_shared_set: its CPUs that are not dedicated). Never more than the "
-            "vCPUs."
-        ),
-        default="Nova's choice: 1, or as many as vCPUs with hw:vif_multiqueue_enabled=true",
-        effects=(Effect.NATIVE, Effect.XML),
-        becomes="<interface><driver queues=>; needs hw:vif_multiqueue_enabled=true for more than one",
-    ),
-    Spec(
-        name="vif_rx_queue_size",
-        kind=Kind.CHOICE,
-        image=True,
-        choices=_RINGS,
-        description="Slots in each receive ring of the virtio network interfaces.",
-        default="256, or [libvirt] rx_queue_size of nova.conf",
-        effects=(Effect.XML,),
-        becomes="<interface><driver rx_queue_size=>",
-    ),
-    Spec(
-        name="vif_tx_queue_size",
-        kind=Kind.CHOICE,
-        image=True,
-        choices=_RINGS,
-        description=(
-            "Slots in each transmit ring of the virtio network interfaces. QEMU honours it for vhost-user "
-            "interfaces only; it is left out of others."
-        ),
-        default="256, or [libvirt] tx_queue_size of nova.conf",
-        effects=(Effect.XML,),
-        becomes="<interface><driver tx_queue_size=> of vhost-user interfaces",
-    ),
-    Spec(
-        name="vif_host_offload",
-        kind=Kind.BOOLEAN,
-        image=True,
-        features=("csum", "gso", "tso4", "tso6", "ecn", "ufo", "mrg_rxbuf"),
-        description="One offload that the host does for what the guest sends (mrg_rxbuf: for what it gets).",
-        default="on, as QEMU offers it",
-        effects=(Effect.XML,),
-        becomes="<interface><driver><host FEATURE=on|off>",
-    ),
-    Spec(
-        name="vif_guest_offload",
-        kind=Kind.BOOLEAN,
-        image=True,
-        features=("csum", "tso4", "tso6", "ecn", "ufo"),
-        description="One offload that the guest accepts on its receive path.",
-        default="on, as QEMU offers it",
-        effects=(Effect.XML,),
-        becomes="<interface><driver><guest FEATURE=on|off>",
-    ),
-    Spec(
-        name="iothreads",
-        kind=Kind.INTEGER,
-        image=True,
-        choices=tuple(map(str, range(MAX_IOTHREADS + 1))),
-        description=(
-            "I/O threads of the guest, with its virtio-blk disks and virtio-scsi controllers spread over them. "
-            "0 leaves all disks with the emulator thread."
-        ),
-        default="none is used (Nova 33 and later make one that serves no disk)",
-        effects=(Effect.XML, Effect.HOST),
-        becomes="<iothreads> and <driver iothread=> of disks and virtio-scsi controllers",
-    ),
-    Spec(
-        name="disk_queues",
-        kind=Kind.QUEUES,
-        image=True,
-        choices=_QUEUES,
-        description="Request queues of each virtio disk and virtio-scsi controller. auto is one for each vCPU.",
-        default="QEMU's choice: one for each vCPU with a machine type of 5.2 or later, else 1",
-        effects=(Effect.XML,),
-        becomes="<driver queues=> of virtio-blk disks and virtio-scsi controllers",
-    ),
-    Spec(
-        name="emulator_placement",
-        kind=Kind.CHOICE,
-        choices=("default", "numa"),
-        description="numa: emulator and I/O threads run on the shared CPUs of the guest's own NUMA node(s).",
-        default="default: where hw:emulator_threads_policy puts them",
-        effects=(Effect.XML, Effect.HOST),
-        becomes="<cputune><emulatorpin>, chosen on each host, also on the destination of a live migration",
-    ),
-    Spec(
-        name="vhost_placement",
-        kind=Kind.CHOICE,
-        choices=("none", "numa", "spread"),
-        description=(
-            "CPUs of the vhost workers. numa: shared CPUs of the guest's node; spread: one worker on each of "
-            "these CPUs, round robin."
-        ),
-        default="none: workers run wherever the emulator thread may run",
-        effects=(Effect.HOST,),
-        becomes="affinity of each vhost worker thread, set by nova-perf apply",
-    ),
-    Spec(
-        name="irq_placement",
-        kind=Kind.CHOICE,
-        choices=("none", "numa", "vcpu"),
-        description=(
-            "Interrupts of PCI devices passed through. numa: CPUs of the guest's node outside its vCPUs; vcpu: "
-            "the CPUs of its own vCPUs."
-        ),
-        default="none: left alone",
-        effects=(Effect.HOST,),
-        becomes="/proc/irq/N/smp_affinity_list of the device's interrupts, set by nova-perf apply",
-    ),
-    Spec(
-        name="budget",
-        kind=Kind.NAME,
-        description="The overhead budget that a host must meet for this flavor.",
-        default="no budget",
-        effects=(Effect.JUDGED,),
-        becomes="the budget that nova-perf validate judges with",
-    ),
-)
+
+def _spec(name: str, entry: dict[str, Any]) -> Spec:
+    kind, effects = Kind(entry.pop("kind")), tuple(map(Effect, entry.pop("effects")))
+    choices, features = (tuple(entry.pop(key, ())) for key in ("choices", "features"))
+    choices = choices or _NUMBERS.get(kind, ())
+    return Spec(name=name, kind=kind, effects=effects, choices=choices, features=features, **entry)
+
+
+_TABLE: Final = importlib.resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8")
+VOCABULARY: Final = tuple(_spec(name, entry) for name, entry in tomllib.loads(_TABLE).items())
 
 #: Extra spec -> (its entry, the feature of a family or None).
 BY_KEY: Final = {key: (spec, feature) for spec in VOCABULARY for key, _, feature in spec.keys()}

@@ -6,6 +6,7 @@ beside the rest is in :attr:`Environment.shown`.
 """
 
 import dataclasses
+import datetime
 import enum
 import functools
 import typing
@@ -45,6 +46,7 @@ class Arm:
     :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has its value.
     :ivar notes, note_codes: what guests did not get of the request, and the code of each.
     :ivar virtualization: what a guest says that it runs on; empty: not read.
+    :ivar picture: SVG of where everything could run while it was measured; empty: not read.
     :ivar shown: what is only shown.
     """
 
@@ -57,6 +59,7 @@ class Arm:
     findings: list[Finding] = dataclasses.field(default_factory=list)
     virtualization: str = ""
     xml: str = ""
+    picture: str = ""
     shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
@@ -185,9 +188,11 @@ class Environment:
     """What results rest on.
 
     :ivar accelerator: what guests ran on: ``kvm``, ``tcg`` …; None: not known.
-    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial.
+    :ivar tags: what the operator calls the run, for filters.
+    :ivar vhost_mode: ``task`` or ``kthread``: whether the CPU of vhost workers is QEMU's.
+    :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for them.
+    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial; :ivar looks: at each interim look.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
-    :ivar looks: boots that there were at each interim look.
     :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
     """
 
@@ -202,6 +207,7 @@ class Environment:
     nova_perf_tuning: str = ""
     host_group: str = ""
     flavor: str = ""
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seed: int | None = None
     boots: int | None = None
     blocks: int | None = None
@@ -212,6 +218,8 @@ class Environment:
     qemu: str = ""
     guest: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
     vhost_net: bool | None = None
+    vhost_mode: str = ""
+    memory_encryption: str = ""
     scratch_filesystem: str = ""
     ended: str = ""
     boots_run: int | None = None
@@ -230,7 +238,21 @@ class Environment:
     @property
     def places(self) -> dict[str, str]:
         """Return what budgets are chosen by."""
-        return {"host_group": self.host_group, "flavor": self.flavor}
+        encryption = {"memory_encryption": self.memory_encryption} if self.memory_encryption else {}
+        return {"host_group": self.host_group, "flavor": self.flavor, **encryption}
+
+    def placed(self, host_group: str | None, flavor: str | None) -> "Environment":
+        """Return it with what an operator says of the host, if anything."""
+        return dataclasses.replace(self, host_group=host_group or self.host_group, flavor=flavor or self.flavor)
+
+    @property
+    def began(self) -> datetime.datetime:
+        """Return when the run began, in UTC without a zone as the database has it; the epoch if not known."""
+        try:
+            at = datetime.datetime.fromisoformat(self.created)
+            return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+        except (ValueError, OverflowError):
+            return datetime.datetime(1970, 1, 1)
 
     def updated(self, other: "Environment") -> "Environment":
         """Return it with all that the other one knows in place of its own."""
@@ -240,7 +262,6 @@ class Environment:
 
 
 def to_dict(environment: Environment) -> dict[str, Any]:
-    """Return an environment as the JSON contract has it."""
     whole = _plain(environment)
     if environment.looks:
         whole["looks"] = [{"boots": boots} for boots in environment.looks]

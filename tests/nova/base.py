@@ -30,6 +30,7 @@ TUNED = {
     "perf:vif_guest_offload.tso4": "false",
     "perf:iothreads": "2",
     "perf:disk_queues": "2",
+    "perf:free_page_reporting": "false",
     "perf:emulator_placement": "numa",
 }
 #: The same guest without a request.
@@ -138,6 +139,7 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
             self.assertIn(disk.find("driver").get("iothread"), threads)
         used = [disk.find("driver").get("iothread") for disk in disks]
         self.assertTrue(max(map(used.count, threads)) - min(map(used.count, threads)) <= 1, used)
+        self.assertEqual(["off"], domain.xpath("devices/memballoon/@freePageReporting"))
         self.assertEqual("2", self.request(domain)["perf:vif_queues"])
 
     def request(self, domain):

@@ -78,13 +78,10 @@ class TwoHostsTest(base.PerfTestCase):
 class RequestTest(base.PerfTestCase):
     """Where a request may come from and what it may hold."""
 
-    def setUp(self):
-        super().setUp()
-        self.start()
-
     def test_image_properties(self):
         wanted = {"iothreads": "2", "vif_rx_queue_size": "512", "emulator_placement": "numa"}
         image = self.image(uuids.tuned_image, {f"hw_perf_{name}": text for name, text in wanted.items()})
+        self.start()
         domain = self.domain(self.boot(base.PLAIN, image_uuid=image))
         self.assertEqual("2", domain.findtext("iothreads"))
         self.assertEqual("512", domain.find("devices/interface/driver").get("rx_queue_size"))
@@ -92,8 +89,17 @@ class RequestTest(base.PerfTestCase):
         self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
         self.assertNotIn("perf:emulator_placement", self.request(domain))
 
+    def test_balloon_is_the_same_on_every_release(self):
+        """As Nova 32 and later have it where it is on; the guest's statistics stay Nova's."""
+        image = self.image(uuids.reporting_image, {"hw_perf_free_page_reporting": "true"})
+        self.start()
+        balloon = self.domain(self.boot({}, 2, image_uuid=image)).find("devices/memballoon")
+        self.assertEqual({"model": "virtio", "autodeflate": "on", "freePageReporting": "on"}, dict(balloon.attrib))
+        self.assertEqual(["10"], balloon.xpath("stats/@period"))
+
     def test_cpus_of_its_own_by_their_resource_class(self):
         """Nova pins such a guest, and refuses hw:cpu_policy beside it."""
+        self.start()
         for key in ("resources:PCPU", "resources1:PCPU"):
             with self.subTest(key):
                 server = self.boot({key: "2", "perf:emulator_placement": "numa"}, vcpus=2)
@@ -110,11 +116,8 @@ class EmulatedTest(base.PerfTestCase):
 
     virt_type = "qemu"
 
-    def setUp(self):
-        super().setUp()
-        self.start()
-
     def test_without_request_as_nova_writes_it(self):
+        self.start()
         domain = self.domain(self.boot({"hw:vif_multiqueue_enabled": "true"}, vcpus=2))
         self.assertEqual({"name": "qemu"}, dict(domain.find("devices/interface/driver").attrib))
 
@@ -122,11 +125,8 @@ class EmulatedTest(base.PerfTestCase):
 class UntouchedTest(base.PerfTestCase):
     """Without a request every byte is Nova's."""
 
-    def setUp(self):
-        super().setUp()
-        self.start()
-
     def test_xml_of_whole_domains_is_novas(self):
+        self.start()
         shared = {"hw:numa_nodes": "1", "hw:emulator_threads_policy": "share"}
         for specs, vcpus in (({}, 2), (base.PLAIN, 3), (shared, 1)):
             server = self.boot(specs, vcpus=vcpus, networks=[{"port": self.new_port()}])
@@ -137,6 +137,7 @@ class UntouchedTest(base.PerfTestCase):
 
     def test_plugged_devices(self):
         """The same devices plugged in with Nova's driver and with ours give the same XML."""
+        self.start()
         plugged = {}
         for driver in (base.OUR_DRIVER, base.NOVAS_DRIVER):
             self.flags(compute_driver=driver)

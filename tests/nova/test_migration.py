@@ -59,21 +59,16 @@ class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
 
 
 class LiveMigrationTest(LiveMigrationTestCase):
-    def test_pinned_guest_arrives_on_other_cpus(self):
-        self.boot_on_a(base.TUNED)
-        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
-        domain = self.migrate()
-        self.assert_tuned(domain, emulator="4")
-        pins = sorted(pin.get("cpuset") for pin in domain.findall("cputune/vcpupin"))
-        self.assertEqual(["5", "6", "7"], pins)
-
-    def test_volumes_and_plugged_interfaces(self):
+    def test_pinned_guest_with_plugged_devices_arrives_on_other_cpus(self):
         self.boot_on_a(base.TUNED)
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         self._attach_interface(self.server, self.new_port())
         before = self.domain(self.server, "host_a")
+        self.assert_tuned(before, interfaces=2, emulator="0")
         after = self.migrate()
         self.assert_tuned(after, interfaces=2, emulator="4")
+        pins = sorted(pin.get("cpuset") for pin in after.findall("cputune/vcpupin"))
+        self.assertEqual(["5", "6", "7"], pins)
         self.assertEqual(3, len(after.findall("devices/disk")))
         for path in ("devices/disk/driver", "devices/interface/driver", "devices/*/address"):
             with self.subTest(path):

@@ -100,6 +100,18 @@ class Bench:
         ]
 
 
+class BenchCase(testcase.TestCase):
+    """Has a bench of its own; :meth:`open` gives it a new one."""
+
+    def setUp(self):
+        super().setUp()
+        self.open()
+
+    def open(self):
+        self.bench = Bench()
+        self.addCleanup(self.bench.close)
+
+
 class SlowHost(simulated.Simulated):
     """One whose facts take as long as a test wants, and whose interrupts can be stubborn."""
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a running agent says of itself."""
 
+import datetime
+import json
 import os
+import pathlib
 import time
 
 from nova_perf_tuning.agent import state
+from nova_perf_tuning.nova import host_result
+
+_BOARDS = pathlib.Path(__file__).parents[2] / "etc/grafana"
 
 
 def agent_state(**changes):
@@ -14,3 +20,19 @@ def agent_state(**changes):
     values |= {"updated_monotonic": time.monotonic(), "cpu_s": 0.0, "error": ""}
     values |= {"findings": [], "findings_total": {}, "warnings": []}
     return state.AgentState(**(values | changes))
+
+
+def verdict_file(directory):
+    """Write the verdict on this host and return its path."""
+    now = datetime.datetime.now(datetime.UTC)
+    losses = {"iperf3 tuned/host": (0.12, 0.1)}
+    result = host_result.HostResult("one", now, "FAIL", {"network": "FAIL"}, 88.0, losses)
+    path = pathlib.Path(directory, "verdict.json")
+    path.write_text(result.to_json(), encoding="utf-8")
+    return str(path)
+
+
+def queries():
+    """Return the queries of all boards for Grafana."""
+    boards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(_BOARDS.glob("*.json"))]
+    return [target["expr"] for board in boards for panel in board["panels"] for target in panel["targets"]]

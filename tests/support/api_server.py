@@ -117,9 +117,13 @@ class ApiServer(fixtures.Fixture):
         self.images[image["id"]] = image
         return image
 
-    def add_host(self, name, traits=(), hypervisor=True, **fields):
-        """Add a compute host with its service, hypervisor and resource provider; return the provider."""
+    def add_host(self, name, traits=(), hypervisor=True, free=(), topology=None, qemu=0, **fields):
+        """Add a compute host with its service, hypervisor and resource provider; return the provider.
+
+        :param free: resource class -> what is free of it; :param topology: of its CPUs, as Nova shows it.
+        """
         provider = {"uuid": str(uuid.uuid4()), "name": name, "generation": 3, "traits": {"COMPUTE_NODE", *traits}}
+        provider |= {"free": dict(free), "topology": topology}
         self.traits |= set(traits)
         self.providers[provider["uuid"]] = provider
         service = {
@@ -133,6 +137,7 @@ class ApiServer(fixtures.Fixture):
             **fields,
         }
         self.services[service["id"]] = {"service": service, "provider": provider["uuid"] if hypervisor else None}
+        self.services[service["id"]]["qemu"] = qemu
         return provider
 
     def service(self, host):
@@ -213,6 +218,10 @@ class ApiServer(fixtures.Fixture):
             "state": entry["service"]["state"],
             "status": entry["service"]["status"],
             "service": {"id": entry["service"]["id"], "host": entry["service"]["host"], "disabled_reason": None},
+            "cpu_info": {"topology": self.providers[entry["provider"]]["topology"]},
+            "vcpus": 4,
+            "hypervisor_type": "QEMU",
+            "hypervisor_version": entry["qemu"],
         }
 
     def flavor_api(self, method, path, body, microversion):
@@ -274,13 +283,11 @@ class ApiServer(fixtures.Fixture):
             created = match[1] not in self.traits
             self.traits.add(match[1])
             return (201 if created else 204), None
-        if path == "/resource_providers":
-            shown = [
-                {"uuid": provider["uuid"], "name": provider["name"]}
-                for provider in self.providers.values()
-                if query["required"] in provider["traits"]
-            ]
-            return 200, {"resource_providers": shown}
+        if path in ("/resource_providers", "/allocation_candidates"):
+            able = [provider for provider in self.providers.values() if self.offers(provider, query)]
+            roots = [dict.fromkeys(("uuid", "root_provider_uuid"), provider["uuid"]) for provider in able]
+            summaries = {root["uuid"]: root for root in roots}
+            return 200, {"resource_providers": roots} if path[1] == "r" else {"provider_summaries": summaries}
         provider = self.providers[path.split("/")[2]]
         if method == "PUT":
             if self.before_traits_put is not None:
@@ -293,6 +300,19 @@ class ApiServer(fixtures.Fixture):
             provider["traits"] = set(body["traits"])
             provider["generation"] += 1
         return 200, {"traits": sorted(provider["traits"]), "resource_provider_generation": provider["generation"]}
+
+    def offers(self, provider, query):
+        """Whether a provider has all resources and traits of a query."""
+        for key, text in query.items():
+            for part in text.split(",") if key.startswith(("resources", "required")) else ():
+                name, _, amount = part.partition(":")
+                if amount and provider["free"].get(name, 0) < int(amount):
+                    return False
+                if not amount and name.lstrip("!") not in self.traits:
+                    raise self.placement_error(400, "Bad Request", f"No such trait(s): {name}.")
+                if not amount and (name.lstrip("!") in provider["traits"]) == name.startswith("!"):
+                    return False
+        return True
 
     @staticmethod
     def placement_error(status, title, detail):

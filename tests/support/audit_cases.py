@@ -2,14 +2,13 @@
 """For each rule a host on which it fires: what differs from the host on which all hold; how it is judged."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from tests.support import audit_hosts as hosts
-from tests.support import program, testcase
+from tests.support import owners, program, testcase
 
 PATH: Mapping[str, object] = {"rtt_ms": 0.2}
 _CPU = "sys/devices/system/cpu"
@@ -53,6 +52,10 @@ def _irqs(first: int, second: int) -> dict[str, str | None]:
     return hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(41, "eth0-TxRx-1", second, hosts.ETH0)
 
 
+def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
+    return owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": hosts.SHARED, thread: cpus})
+
+
 _FAR = hosts.domain(pins=("6", "7"))
 _POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu_power_management = false")}
 
@@ -69,11 +72,28 @@ CASES: dict[str, Case] = {
     "irqaffinity-on-dedicated": Case(
         {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"}, "warning", "isolcpus=managed_irq,2-3"
     ),
+    # Open vSwitch, and the slice of guests
+    "ovs-pmd-not-isolated": Case(
+        _ovs("pmd-c12/id:1", "12"),
+        "warning",
+        "12 (pmd-c12/id:1)",
+        holds={**_ovs("pmd-c12/id:1", "12"), f"{_CPU}/isolated": f"{hosts.DEDICATED},12\n"},
+    ),
+    "ovs-threads-on-dedicated": Case(
+        {**_ovs("handler1", "0-15"), f"{_CPU}/isolated": "\n"},
+        "warning",
+        "0-15 (handler1)",
+        holds=_ovs("handler1", "0-15"),
+    ),
+    "machine-slice-cpus": Case(
+        owners.slice_of("machine.slice", "0-9"), "error", "0-9", holds=owners.slice_of("machine.slice", "0-15")
+    ),
     # interrupts
     "nic-irq-on-cpu0": Case(_irqs(0, 9), "warning", "0 (eth0-TxRx-0)"),
     "nic-irq-remote-node": Case(_irqs(4, 9), "warning", "4 (eth0-TxRx-0)"),
     "nic-irq-on-dedicated": Case(_irqs(2, 9), "warning", "2 (eth0-TxRx-0)"),
     "nic-irq-one-cpu": Case(_irqs(9, 9), "warning", "9 (eth0-TxRx-1)"),
+    "napi-thread-on-dedicated": Case(hosts.napi_thread("0-15"), "warning", "0-15"),
     "irqbalance-unaware": Case({"proc/300/comm": "irqbalance\n"}, "warning", "no bans"),
     # guests
     "guest-floats-over-nodes": Case(
@@ -86,6 +106,15 @@ CASES: dict[str, Case] = {
         {_GUEST: hosts.domain(memory_gib=100)}, "warning", "100 GiB (a node has 64 GiB)"
     ),
     "emulator-on-dedicated": Case(hosts.process(own="0-15"), "warning", "0-15"),
+    "guest-pins": Case(
+        {
+            "etc/libvirt/qemu/windows.xml": hosts.domain(
+                "windows", pins=("10", "99"), os_type="windows", device="tap9"
+            )
+        },
+        "error",
+        "<vcpupin cpuset='99'>",
+    ),
     "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "0-15"),
     # TCP
     "tcp-buffers-too-small": Case({}, "warning", "4096\t131072\t6291456", {"rtt_ms": 100.0}),
@@ -113,6 +142,7 @@ CASES: dict[str, Case] = {
         },
         "error",
         "0",
+        holds={"etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = openvswitch\n"},
     ),
     # power
     "cpu-governor": Case(
@@ -124,6 +154,11 @@ CASES: dict[str, Case] = {
     "deep-idle-states": Case({f"{_CPU}/cpu2/cpuidle/state2/latency": "133\n"}, "info", "133 us"),
     # memory
     "guest-small-pages": Case({_GUEST: hosts.domain(backing="")}, "info", "no <hugepages>"),
+    "guest-free-page-reporting": Case(
+        {_GUEST: hosts.domain(devices="<memballoon model='virtio' freePageReporting='on'/>")},
+        "info",
+        "<memballoon freePageReporting='on'>",
+    ),
     "thp-never": Case(
         {
             _GUEST: hosts.domain(backing=""),
@@ -168,10 +203,19 @@ CASES: dict[str, Case] = {
     "guest-disk-cache": Case(
         {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "vda: cache writeback"
     ),
+    "guest-encrypted-io": Case(
+        {
+            _GUEST: hosts.domain(
+                numa="</cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity><cpu>"
+            )
+        },
+        "info",
+        "<launchSecurity type='sev-es'>",
+    ),
     "guest-queues": Case(
         {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
         "info",
-        "4 vCPUs, one queue",
+        "4 vCPUs, 1 queue",
     ),
     # nova.conf
     "nova-physnet-numa-nodes": Case(
@@ -202,9 +246,7 @@ class ApplyCase(testcase.TestCase):
         self.before = hosts.content(self.root)
 
     def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
-        status, out, err = program.run(*arguments, "--sysroot", self.root, "-f", "json")
-        self.assertEqual((code, ""), (status, err), out)
-        result: dict[str, object] = json.loads(out)
+        result: dict[str, object] = program.document(self, *arguments, "--sysroot", self.root, code=code)
         return result
 
     def text(self, path: str) -> str:

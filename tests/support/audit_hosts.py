@@ -217,6 +217,15 @@ def process(
     return tree
 
 
+def napi_thread(cpus: str, name: str = "napi/eth0-8193", parent: int = 2, tid: int = 600) -> dict[str, str | None]:
+    """Return a thread that polls a NIC."""
+    fields, ids = " ".join(["0"] * 17), f"Name:\t{name}\nTgid:\t{tid}\nPid:\t{tid}\nPPid:\t{parent}\n"
+    return {
+        f"proc/{tid}/stat": f"{tid} ({name}) S {parent} {fields} 55 {fields} 0 0\n",
+        f"proc/{tid}/status": f"{ids}Cpus_allowed_list:\t{cpus}\n",
+    }
+
+
 def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: int = 2) -> dict[str, str | None]:
     """Return CPUs; with ``smt`` the second threads are the upper half, else neighbours."""
     tree: dict[str, str | None] = {
@@ -287,6 +296,7 @@ def good() -> dict[str, str | None]:
     tree |= {f"{_CPU}/isolated": f"{DEDICATED}\n", f"{_CPU}/nohz_full": f"{DEDICATED}\n"}
     tree |= nic("eth0", node=0, master="br0", address="0000:41:00.0")
     tree |= irq(40, "eth0-TxRx-0", 1, ETH0) | irq(41, "eth0-TxRx-1", 9, ETH0)
+    tree |= {f"{ETH0}/net/eth0/threaded": "1\n"} | napi_thread("1")
     tree |= virtual("br0", "bridge", 9000) | virtual("tap0", "tap", 9000, master="br0")
     tree |= process() | {"run/libvirt/qemu/instance-1.xml": domain()}
     tree |= {

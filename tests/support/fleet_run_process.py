@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller in a process of its own for :mod:`tests.functional.test_fleet_run_kill`: begins or resumes a run.
+"""``openstack perf validate`` in a process of its own, on a simulated cloud that outlives it.
 
-``python -m tests.support.fleet_run_process URL DIRECTORY SCALE [RUN]`` prints the run's id when it begins. Stacks
+``python -m tests.support.fleet_run_process URL DIRECTORY SCALE [RUN]`` begins a run, or goes on with one. Stacks
 are files in DIRECTORY/stacks, and every begin of a pair is a line in DIRECTORY/log, written at once.
 """
 
 import os
 import sys
 
-from nova_perf_tuning.validation.cloud import fleet_run, model, run_store
-from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.cli import cloud_validate
+from tests.support import fleet_case
 from tests.support import simulated_cloud as simulation
 
-HOSTS = [f"h{number:02d}" for number in range(12)]
-PEERS = 3
+HOSTS, PEERS = 12, 3
 
 
 class LoggingLauncher(simulation.SimulatedLauncher):
@@ -31,17 +30,13 @@ class LoggingLauncher(simulation.SimulatedLauncher):
 
 def main():
     url, directory, scale, *resumed = sys.argv[1:]
-    store = run_store.RunStore(url)
-    if resumed:
-        run = store.claim(resumed[0])
-    else:
-        plan = simulation.fleet_plan(run_store.new_id(), ["cpu"], 3, peers=PEERS, seed=1, max_parallel=4)
-        run = store.create(plan, HOSTS, model.schedule(HOSTS, PEERS, 1), Environment())
-    launcher = LoggingLauncher(directory, float(scale))
-    launcher.cleanup(run.run_id)
-    print(run.run_id, flush=True)
-    print(fleet_run.FleetRun(store, launcher, run).run(), flush=True)
+    begun = ("--hosts", "all", "--peers", str(PEERS), "--max-parallel", "4", "--benchmark", "cpu")
+    how = ("--resume", *resumed) if resumed else begun
+    cloud = fleet_case.SimulatedCloud(count=HOSTS)
+    cloud.launcher = lambda _guests: LoggingLauncher(directory, float(scale))
+    files = ("--database", url, "--output", os.path.join(directory, "out"))
+    return cloud_validate.Run(fleet_case.parse(*how, *files), cloud).run()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -31,12 +31,12 @@ def irq(number, name, device=None, affinity=None, node=None):
     return model.Irq(number, name, device, affinity, affinity, node)
 
 
-def nic(name, irqs, node=0, pci="0000:10:00.0", speed=10000, queues=None, kind="physical", mask="0"):
+def nic(name, irqs, node=0, pci="0000:10:00.0", speed=10000, queues=None, kind="physical", mask="0", driver="ice"):
     queues = len(irqs) if queues is None else queues
     masks = (mask,) * queues
     xps = masks if queues > 1 else (None,) * queues
     return model.Nic(
-        name, kind, "ice", pci, node, None, None, 1500, speed, "up", queues, queues, tuple(irqs), masks, xps
+        name, kind, driver, pci, node, None, None, 1500, speed, "up", queues, queues, tuple(irqs), masks, xps
     )
 
 
@@ -47,7 +47,7 @@ def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000
     return nic(name, numbers, node, pci, speed), irqs
 
 
-def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None):
+def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None, **more):
     numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
     table = distances or {node: {other: 10 if node == other else 20 for other in numbers} for node in numbers}
     return model.HostFacts(
@@ -67,13 +67,19 @@ def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolate
         domains=(*domains, *(guest.domain for guest in guests if guest.domain)),
         online=cpulist.format(cpu.id for cpu in cpus if cpu.online),
         isolated=isolated,
-        nohz_full="",
+        nohz_full=more.pop("nohz_full", ""),
         arch="x86_64",
         kernel="6.12.0",
         virtualization="none",
         boot_id=None,
         sysctls={},
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in more.items()},
     )
+
+
+def bound(program, pid, cpu):
+    """Return a thread that has a CPU for itself."""
+    return model.ProgramThread(program, pid, pid + cpu, f"pmd-c{cpu:02}/id:9", str(cpu), True)
 
 
 def guest(
@@ -142,7 +148,12 @@ def applied(before, plan):
             dataclasses.replace(guest, threads=tuple(map(moved, guest.threads))) for guest in before.guests
         ),
         nics=tuple(
-            dataclasses.replace(nic, xps=queues("xps", nic, "tx", nic.xps), rps=queues("rps", nic, "rx", nic.rps))
+            dataclasses.replace(
+                nic,
+                xps=queues("xps", nic, "tx", nic.xps),
+                rps=queues("rps", nic, "rx", nic.rps),
+                napis=tuple(dataclasses.replace(napi, thread=moved(napi.thread)) for napi in nic.napis),
+            )
             for nic in before.nics
         ),
     )
@@ -171,11 +182,27 @@ def topologies(draw):
 
 
 _NAMES = (
-    lambda name, queue: [f"{name}-TxRx-{queue}"],
-    lambda name, queue: [f"virtio7-input.{queue}", f"virtio7-output.{queue}"],
-    lambda name, queue: [f"mlx5_comp{queue}@pci:0000:82:00.0"],
-    lambda name, queue: [f"ice-{name}-TxRx-{queue}"],
+    ("igb", lambda name, queue: [f"{name}-TxRx-{queue}"]),
+    ("virtio_net", lambda name, queue: [f"virtio7-input.{queue}", f"virtio7-output.{queue}"]),
+    ("mlx5_core", lambda name, queue: [f"mlx5_comp{queue}@pci:0000:82:00.0"]),
+    ("ice", lambda name, queue: [f"ice-{name}-TxRx-{queue}"]),
+    ("of-nobody", lambda name, queue: [f"nobody{queue}"]),
 )
+
+
+def napis(draw, cpus, irqs, first):
+    """Draw threads for the NAPIs of some interrupts, or of a device that has none; ``first`` is a thread's id."""
+    chosen = [irq.number for irq in irqs if draw(st.booleans())] or [None]
+    return tuple(
+        model.Napi(
+            8193 + at,
+            number,
+            (),
+            (),
+            model.Thread(first + at, "napi", 8193 + at, affinities(draw, cpus), 77, True),
+        )
+        for at, number in enumerate(chosen)
+    )
 
 
 def affinities(draw, cpus):
@@ -193,11 +220,16 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
     nics, irqs, number = [], [], 24
     for index in range(draw(st.integers(0, 3))):
         name, pci, node = f"eth{index}", f"0000:{16 + index:02x}:00.0", draw(places)
-        naming = draw(st.sampled_from(_NAMES))
-        titles = [title for queue in range(draw(st.integers(1, 9))) for title in naming(name, queue)]
+        driver, naming = draw(st.sampled_from(_NAMES))
+        queues = draw(st.integers(1, 9))
+        titles = [title for queue in range(queues) for title in naming(name, queue)]
         titles += draw(st.sampled_from(([], [f"{name}-event-0"], [name], ["virtio7-config"])))
+        del titles[: draw(st.integers(0, 1))]  # a queue whose vector is not known
         mine = [irq(number + at, title, pci, affinities(draw, cpus), node) for at, title in enumerate(titles)]
-        nics.append(nic(name, range(number, number + len(mine)), node, pci, draw(st.sampled_from(speeds))))
+        numbers_of = range(number, number + len(mine))
+        nics.append(nic(name, numbers_of, node, pci, draw(st.sampled_from(speeds)), queues, driver=driver))
+        if draw(st.booleans()):
+            nics[-1].napis = napis(draw, cpus, mine, 100 * (index + 1))
         irqs += mine
         number += len(mine)
     guests = []
@@ -212,7 +244,30 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
                 nic(made.domain.interfaces[0].device, (), None, None, 10000, draw(st.integers(1, 4)), "tap")
             )
     isolated = cpulist.format(draw(st.sets(st.sampled_from([cpu.id for cpu in cpus]), max_size=2)))
-    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers)
+    more = draw(_claims([cpu.id for cpu in cpus]))
+    if more["slices"]:
+        path = st.sampled_from([None, *(group.path for group in more["slices"])])
+        guests = [dataclasses.replace(guest, slice=draw(path)) for guest in guests]
+    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers, **more)
+
+
+@st.composite
+def _claims(draw, numbers):
+    """PMD threads, slices of systemd and partitions, also such as name CPUs that are offline or others' own."""
+    some = st.sets(st.sampled_from(numbers), max_size=max(len(numbers) // 3, 1))
+    slices = []
+    for path in draw(st.sets(st.sampled_from(("machine.slice", "machine.slice/machine-rt.slice", "dpdk.slice")))):
+        cpus = cpulist.format(draw(some) or {numbers[0]})
+        partition = draw(
+            st.sampled_from(("member", "root", "isolated", "isolated invalid (Parent is not a partition)"))
+        )
+        slices.append(model.Slice(path, cpus, cpus, partition))
+    return {
+        "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(st.one_of(st.just(()), some)))],
+        "slices": slices,
+        "isolated_now": cpulist.format(draw(st.one_of(st.just(()), some))),
+        "nohz_full": cpulist.format(draw(st.one_of(st.just(()), some))),
+    }
 
 
 @st.composite

@@ -114,7 +114,7 @@ def _read_xml(path: pathlib.Path) -> Expected:
     assert machine is not None, path
     for element in machine.iter("object"):
         kind, number = element.attrib["type"], element.get("os_index")
-        if kind in ("Package", "Core", "PU", "NUMANode"):
+        if kind in ("Package", "L3Cache", "Core", "PU", "NUMANode"):
             item = Object(kind, int(number) if number else None, len(objects), _bits(element.attrib["cpuset"]))
             if kind == "NUMANode":
                 item.memory = int(element.attrib["local_memory"]) // 1024, 1

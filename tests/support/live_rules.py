@@ -85,6 +85,16 @@ OF_A_NAMESPACE: Mapping[str, Live] = {
     "channels-vs-housekeeping": Live(
         commands=(f"ethtool -L {NIC} rx 4 tx 4",), nova=_DEDICATED.format("1", "0"), guest={"pins": ("1",)}
     ),
+    "napi-thread-on-dedicated": Live(
+        commands=(
+            f"ethtool -K {NIC} gro on && ip link set {NIC} up && ip link set npv1 up",
+            f"echo 1 > /mnt/sys/class/net/{NIC}/threaded",
+        ),
+        nova=_DEDICATED.format("1", "0"),
+        guest={"pins": ("1",)},
+        stage={f"{_DEVICE}/net/{NIC}/threaded": "1\n"},
+        lasts=False,
+    ),
 }
 #: Rules whose values are the machine's: what they hold changes for moments, and comes back.
 OF_THE_MACHINE: Mapping[str, Live] = {
@@ -142,13 +152,18 @@ class Stage:
             path.write_bytes(data)
 
     def _stage_kernel(self) -> None:
-        """Drops that were counted, and interrupts that move at once, as they do with interrupt remapping."""
+        """Drops that were counted, and a NIC's interrupts that move at once, as with interrupt remapping."""
         if not self.own_devices:
             net = f"/proc/{os.getpid()}/net"  # a mount on a file below it is lost with the next look
             _shell(f"mount -t tmpfs tmpfs {net}")
             pathlib.Path(net, "softnet_stat").write_text("0049a1f0 00000400 00000002\n")
-        for irq, path in self._affinities.items():
-            _shell(f"mount --bind {path} /proc/irq/{irq}/effective_affinity_list")
+        for queue, irq in enumerate(self.irqs):
+            place, real = f"/proc/irq/{irq}", f"/mnt/{irq}"
+            _shell(f"mkdir {real} && mount --bind {place} {real} && mount -t tmpfs tmpfs {place}")
+            _shell(f"mkdir {place}/{NIC}-TxRx-{queue}")  # names say whose queue it is
+            for name in ("smp_affinity", "smp_affinity_list", "effective_affinity_list"):
+                source = name.replace("effective", "smp")
+                _shell(f"touch {place}/{name} && mount --bind {real}/{source} {place}/{name}")
 
     def _tree(self) -> hosts.Tree:
         """Two nodes of a CPU each, and a NIC on the second one with two interrupts."""
@@ -205,6 +220,10 @@ class Stage:
         for place in _PRIVATE[:-1]:
             paths += [str(path) for path in sorted(pathlib.Path(place).rglob("*")) if path.is_file()]
         contents = {path: pathlib.Path(path).read_bytes().hex() for path in paths}
+        for place in pathlib.Path("/proc").glob("[0-9]*/comm") if self.own_devices else ():
+            with contextlib.suppress(OSError):  # it has ended
+                if place.read_text().startswith(f"napi/{NIC}-"):
+                    contents[str(place)] = str(os.sched_getaffinity(int(place.parent.name)))
         for switch in ("-k", "-l") if self.own_devices else ():
             contents[f"ethtool {switch}"] = subprocess.run(
                 ["ethtool", switch, NIC], check=True, capture_output=True, text=True

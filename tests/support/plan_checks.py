@@ -6,7 +6,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.plan import nics
+from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.host.transaction import journal
 
 
@@ -15,6 +15,7 @@ class Expected:
     """The sets as the documentation defines them."""
 
     online: frozenset
+    dedicated: frozenset
     avoid: frozenset
     housekeeping: frozenset
     shared: frozenset
@@ -32,13 +33,29 @@ def expected(facts, sets):
         cpulist.parse(facts.online) or frozenset(cpu.id for cpu in facts.cpus)
     )
     configured = cpulist.parse(sets.dedicated or "")
-    avoid = configured | {cpu for domain in facts.domains for cpu in owned(domain)}
-    isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
+    dedicated = configured | {cpu for domain in facts.domains for cpu in owned(domain)}
+    avoid = dedicated | programs(facts)
+    isolated = cpulist.union((facts.isolated, facts.nohz_full, facts.isolated_now))
+    isolated |= cpulist.union(group.effective for group in facts.slices if group.partition == "isolated")
+    partitions = cpulist.union(group.effective for group in facts.slices if group.partition == "root")
     given = cpulist.parse(sets.housekeeping or "")
-    keep = (given & online) - avoid if given else online - avoid - isolated
+    keep = (given & online) - avoid if given else online - avoid - isolated - partitions
     shared = (cpulist.parse(sets.shared or "") & online) - avoid
     shared = (shared - isolated or shared) or keep
-    return Expected(online, frozenset(avoid), keep or shared, shared, {cpu.id: cpu.node for cpu in facts.cpus})
+    nodes = {cpu.id: cpu.node for cpu in facts.cpus}
+    return Expected(online, frozenset(dedicated), frozenset(avoid), keep or shared, shared, nodes)
+
+
+def programs(facts):
+    """CPUs to which single threads of programs are bound, unless a program has one on every CPU."""
+    by_program = collections.defaultdict(set)
+    for thread in facts.programs:
+        if thread.is_bound:
+            by_program[thread.pid].add(int(thread.affinity))
+    online = cpulist.parse(facts.online)
+    return {cpu for cpus in by_program.values() if not online <= cpus for cpu in cpus} & {
+        cpu.id for cpu in facts.cpus
+    }
 
 
 def cpus_of(setting):
@@ -53,6 +70,7 @@ def problems(facts, sets, plan):
     wrong += _unasked(facts, plan)
     wrong += _spread(facts, plan, real)
     wrong += _sets(plan, real)
+    wrong += _napis(facts, plan)
     targets = [(setting.kind, setting.target) for setting in plan.settings]
     wrong += [
         f"{target} is planned twice" for target, number in collections.Counter(targets).items() if number > 1
@@ -68,13 +86,13 @@ def _forbidden(facts, sets, plan, real):
         if not cpus or not cpus <= real.online:
             yield f"{setting.target}: {setting.value} is empty or offline"
         if setting.kind == "xps":
-            if sets.power_managed and cpus & real.avoid:
+            if sets.power_managed and cpus & real.dedicated:
                 yield f"{setting.target}: {setting.value} may go offline"
         elif setting.rule == "passthrough-vcpu":
             if not cpus <= every_own:
                 yield f"{setting.target}: {setting.value} is no guest's own"
         elif cpus & real.avoid:
-            yield f"{setting.target}: {setting.value} is dedicated ({setting.rule})"
+            yield f"{setting.target}: {setting.value} is reserved ({setting.rule})"
         elif not cpus <= real.housekeeping | real.shared:
             yield f"{setting.target}: {setting.value} is outside of housekeeping and shared"
     for setting in plan.settings:
@@ -105,19 +123,20 @@ def _nodes(facts, plan, real):
         about = {"nic": nic.name, "nodes": str(nic.node), "node": next(iter(used))}
         if not _warned(plan, NoteCode.NODE_WITHOUT_HOUSEKEEPING, **about):
             yield f"{nic.name}: no warning"
+    limits = {group.path: cpulist.parse(group.effective) for group in facts.slices}
     for guest in facts.guests:
-        yield from _guest_nodes(guest, plan, real)
+        yield from _guest_nodes(guest, plan, real, limits.get(guest.slice, real.online))
 
 
 def _warned(plan, code, **params):
     return any(note.code is code and params.items() <= note.params.items() for note in plan.warnings)
 
 
-def _guest_nodes(guest, plan, real):
+def _guest_nodes(guest, plan, real, slice_cpus):
     domain = guest.domain
     if domain is None or not domain.memory_nodes:
         return
-    limit = cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online
+    limit = slice_cpus & (cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online)
     home = cpulist.parse(domain.memory_nodes)
     near = {cpu for cpu in (real.shared | real.housekeeping) & limit if real.node_of[cpu] in home}
     tids = {f"tid:{thread.tid}" for thread in guest.threads if thread.kind != "iothread"}
@@ -126,7 +145,20 @@ def _guest_nodes(guest, plan, real):
             if near and not cpus_of(setting) <= near:
                 yield f"{guest.name} {setting.target}: {setting.value} is not on node {domain.memory_nodes}"
             if not cpus_of(setting) <= limit:
-                yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {domain.emulator_pin}"
+                yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {sorted(limit)}"
+
+
+def _napis(facts, plan):
+    """A NAPI's thread is where its interrupt is, all of them are planned or in the proof."""
+    value = {setting.target: setting.value for setting in plan.settings}
+    for nic in facts.nics:
+        for napi in nic.napis:
+            tid = f"tid:{napi.thread.tid}"
+            if f"irq:{napi.irq}" in value and tid in value and value[tid] != value[f"irq:{napi.irq}"]:
+                yield f"{nic.name}'s NAPI thread is on {value[tid]}, its interrupt on {value[f'irq:{napi.irq}']}"
+            left = cpulist.parse(value.get(tid, napi.thread.affinity or ""))
+            if not left <= cpulist.parse(plan.sets.get("napi", "")):
+                yield f"{nic.name}'s NAPI thread may run on {left}, which is not in the proof"
 
 
 def _unasked(facts, plan):
@@ -148,11 +180,12 @@ def groups(facts, plan):
     for nic in facts.nics:
         irqs = [facts.irqs[number] for number in nic.irqs if ("irq_affinity", f"irq:{number}") in value]
         if irqs and value["irq_affinity", f"irq:{irqs[0].number}"].rule.startswith("nic-"):
-            queues, control = nics.vectors(nic, irqs)
-            weight = max(1, (nic.speed_mbps or 1000) // len(queues))
-            yield nic.name, "irq", weight, placed([serving[0] for serving in queues.values()])
-            if control:
-                yield f"{nic.name} control", "irq", 1, placed(control)
+            found = vectors.classify(nic, irqs)
+            weight = max(1, (nic.speed_mbps or 1000) // len(found.queues or found.other))
+            if found.queues:
+                yield nic.name, "irq", weight, placed([serving[0] for serving in found.queues.values()])
+            if found.other:
+                yield f"{nic.name} other", "other", 1 if found.queues else weight, placed(found.other)
     for guest in facts.guests:
         device = guest.domain.hostdevs[0] if guest.domain and guest.domain.hostdevs else None
         irqs = [irq for irq in facts.irqs.values() if device and irq.device == device]
@@ -169,7 +202,7 @@ def groups(facts, plan):
 
 def pool_of(facts, plan, real, name, layer):
     """Return the CPUs that a group may use: stated as in the documentation, not as in the planner."""
-    if layer == "irq" and not name.endswith("vectors"):
+    if layer in ("irq", "other") and not name.endswith("vectors"):
         node = next(nic.node for nic in facts.nics if nic.name == name.split()[0])
     else:
         return None
@@ -193,18 +226,22 @@ def _spread(facts, plan, real):
     """The guarantees of :mod:`nova_perf_tuning.host.plan.spread`, for NICs, word for word."""
     spread = list(groups(facts, plan))
     rank = classes(facts, real)
-    load = {"irq": collections.Counter(), "vhost": collections.Counter()}
+    load = {"irq": collections.Counter(), "vhost": collections.Counter(), "other": collections.Counter()}
     for _name, layer, weight, cpus in spread:
         for cpu in cpus:
             load[layer][cpu] += weight
-    heaviest = max((weight for _name, layer, weight, _cpus in spread if layer == "irq"), default=0)
+    load["other"] += load["irq"]  # they are placed after what carries packets
+    heaviest = {
+        layer: max((weight for _name, other, weight, _cpus in spread if other == layer), default=0)
+        for layer in load
+    }
     for name, layer, weight, cpus in spread:
         pool = pool_of(facts, plan, real, name, layer) or set(cpus)
         count = collections.Counter(cpus)
         numbers = [count[cpu] for cpu in pool]
         if max(numbers) - min(numbers) > 1:
             yield f"{name}: uneven, {dict(count)} in {sorted(pool)}"
-        limit = heaviest if layer == "irq" else 1
+        limit = heaviest[layer]
         for cpu in pool:
             for other in pool:
                 if count[cpu] <= count[other]:
@@ -217,11 +254,11 @@ def _spread(facts, plan, real):
 
 
 def _sets(plan, real):
-    for name in ("emulator", "iothread", "vhost", "irq"):
-        both = cpulist.parse(plan.sets[name]) & real.avoid
+    for name in ("emulator", "iothread", "vhost", "irq", "napi"):
+        both = cpulist.parse(plan.sets.get(name, "")) & real.avoid
         if plan.sets.get(f"overlap_{name}", "") != cpulist.format(both):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"
         if both and not _warned(plan, NoteCode.OVERLAP, work=name, cpus=cpulist.format(both)):
             yield f"overlap of {name} is not named"
-    if cpulist.parse(plan.sets["dedicated"]) != real.avoid:
+    if cpulist.parse(plan.sets["dedicated"]) != real.dedicated:
         yield f"dedicated is shown as {plan.sets['dedicated']}"

@@ -50,6 +50,18 @@ def refused(case, *arguments, **options):
     return done.stderr
 
 
+def shown(case, *arguments, code=0, **options):
+    """Run nova-perf, which must end with this exit code and nothing on stderr; return what it printed."""
+    done = nova_perf(*arguments, **options)
+    case.assertEqual((code, ""), (done.returncode, done.stderr), (arguments, done.stdout))
+    return done.stdout
+
+
+def document(case, *arguments, **options):
+    """Return the JSON document of a command that ends as in :func:`shown`."""
+    return json.loads(shown(case, *arguments, "-f", "json", **options))
+
+
 def run(*arguments):
     """Run nova-perf and return exit code, standard output and standard error."""
     done = nova_perf(*arguments)

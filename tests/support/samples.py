@@ -37,6 +37,18 @@ def trial(**changes):
     return dataclasses.replace(_PATTERN, **changes)
 
 
+def course(steps=3, cpus=2):
+    """Return a plausible course of a trial: the vCPUs lose half of their CPU in the last step."""
+    lost = [1.0] * (steps - 1) + [0.5]
+    return {
+        "step_s": 1.0,
+        "host_cpu": {"vcpu": lost, "vhost": [0.2] * steps, "wait": [1.0 - share for share in lost]},
+        "moved": {"net": [2e8 * share for share in lost], "disk": [None] * steps},
+        "busy": {str(cpu): [50] * (steps - 1) + [None] for cpu in range(cpus)},
+        "hidden": 0,
+    }
+
+
 def priced(block=0, boot=0, work=10.0, arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
     host = {"vcpu": 8.0, "softirq": 0.0, **cpu}

@@ -7,6 +7,9 @@ import pathlib
 
 from tests.support import program, sysroots, testcase
 
+RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
 
 class TransactionCase(testcase.TestCase):
     """A tiny generated host below ``self.root``; its journal lies in it."""
@@ -16,15 +19,13 @@ class TransactionCase(testcase.TestCase):
         self.root = sysroots.make_host(self)
         self.state = os.path.join(self.root, "var/lib/nova-perf-tuning")
 
-    def run_command(self, *arguments, sysroot=True):
-        """Return (exit code, stdout, stderr) of ``nova-perf ARGUMENTS``."""
-        return program.run(*arguments, *(["--sysroot", self.root] if sysroot else []))
+    def shown(self, *arguments, code=0):
+        """Return what a command printed that ends with ``code``."""
+        return program.shown(self, *arguments, "--sysroot", self.root, code=code)
 
     def run_json(self, *arguments, code=0):
         """Return the JSON document of a command that ends with ``code``."""
-        exit_code, out, err = self.run_command(*arguments, "-f", "json")
-        self.assertEqual((code, ""), (exit_code, err), out)
-        return json.loads(out)
+        return program.document(self, *arguments, "--sysroot", self.root, code=code)
 
     def refused(self, *arguments, words=(), sysroot=True):
         """Run a command that must end with one line on stderr and exit code 3."""
@@ -51,4 +52,10 @@ class TransactionCase(testcase.TestCase):
 
     def put(self, path, text):
         """Write a file of the host, as somebody else would."""
-        pathlib.Path(self.root, path).write_text(f"{text}\n")
+        file = pathlib.Path(self.root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+
+    def held(self, path):
+        """Return the value that a file of the host holds."""
+        return pathlib.Path(self.root, path).read_text().strip()

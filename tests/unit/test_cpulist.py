@@ -25,6 +25,9 @@ class CpuListTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertEqual(frozenset(cpus), cpulist.parse(text), text)
 
+    def test_one_cpu_and_several_by_their_noun(self):
+        self.assertEqual(("CPU 3", "CPUs 0-1,8"), (cpulist.named({3}), cpulist.named({8, 0, 1})))
+
     def test_exclusions_of_nova_and_libvirt(self):
         for text, cpus in (
             ("4-12,^8,15", "4-7,9-12,15"),

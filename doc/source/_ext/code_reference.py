@@ -21,11 +21,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
+from nova_perf_tuning import rules
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.specs import profiles, vocabulary
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 
 ORIGINS = {
     "rule": "follows from how the parts work",
@@ -169,7 +170,10 @@ class Benchmarks(Generated):
         yield from textwrap.dedent("    " + (type(benchmark).__doc__ or "").strip()).splitlines()
         yield ""
         metric, unit, better = benchmark.primary
-        steps = benchmark.steps({}, "PEER" if benchmark.paired else None)
+        given = {
+            parameter.name: "2-3" for parameter in benchmark.parameters if parameter.default == rt_tests.PLANNED
+        }
+        steps = benchmark.steps(given, "PEER" if benchmark.paired else None)
         facts = {
             "Judged": f"``{metric}`` in {unit}, {better} is better",
             "Unit of work": f"``{benchmark.work_metric}``" if benchmark.work_metric else "",
@@ -217,6 +221,7 @@ class AuditRules(Generated):
     THEMES: ClassVar[Mapping[str, str]] = {
         "configuration": "Whose CPUs are whose",
         "placement": "Where guests and interrupts run",
+        "vswitch": "Open vSwitch, and the slice of guests",
         "devices": "Devices of guests",
         "network": "Network devices, bridges and TCP",
         "machine": "Machine, memory and power",
@@ -242,7 +247,7 @@ class AuditRules(Generated):
         facts = {
             "Level": rule.level.value,
             "Why": plain(rule.why),
-            "Remedy": plain(rule.remedy),
+            "Remedy": plain(rule.remedy.replace(rules.GIVEN, "")),
             "Applied by": how,
             "Source": plain(rule.source),
         }

@@ -2,6 +2,8 @@
 """``perf-metrics``: a table of what Prometheus can read, made by asking the agent's collector."""
 
 import collections
+import datetime
+import tempfile
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +12,7 @@ from code_reference import Generated, table
 from sphinx.application import Sphinx
 
 from nova_perf_tuning.agent import metrics, state
+from nova_perf_tuning.nova import host_result
 
 
 class Metrics(Generated):
@@ -25,8 +28,14 @@ def agent_rows() -> list[list[str]]:
     shown = types.SimpleNamespace(**vars(counted), settings=0, guests=0, findings_total={}, error="")
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
     agent: Any = types.SimpleNamespace(snapshot=(shown, facts))
+    now = datetime.datetime.now(datetime.UTC)
+    result = host_result.HostResult("host", now, "PASS", {}, losses={"figure": (0.0, 0.1)})
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(result.to_json())
+        file.flush()
+        families = list(metrics.Collector(agent, file.name).collect())
     rows = []
-    for family in metrics.Collector(agent).collect():
+    for family in families:
         # A counter's samples end in _total.
         name = f"{family.name}_total" if family.type == "counter" else family.name
         # le is how Prometheus writes a histogram, no label of ours.

@@ -4,22 +4,36 @@
 import abc
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.rules import Finding, Level, need
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, named, need
 
 
 class Rule(rules.Rule[Host]):
     """Judges one thing on one host, live or recorded.
 
     Nothing that is in the files of a host may make it raise anything but :class:`NotApplicableError`.
+
+    :cvar plain: the remedy in domain XML, where the subject is a guest that Nova has not made; empty: none.
     """
+
+    plain: ClassVar[str] = ""
 
     def setting(self, kind: str, target: str, value: str, current: str | None, reason: str = "") -> model.Setting:
         """Return a setting that this rule asks for."""
         return model.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
+
+    def of_all(
+        self, guests: Sequence[Guest], shown: str, what: str, *evidence: tuple[str, str]
+    ) -> Iterator[Finding]:
+        """Yield one finding about guests, if there are any; ``shown``: what the XML of the first says."""
+        if guests:
+            why = f"{counted(len(guests), 'guest')} {what}: {named(guest.name for guest in guests)}"
+            yield self.finding([(guests[0].path, shown), *evidence], why, subject=guests[0].name)
 
     def sysctl(self, host: Host, key: str, value: str, why: str, note: str = "") -> Finding:
         """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the command."""

@@ -3,18 +3,24 @@
 
 from collections.abc import Iterable, Iterator
 
-from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning import cpulist, rules
+from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
+from nova_perf_tuning.host.novaconf import DEDICATED, PIN_SET, SHARED
+from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, known, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 _MAPPINGS = {
     "ovs": "bridge_mappings",
     "linux_bridge": "physical_interface_mappings",
     "sriov_nic": "physical_device_mappings",
 }
+
+
+#: The slice of guests; libvirt puts all of them there.
+MACHINE = "machine.slice"
 
 
 def mappings(host: Host) -> dict[str, str]:
@@ -38,12 +44,12 @@ class PhysnetNodes(Rule):
 
     id = "nova-physnet-numa-nodes"
     why = "Nova's scheduler places guests by it: wrong, it sends them to the far node; missing, to any."
-    remedy = "[neutron_physnet_NAME] numa_nodes = NODE (nova-perf generate nova-conf)"
+    remedy = "[neutron_physnet_NAME] numa_nodes = NODE (nova-perf generate nova-conf{given})"
     source = "Nova: NUMA-aware vSwitches, up to 50 % between near and far"
 
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_nodes()
-        need(host.nova, "no nova.conf")
+        host.need_nova_conf()
         stated = {
             section.removeprefix(novaconf.PHYSNET): value
             for (section, key), value in host.nova.items()
@@ -63,6 +69,7 @@ class PhysnetNodes(Rule):
                     subject=name,
                     level=Level.INFO,
                 )
+        need(_nodes(host.links), "the nodes of NICs are unknown", NoDataError)
 
     def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
         evidence: list[tuple[str, str]] = [value]
@@ -76,8 +83,8 @@ class PhysnetNodes(Rule):
             yield self.finding(
                 [*evidence, ("/sys/devices/system/node", cpulist.format(present))],
                 f"node {cpulist.format(nodes - present)} does not exist on this host",
-                f"{option} the node of its NIC, one of {cpulist.format(present)} (nova-perf generate nova-conf "
-                f"--physnet {name}=NIC)",
+                f"{option} the node of its NIC, one of {cpulist.format(present)} "
+                f"(nova-perf generate nova-conf{rules.GIVEN} --physnet {name}=NIC)",
                 subject=name,
                 level=Level.ERROR,
             )
@@ -103,40 +110,45 @@ class CpuSets(Rule):
     id = "nova-cpu-sets"
     level = Level.ERROR
     why = "nova-compute refuses to start, or offers CPUs that are not there or that the host needs for itself."
-    remedy = "nova-perf generate nova-conf  # prints sets that fit"
+    remedy = "nova-perf generate nova-conf{given}  # prints sets that fit"
     source = "Nova's documentation of CPU topologies; TripleO: a core of each node for the host"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
-        need(dedicated or shared, "no CPU sets in nova.conf")
+        sets = {host.dedicated_option: host.dedicated, SHARED: host.shared}
+        given = {option: cpus for option, cpus in sets.items() if cpus}
+        need(given, "no CPU sets in nova.conf")
         present = frozenset(cpu.id for cpu in host.facts.cpus)
-        for key, cpus in (("cpu_dedicated_set", dedicated), ("cpu_shared_set", shared)):
+        for option, cpus in given.items():
             if cpus - present:
-                missing = cpulist.format(cpus - present)
-                yield self._about(
-                    host, f"CPUs {missing} do not exist; this host has {cpulist.format(present)}", key
-                )
-        if dedicated & shared:
-            yield self._about(host, f"CPUs {cpulist.format(dedicated & shared)} are dedicated and shared")
+                missing, there = cpulist.named(cpus - present), cpulist.named(present)
+                yield self._about(host, option, f"it names {missing}; this host has only {there}")
+        dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
+        legacy = host.pin_set is not None
+        if dedicated & shared and not legacy:
+            yield self._about(host, host.dedicated_option, f"both sets name {cpulist.named(dedicated & shared)}")
+        reserved = host.option("reserved_host_cpus", "DEFAULT")
+        if reserved not in ("", "0") and not legacy:
+            evidence = [host.nova["DEFAULT", "reserved_host_cpus"], *(host.nova[option] for option in given)]
+            why = "reserved_host_cpus and CPU sets exclude each other: nova-compute refuses to start"
+            remedy = "remove reserved_host_cpus: what is in neither set is the host's"
+            yield self.finding(evidence, why, remedy, subject="reserved_host_cpus")
         if dedicated and host.sets.online <= dedicated:
-            yield self._about(host, "every online CPU is dedicated: interrupts, vhost and the host have none")
+            why = "every online CPU is dedicated: interrupts, vhost and the host have none"
+            yield self._about(host, host.dedicated_option, why)
             return
         if 0 in dedicated:
             why = "CPU 0 is dedicated: timers and interrupts without an affinity go there, and it stays online"
-            yield self._about(host, why, level=Level.WARNING)
-        split = [
-            cpu.siblings
-            for cpu in host.facts.cpus
-            if cpu.online and cpu.id in dedicated and (cpulist.parse(cpu.siblings) & host.sets.online) - dedicated
-        ]
-        if split:
-            why = (
-                f"of {counted(len(split), 'core')} one thread is dedicated and the other is not ({named(split)}): "
-            )
-            yield self._about(host, why + "whatever runs beside takes half of the core", level=Level.WARNING)
+            yield self._about(host, host.dedicated_option, why, Level.WARNING)
+        for option, cpus in given.items():
+            cores = {cpu.siblings: cpulist.parse(cpu.siblings) & host.sets.online for cpu in host.facts.cpus}
+            split = [text for text, core in cores.items() if core & cpus and core - cpus]
+            if split:
+                why = f"{option[1]} has one thread of {counted(len(split), 'core')} and not the other "
+                why += f"({named(split)}): whatever runs beside takes half of the core"
+                yield self._about(host, option, why, Level.WARNING)
 
-    def _about(self, host: Host, why: str, key: str = "cpu_dedicated_set", level: Level | None = None) -> Finding:
-        return self.finding([host.nova["compute", key]], why, subject=key, level=level)
+    def _about(self, host: Host, option: tuple[str, str], why: str, level: Level | None = None) -> Finding:
+        return self.finding([host.nova[option]], why, subject=option[1], level=level)
 
 
 class PowerOverlap(Rule):
@@ -144,60 +156,65 @@ class PowerOverlap(Rule):
 
     id = "nova-power-management-overlap"
     why = "Interrupts on a CPU that goes offline are moved by the kernel wherever it likes, and do not come back."
-    remedy = "keep NIC interrupts off them (nova-perf apply), or cpu_power_management_strategy = governor"
+    remedy = "keep NIC interrupts off them (nova-perf apply{given}), or cpu_power_management_strategy = governor"
     source = "Nova's documentation of cpu_power_management"
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.powers_cpus, "no CPU power management in nova.conf")
         managed = host.nova["libvirt", "cpu_power_management"]
-        strategy = host.nova.get(("libvirt", "cpu_power_management_strategy"))
-        if strategy is not None and strategy.text == "governor":
-            return
-        cpus = host.dedicated
-        if cpus is None:
-            why = "power management without cpu_dedicated_set has nothing to manage"
+        dedicated = novaconf.cpu_set(host.nova, DEDICATED)
+        if dedicated is None:
+            why = "power management without cpu_dedicated_set has nothing to manage; older Nova refuses to start"
             yield self.finding([managed], why, "set [compute] cpu_dedicated_set, or remove cpu_power_management")
             return
-        busy = {
-            nic.name
-            for nic in host.links
-            for irq in host.interrupts(nic)
-            if (used := cpulist.parse(irq.effective or irq.affinity or "")) and used <= cpus
-        }
-        if busy:
-            why = f"interrupts of {named(sorted(busy))} are on CPUs {cpulist.format(cpus)}, which Nova powers down"
-            yield self.finding([managed], why)
-        if 0 in cpus:
+        if not host.cpu_sets.power_managed:  # governor: they stay online
+            return
+        down = dedicated - {0}
+        on: dict[str, frozenset[int]] = {}
+        for nic in host.links:
+            used = [cpulist.parse(irq.effective or irq.affinity or "") for irq in host.interrupts(nic)]
+            if hit := frozenset[int]().union(*(cpus for cpus in used if cpus and cpus <= down)):
+                on[nic.name] = hit
+        if on:
+            cpus = cpulist.named(frozenset[int]().union(*on.values()))
             yield self.finding(
-                [managed, (host.nova["compute", "cpu_dedicated_set"][0], cpulist.format(cpus))],
+                [managed, host.nova[DEDICATED]],
+                f"interrupts of {named(sorted(on))} are on {cpus}, which Nova powers down",
+            )
+        if 0 in dedicated:
+            yield self.finding(
+                [managed, (host.nova[DEDICATED].source, cpulist.format(dedicated))],
                 "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
             )
+        need(any(map(host.interrupts, host.links)), "no NIC with interrupts of its own")
 
 
 class LegacyPinSet(Rule):
     """nova.conf has cpu_dedicated_set and cpu_shared_set instead of vcpu_pin_set."""
 
     id = "nova-vcpu-pin-set"
-    why = "Pinned and floating guests share its CPUs; it overrides cpu_shared_set, and is to be removed from Nova."
-    remedy = "replace it by [compute] cpu_dedicated_set and cpu_shared_set (nova-perf generate nova-conf)"
+    why = (
+        "Pinned and floating guests share its CPUs, which count as dedicated here; cpu_shared_set beside it is "
+        "for emulator threads alone. It is deprecated and will be removed from Nova."
+    )
+    remedy = (
+        "replace it by [compute] cpu_dedicated_set (pinned guests) and cpu_shared_set (floating ones): "
+        "nova-perf generate nova-conf{given}"
+    )
     source = "nova/conf/compute.py: deprecated since 20.0.0"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.nova, "no nova.conf")
-        if ("DEFAULT", "vcpu_pin_set") not in host.nova:
+        host.need_nova_conf()
+        if not host.option("vcpu_pin_set", "DEFAULT"):
             return
-        evidence = [host.nova["DEFAULT", "vcpu_pin_set"]]
-        if host.dedicated is None:
+        evidence = [host.nova[option] for option in (PIN_SET, DEDICATED, SHARED) if option in host.nova]
+        if DEDICATED not in host.nova:
             yield self.finding(evidence)
         else:
-            yield self.finding(
-                [*evidence, host.nova["compute", "cpu_dedicated_set"]],
-                "vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start",
-                "remove vcpu_pin_set",
-                level=Level.ERROR,
-            )
+            why = "vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start"
+            yield self.finding(evidence, why, "remove vcpu_pin_set", level=Level.ERROR)
 
 
 class SharedSetMissing(Rule):
@@ -205,17 +222,16 @@ class SharedSetMissing(Rule):
 
     id = "nova-shared-set-missing"
     why = "hw:emulator_threads_policy=share then has no effect: emulator threads stay on the guests' own CPUs."
-    remedy = "[compute] cpu_shared_set = the housekeeping CPUs of each node (nova-perf generate nova-conf)"
+    remedy = "[compute] cpu_shared_set = the housekeeping CPUs of each node (nova-perf generate nova-conf{given})"
     source = "Red Hat: NovaComputeCpuSharedSet to the host's cores and hw:emulator_threads_policy=share"
 
     def check(self, host: Host) -> Iterator[Finding]:
         known(host.dedicated, "no [compute] cpu_dedicated_set")
         if host.shared is None:
-            source, text = host.nova["compute", "cpu_dedicated_set"]
+            source, text = host.nova[host.dedicated_option]
             yield self.finding([(source, f"{text}; no cpu_shared_set")])
 
 
-_ISOLATED = "/sys/devices/system/cpu/isolated"
 _CMDLINE = "/proc/cmdline"
 _SEAPATH = "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
 
@@ -226,20 +242,24 @@ class HousekeepingUnset(Rule):
     id = "housekeeping-unset"
     why = "Daemons and kernel threads preempt vCPUs that have paid for a CPU of their own."
     remedy = (
-        "set [compute] cpu_dedicated_set and cpu_shared_set (nova-perf generate nova-conf), and keep the host off "
-        "the dedicated CPUs: CPUAffinity= in /etc/systemd/system.conf, or isolcpus= (generate grub-args)"
+        "set [compute] cpu_dedicated_set and cpu_shared_set (nova-perf generate nova-conf{given}), and keep the "
+        "host off the dedicated CPUs: CPUAffinity= in /etc/systemd/system.conf, or isolcpus= "
+        "(nova-perf generate grub-args{given})"
     )
     source = "Nova's documentation of CPU topologies; Oracle's step for dom0, on KVM"
 
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
-        affinity = _systemd_affinity(host)
+        text = host.boot.get("systemd.cpu_affinity")
+        if text is None:
+            _path, text = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
+        affinity = None if text is None else cpus_of_parameter(text)
         if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
             return
-        evidence = [(_ISOLATED, host.facts.isolated or "none")]
+        evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
         remedy = f"CPUAffinity={cpulist.format(host.sets.online - dedicated)} in "
-        remedy += "/etc/systemd/system.conf and a reboot, or isolcpus= (generate grub-args)"
+        remedy += "/etc/systemd/system.conf and a reboot, or isolcpus= (nova-perf generate grub-args{given})"
         if host.dedicated is None:
             evidence.append(host.owned)
         if affinity is None:
@@ -247,25 +267,19 @@ class HousekeepingUnset(Rule):
         nodes = max(len(host.nodes_of(host.sets.online)), 1)
         yield self.finding(
             evidence,
-            f"guests own CPUs {cpulist.format(dedicated)}, and everything else on this host may run there as well "
+            f"guests own {cpulist.named(dedicated)}, and everything else on this host may run there as well "
             f"as on the other {counted(len(host.sets.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
             "" if host.dedicated is None else remedy,
             level=None if host.dedicated is None else Level.INFO,
         )
 
 
-def _systemd_affinity(host: Host) -> frozenset[int] | None:
-    """Return ``CPUAffinity`` of systemd's manager, None when it is not set to a list."""
-    affinity = host.boot.get("systemd.cpu_affinity")
-    if affinity is not None:
-        return cpus_of_parameter(affinity)
-    names = host.names("etc/systemd/system.conf.d")
-    for path in ["etc/systemd/system.conf", *(f"etc/systemd/system.conf.d/{name}" for name in names)]:
-        for line in (host.content(path) or "").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "CPUAffinity" and value.strip():
-                affinity = ",".join(value.split())
-    return None if affinity is None else cpus_of_parameter(affinity)
+def unit_setting(host: Host, path: str, key: str) -> tuple[str, str] | None:
+    """Return where a setting of systemd stands, the last of a file and its drop-ins, and its words with commas."""
+    files = [path, *(f"{path}.d/{name}" for name in host.names(f"{path}.d"))]
+    assigned = ((file, line.partition("=")) for file in files for line in (host.content(file) or "").splitlines())
+    found = [(file, ",".join(value.split())) for file, (name, _, value) in assigned if name.strip() == key]
+    return next((setting for setting in reversed(found) if setting[1]), None)
 
 
 class SharedIsolated(Rule):
@@ -274,18 +288,26 @@ class SharedIsolated(Rule):
     id = "shared-set-isolated"
     level = Level.ERROR
     why = "The scheduler balances nothing on isolated CPUs: floating vCPUs and emulators pile up on the first."
-    remedy = "take these CPUs out of isolcpus=, or out of cpu_shared_set"
+    remedy = "take these CPUs out of isolcpus= or the isolated partition, or out of cpu_shared_set"
     source = "kernel documentation of isolcpus; seapath/ansible #865"
 
     def check(self, host: Host) -> Iterator[Finding]:
         shared = known(host.shared, "no [compute] cpu_shared_set")
-        both = shared & cpulist.parse(host.facts.isolated)
+        need(
+            host.has(owners.ISOLATED_AT_BOOT[1:]), f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError
+        )
+        both = shared & host.sets.owners.cpus(Owner.ISOLATED)
         if both:
             yield self.finding(
-                [(_ISOLATED, host.facts.isolated), host.nova["compute", "cpu_shared_set"]],
-                f"CPUs {cpulist.format(both)} are shared and isolated: every thread put there stays on CPU "
-                f"{min(both)}",
+                [*isolation(host), host.nova[SHARED]],
+                f"{cpulist.named(both)}: shared and isolated, so every thread put there stays on CPU {min(both)}",
             )
+
+
+def isolation(host: Host) -> list[tuple[str, str]]:
+    """Return what isolates CPUs on this host, as evidence."""
+    claims = host.sets.owners.of_kind(Owner.ISOLATED)
+    return [(path, text) for claim in claims for path, text in claim.evidence]
 
 
 class IsolatedUnused(Rule):
@@ -293,27 +315,37 @@ class IsolatedUnused(Rule):
 
     id = "isolated-not-dedicated"
     why = "Isolated CPUs that are not dedicated run nothing; dedicated ones not isolated do the host's work."
-    remedy = "make isolcpus= and cpu_dedicated_set the same (nova-perf generate grub-args)"
+    remedy = "make isolcpus= and cpu_dedicated_set the same (nova-perf generate grub-args{given})"
     source = _SEAPATH
 
     def check(self, host: Host) -> Iterator[Finding]:
-        lacking = "no isolated CPUs, or no [compute] cpu_dedicated_set"
-        dedicated = known(host.dedicated, lacking)
-        need(host.sets.isolated, lacking)
-        idle = (host.sets.isolated & host.sets.online) - dedicated - (host.shared or frozenset())
-        disturbed = (dedicated & host.sets.online) - host.sets.isolated
-        evidence = [(_ISOLATED, cpulist.format(host.sets.isolated)), host.nova["compute", "cpu_dedicated_set"]]
+        dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
+        isolated, foreign = host.sets.owners.cpus(Owner.ISOLATED), others(host)
+        need(isolated, "no isolated CPUs")
+        used = dedicated.union(host.shared or (), host.sets.dedicated, *(claim.cpus for claim in foreign))
+        idle = (isolated & host.sets.online) - used
+        disturbed = (dedicated & host.sets.online) - isolated
+        evidence: list[tuple[str, str]] = [*isolation(host), host.nova[host.dedicated_option]]
         if idle:
+            evidence += [claim.evidence[0] for claim in foreign]
             yield self.finding(
                 evidence,
-                f"CPUs {cpulist.format(idle)} are isolated and given to nobody: they are lost to this host",
+                f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host",
+                f"find out what they were isolated for, then take {cpulist.format(idle)} out of isolcpus= or give "
+                "them to guests (cpu_dedicated_set)",
             )
         if disturbed:
             yield self.finding(
                 evidence,
-                f"of the dedicated CPUs {cpulist.format(disturbed)} are not isolated: their guests are disturbed",
+                f"{cpulist.named(disturbed)}: dedicated and not isolated, so their guests are disturbed",
                 level=Level.INFO,
             )
+
+
+def others(host: Host) -> list[owners.Claim]:
+    """Return who owns CPUs beside guests: programs, and slices other than that of guests."""
+    slices = {group.path for group in host.facts.slices if not group.path.startswith(MACHINE)}
+    return [claim for claim in host.sets.owners.claims if claim.owner is Owner.PROGRAM or claim.name in slices]
 
 
 class NohzFull(Rule):
@@ -321,17 +353,17 @@ class NohzFull(Rule):
 
     id = "nohz-full-mismatch"
     why = "Without the tick every entry into the kernel costs more; it pays only where one thread has the CPU."
-    remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args)"
+    remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args{given})"
     source = _SEAPATH
 
     def check(self, host: Host) -> Iterator[Finding]:
         full = cpulist.parse(host.facts.nohz_full)
         need(full, "no nohz_full")
-        beyond = full - host.sets.dedicated
+        beyond = full - host.sets.reserved - cpulist.union((host.facts.isolated, host.facts.isolated_now))
         if beyond:
             yield self.finding(
                 [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],
-                f"CPUs {cpulist.format(beyond)} are without a tick, but several threads share them: {self.why}",
+                f"{cpulist.named(beyond)}: without a tick, but shared by several threads. {self.why}",
             )
 
 
@@ -340,17 +372,17 @@ class IrqAffinity(Rule):
 
     id = "irqaffinity-on-dedicated"
     why = "New interrupts start on guests' CPUs, until somebody moves them."
-    remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args)"
+    remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args{given})"
     source = "seapath/ansible #865: irqaffinity collided with isolcpus=managed_irq"
 
     def check(self, host: Host) -> Iterator[Finding]:
         value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
         isolcpus = host.boot.get("isolcpus", "")
-        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.sets.isolated | host.sets.dedicated)
+        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.sets.isolated | host.sets.reserved)
         if wrong:
             also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
             given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]
             yield self.finding(
                 [(_CMDLINE, f"{name}={host.boot[name]}") for name in given],
-                f"new interrupts may start on CPUs {cpulist.format(wrong)}, which are dedicated or isolated{also}",
+                f"new interrupts may start on {cpulist.named(wrong)}, dedicated or isolated{also}",
             )

@@ -5,44 +5,106 @@ from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.facts import topology
+from nova_perf_tuning.host.facts.root import FactsError
+from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.printing import counted
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
 MBPS_PER_CORE = 25000
+#: Of the best core's capacity; cores of one kind differ by a few percent.
+_AS_STRONG = 0.8
+_AS_THEY_ARE = "the sets of nova.conf as they are"
 
 
 def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
-    """Return the sets of nova.conf, else a proposal: of each node the first cores for the host, the rest not.
+    """Return the sets of nova.conf, else what the kernel isolates, else a proposal.
+
+    Left out of them is what the audit finds fault with, and what single threads of programs own.
+
+    :return: CPUs of the host and floating guests, CPUs of pinned guests, and the reasons, for comments.
+    :raises FactsError: no CPU of the host is known.
+    """
+    online = host.sets.online
+    if not online:
+        raise FactsError("no CPU of this host is known: there is nothing to generate from")
+    reasons = [f"not as in nova.conf: {fault}" for fault in _faults(host)]
+    dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
+    if reasons:  # no torn core, no CPU that is not there, not CPU 0
+        core_0 = cpulist.parse(next((cpu.siblings for cpu in host.facts.cpus if cpu.id == 0), ""))
+        dedicated = _whole(host, dedicated - shared - core_0)
+        shared = _whole(host, shared)
+    foreign = configuration.others(host)
+    taken = frozenset[int]().union(*(claim.cpus for claim in foreign))
+    reasons += [f"{claim.name} owns {cpulist.named(claim.cpus)}: in neither set" for claim in foreign]
+    dedicated, shared = dedicated - taken, shared - dedicated - taken
+    isolated = (host.sets.owners.cpus(Owner.ISOLATED) & online) - taken
+    if host.pin_set is not None:
+        reasons.append("not as in nova.conf: vcpu_pin_set is deprecated; floating guests need a cpu_shared_set")
+    if dedicated and not online <= dedicated:
+        if not shared:
+            reasons.append(
+                "not as in nova.conf: cpu_shared_set is what is left, for emulator threads and the like"
+            )
+        return shared or online - dedicated - isolated - taken, dedicated, reasons or [_AS_THEY_ARE]
+    if shared and not host.dedicated:
+        return shared, frozenset(), reasons or [_AS_THEY_ARE]
+    if isolated and online - isolated - taken:
+        reasons.append("nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now")
+        return online - isolated - taken, isolated, reasons
+    keep, why = _proposal(host, taken)
+    return keep, online - keep - taken, reasons + why
+
+
+def _whole(host: Host, cpus: frozenset[int]) -> frozenset[int]:
+    """Return those of ``cpus`` whose cores are wholly among them."""
+    cores = {cpu.id: cpulist.parse(cpu.siblings) & host.sets.online for cpu in host.facts.cpus if cpu.online}
+    return frozenset(cpu for cpu in cpus & cores.keys() if cores[cpu] <= cpus)
+
+
+def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[str]]:
+    """Return CPUs for the host, and why: of each node the first cores that no guest owns.
 
     The host gets one core of each node (as TripleO derives it), and one more for each :data:`MBPS_PER_CORE` of its
-    NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart. Sets of
-    nova.conf that the audit finds fault with are proposed anew.
-
-    :return: CPUs of the host, CPUs of guests, and a reason for each node, for comments.
+    NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart. It also
+    gets weaker kinds of cores, and nodes without memory, where Nova puts no guest's cell.
     """
-    faults = _faults(host)
-    if host.dedicated is not None and not faults:
-        shared = host.shared or host.sets.housekeeping
-        return shared, host.dedicated, ["the sets of nova.conf as they are"]
     nodes: dict[int | None, list[model.Cpu]] = {}
     for cpu in host.facts.cpus:
-        if cpu.online:
+        if cpu.online and cpu.id not in taken:
             nodes.setdefault(cpu.node, []).append(cpu)
-    keep: set[int] = set()
-    reasons = [f"not as in nova.conf: {fault}" for fault in faults]
+    memory = {node.id: node.memory_kib for node in host.facts.nodes}
+    strongest = next((kind for kind in topology.KINDS if any(cpu.kind == kind for cpu in host.facts.cpus)), None)
+    best = max(cpu.capacity or 0 for cpu in host.facts.cpus)
+    weak = frozenset(
+        cpu.id
+        for cpu in host.facts.cpus
+        if cpu.online and (cpu.kind != strongest or (cpu.capacity or best) < _AS_STRONG * best)
+    )
+    weak -= taken | host.sets.dedicated
+    keep, reasons = set(weak), []
+    if weak:
+        why = "weaker cores, for the host: a guest on both kinds has unequal vCPUs"
+        reasons.append(f"{cpulist.named(weak)}: {why}")
     for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):
-        cores = sorted({cpulist.parse(cpu.siblings) & host.sets.online for cpu in cpus}, key=min)
+        where = f"node {node}" if node is not None else "all CPUs" if len(nodes) == 1 else "CPUs of no node"
+        if node is not None and memory.get(node) == 0 and any(memory.values()):
+            keep |= {cpu.id for cpu in cpus}
+            reasons.append(f"{where}: it has no memory, and Nova puts no guest's NUMA cell there")
+            continue
+        cores = sorted(
+            {cpulist.parse(cpu.siblings) & host.sets.online for cpu in cpus},
+            key=lambda core: (bool(core & host.sets.dedicated), not core <= weak, min(core)),
+        )
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
         wanted = max(1, -(-speed // MBPS_PER_CORE))
-        taken = min(wanted, max(1, len(cores) // 2))
-        for core in cores[:taken]:
-            keep |= core
-        where = f"node {node}" if node is not None else "all CPUs" if len(nodes) == 1 else "CPUs of no node"
+        number = min(wanted, max(1, len(cores) // 2))
+        keep = keep.union(*cores[:number])
         known = (
             f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
-        reasons.append(f"{where}: {counted(taken, 'core')} of {len(cores)} for the host ({known})")
-    return frozenset(keep), host.sets.online - keep, reasons
+        reasons.append(f"{where}: {counted(number, 'core')} of {len(cores)} for the host ({known})")
+    return frozenset(keep) - taken, reasons
 
 
 def _faults(host: Host) -> list[str]:
@@ -53,20 +115,20 @@ def _faults(host: Host) -> list[str]:
 
 
 def nova_conf(host: Host) -> str:
-    """Return the parts of nova.conf that must fit the host."""
-    housekeeping, dedicated, reasons = split(host)
+    """Return the parts of nova.conf that must fit the host.
+
+    :raises FactsError: no CPU of the host is known.
+    """
+    shared, dedicated, reasons = split(host)
     lines = [
         "# CPU sets. Pinned guests need both; restart nova-compute, and move guests away first.",
         "[compute]",
         *(f"# {reason}" for reason in reasons),
         "# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:",
-        f"cpu_shared_set = {cpulist.format(housekeeping)}",
-        "# CPUs that guests own (hw:cpu_policy=dedicated, mixed):"
-        if dedicated
-        else "# No CPU is left to dedicate.",
+        f"cpu_shared_set = {cpulist.format(shared)}" if shared else "# No CPU is left to share.",
+        "# CPUs that guests own (hw:cpu_policy=dedicated, mixed):",
+        f"cpu_dedicated_set = {cpulist.format(dedicated)}" if dedicated else "# No CPU is dedicated.",
     ]
-    if dedicated:
-        lines.append(f"cpu_dedicated_set = {cpulist.format(dedicated)}")
     return "\n".join([*lines, *_physnets(host)]) + "\n"
 
 
@@ -86,16 +148,31 @@ def _physnets(host: Host) -> list[str]:
 
 
 def grub_args(host: Host) -> str:
-    """Return arguments for the kernel's command line; they are printed, never written."""
-    housekeeping, dedicated, reasons = split(host)
+    """Return arguments for the kernel's command line; they are printed, never written.
+
+    What is isolated now stays so, but for shared CPUs; what a partition isolates at run time must not be named.
+
+    :raises FactsError: no CPU of the host is known.
+    """
+    shared, dedicated, reasons = split(host)
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
-    if not dedicated:
+    boot = cpulist.parse(host.facts.isolated) & host.sets.online
+    partitions = host.sets.owners.cpus(Owner.ISOLATED) - boot
+    isolated = (dedicated | host.sets.programs | (boot - shared)) - partitions
+    if partitions:
+        lines.append(f"# {cpulist.named(partitions)}: isolated by a partition, which isolcpus= would break.")
+    if not isolated:
         return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
-    owned = cpulist.format(dedicated)
+    lines += [f"# {reason}" for reason in reasons]
+    for cpus, why in (
+        (isolated - dedicated - host.sets.programs, "isolated now and given to nobody"),
+        (boot - isolated, "isolated now, and shared"),
+    ):
+        lines += [f"# not as in nova.conf: {cpulist.named(cpus)}, {why}"] if cpus else []
+    owned, rest = cpulist.format(isolated), host.sets.online - isolated - partitions
     lines += [
-        *(f"# {reason}" for reason in reasons),
-        "# Isolated CPUs are for pinned guests alone: a floating guest there piles up on one of them.",
-        f"isolcpus=managed_irq,domain,{owned} irqaffinity={cpulist.format(housekeeping)}",
+        "# Isolated CPUs are for pinned guests and PMD threads: what floats there piles up on one of them.",
+        f"isolcpus=managed_irq,domain,{owned} irqaffinity={cpulist.format(rest)}",
         "# For guests that need latency more than throughput, besides (costs every entry into the kernel):",
         f"#   nohz_full={owned} rcu_nocbs={owned}",
     ]

@@ -10,10 +10,10 @@ from typing import Final
 from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan import layout, nics, planner
 
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
@@ -21,7 +21,7 @@ _LINK: Final = ("physical", "vf")
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
-_MAX_PID: Final = 1 << 22
+_STRATEGY: Final = "cpu_power_management_strategy"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,14 +31,16 @@ class Options:
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
-    :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
+    :ivar nova: (path, text) of configuration files in place of those that are found; None: not even those.
+    :ivar given: the options that name this host and these files, for the command lines of remedies.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
     bandwidth_mbps: int | None = None
     rtt_ms: float | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    nova: Sequence[tuple[str, str]] = ()
+    nova: Sequence[tuple[str, str]] | None = ()
+    given: str = ""
     domains: Sequence[tuple[str, bytes]] = ()
     kernel_log: tuple[str, str] | None = None
 
@@ -55,6 +57,11 @@ class Guest:
     @property
     def name(self) -> str:
         return self.domain.name
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether libvirt runs it and its process is not known."""
+        return self.process is None and self.path.startswith(f"/{guests.RUNNING}/")
 
 
 class Host:
@@ -74,10 +81,10 @@ class Host:
         """Return a file's whole number."""
         return decimal(self.text(path))
 
-    def content(self, path: str, limit: int = _TEXT_LIMIT) -> str | None:
+    def content(self, path: str) -> str | None:
         """Return a file of several lines, with what is no UTF-8 replaced."""
         directory, _, name = path.rpartition("/")
-        data = self.root.read(self.root.directory(directory), name, limit)
+        data = self.root.read(self.root.directory(directory), name, _TEXT_LIMIT)
         return None if data is None else data.decode("utf-8", "replace")
 
     def names(self, path: str) -> list[str]:
@@ -95,7 +102,13 @@ class Host:
 
     def need_nodes(self) -> None:
         """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
-        rules.need(len(self.nodes_of(self.sets.online)) > 1, "one NUMA node, or none known")
+        nodes = self.nodes_of(self.sets.online)
+        rules.need(nodes, "the kernel gives no NUMA nodes", rules.NoDataError)
+        rules.need(len(nodes) > 1, "this host has one NUMA node")
+
+    def need_nova_conf(self) -> None:
+        """Raise NotApplicableError where there is no nova.conf, or nothing in it."""
+        rules.need(any(text.strip() for _path, text in self.nova_files), "no nova.conf")
 
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
@@ -107,15 +120,10 @@ class Host:
     def programs(self) -> Mapping[str, int]:
         """Those of :data:`PROGRAMS` that run: name -> process id."""
         base = self.root.directory("proc")
-        pids = numbers(self.root.directories(base), 1, _MAX_PID)
-        wanted = {name.encode()[:15]: name for name in PROGRAMS}
-        names = [
-            wanted.get((data or b"").strip()) for data in self.root.each(base, [f"{pid}/comm" for pid in pids])
-        ]
-        running = {
-            name: pid for name, pid in zip(reversed(names), reversed(pids), strict=True) if name is not None
-        }
-        return running  # the lowest of several
+        pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)[::-1]
+        names = [(data or b"").strip() for data in self.root.each(base, [f"{pid}/comm" for pid in pids])]
+        running = zip(names, pids, strict=True)  # of several the lowest is the last
+        return {name.decode(): pid for name, pid in running if name.decode("ascii", "replace") in PROGRAMS}
 
     @property
     def runs_guests(self) -> bool:
@@ -127,44 +135,83 @@ class Host:
         return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
 
     @functools.cached_property
+    def nova_files(self) -> Sequence[tuple[str, str]]:
+        """(path, text) of the configuration files of nova-compute that are judged."""
+        if self.options.nova is None or self.options.nova:
+            return self.options.nova or ()
+        return novaconf.found(self.root)
+
+    @functools.cached_property
     def nova(self) -> novaconf.Options:
         """Options of nova.conf and of Neutron's agents."""
-        paths = (*novaconf.NEUTRON_FILES, *(() if self.options.nova else novaconf.NOVA_FILES))
-        return novaconf.merge([*((f"/{path}", self.content(path) or "") for path in paths), *self.options.nova])
+        neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
+        return novaconf.merge([*neutron, *self.nova_files])
+
+    def option(self, key: str, section: str = "compute") -> str:
+        """Return an option's text without blanks around it, empty where it is not set."""
+        value = self.nova.get((section, key))
+        return value.text.strip() if value else ""
 
     @property
     def powers_cpus(self) -> bool:
         """Whether Nova switches dedicated CPUs off, or slows them down, while no guest has them."""
-        managed = self.nova.get(("libvirt", "cpu_power_management"))
-        return managed is not None and managed.text.lower() in ("true", "1", "yes", "on")
+        return self.option("cpu_power_management", "libvirt").lower() in ("true", "1", "yes", "on")
 
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
-        """``[compute] cpu_dedicated_set``."""
-        return novaconf.cpu_set(self.nova, "cpu_dedicated_set")
+        """``[compute] cpu_dedicated_set``, else ``vcpu_pin_set``, as the planner has it."""
+        return novaconf.cpu_set(self.nova, novaconf.DEDICATED) or self.pin_set
+
+    @functools.cached_property
+    def pin_set(self) -> frozenset[int] | None:
+        """``[DEFAULT] vcpu_pin_set``."""
+        return novaconf.cpu_set(self.nova, novaconf.PIN_SET)
+
+    @property
+    def dedicated_option(self) -> tuple[str, str]:
+        """The section and name of the option behind :attr:`dedicated`."""
+        legacy = novaconf.cpu_set(self.nova, novaconf.DEDICATED) is None and self.pin_set is not None
+        return novaconf.PIN_SET if legacy else novaconf.DEDICATED
 
     @functools.cached_property
     def shared(self) -> frozenset[int] | None:
         """``[compute] cpu_shared_set``."""
-        return novaconf.cpu_set(self.nova, "cpu_shared_set")
+        return novaconf.cpu_set(self.nova, novaconf.SHARED)
 
     @functools.cached_property
     def sets(self) -> layout.CpuLayout:
         """The CPU sets as the planner has them; what contradicts the host is left out."""
+        return layout.CpuLayout.of(self.facts, self.cpu_sets)
+
+    @functools.cached_property
+    def cpu_sets(self) -> owners.CpuSets:
+        """The sets of nova.conf; what contradicts the host is left out."""
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        return layout.CpuLayout.of(self.facts, _cpu_sets(dedicated, shared))
+        options = {"dedicated": self.dedicated_option, "shared": novaconf.SHARED}
+        return owners.CpuSets(
+            cpulist.format(dedicated) or None,
+            cpulist.format(shared) or None,
+            power_managed=self.powers_cpus and self.option(_STRATEGY, "libvirt") != "governor",
+            legacy=self.dedicated_option[0] == "DEFAULT",
+            sources={name: self.nova[option].source for name, option in options.items() if option in self.nova},
+        )
 
     @property
     def nova_path(self) -> str:
         """The nova.conf that is judged, for what is not in it."""
-        return self.options.nova[0][0] if self.options.nova else f"/{novaconf.NOVA_FILES[0]}"
+        return (*self.nova_paths, "/etc/nova/nova.conf")[0]
+
+    @property
+    def nova_paths(self) -> list[str]:
+        """The files of nova-compute that are judged."""
+        return [path for path, _text in self.nova_files]
 
     @property
     def owned(self) -> tuple[str, str]:
         """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the guests' pins."""
-        value = self.nova.get(("compute", "cpu_dedicated_set"))
+        value = self.nova.get(self.dedicated_option)
         if value is not None:
             return value
         owner = next((guest.path for guest in self.guests if guest.domain.dedicated), None)
@@ -176,7 +223,7 @@ class Host:
     def planned(self) -> Mapping[tuple[str, str], model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
         try:
-            plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))
+            plan = planner.plan(self.facts, self.cpu_sets)
         except errors.PerfTuningError:
             return {}
         return {(setting.kind, setting.target): setting for setting in plan.changes()}
@@ -271,18 +318,14 @@ class Host:
         known = ((nic.name, ethtool.read(self.root, nic.name)) for nic in self.links)
         return {name: link for name, link in known if link is not None}
 
-    def statistic(self, nic: model.Nic, name: str) -> int:
-        """Return one of a device's counters since it was made, 0 when it is not known."""
-        return max(self.number(f"sys/class/net/{nic.name}/statistics/{name}") or 0, 0)
+    def statistic(self, nic: model.Nic, name: str) -> int | None:
+        """Return one of a device's counters since it was made, None when it is not known."""
+        count = self.number(f"sys/class/net/{nic.name}/statistics/{name}")
+        return None if count is None else max(count, 0)
 
     def interrupts(self, nic: model.Nic) -> list[model.Irq]:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
-        irqs = [self.facts.irqs[number] for number in nic.irqs if number in self.facts.irqs]
-        return [irq for irq in irqs if irq.name] or irqs
-
-
-def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> layout.CpuSets:
-    return layout.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+        return nics.firing(self.facts, nic, ())
 
 
 def _words(line: str) -> list[str]:

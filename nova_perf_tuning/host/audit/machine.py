@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest.domain import VIRTIO_MODELS
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
@@ -61,6 +62,7 @@ class XenPv(Rule):
         if host.options.kernel_log is None:
             kind = host.facts.virtualization
             known(kind, "what this host runs on is unknown: give --kernel-log", NoDataError)
+            need(kind != "xen", "/sys/hypervisor/guest_type is not in this record: give --kernel-log", NoDataError)
             if kind == "xen-pv":
                 yield self.finding([("/sys/hypervisor/guest_type", "PV")])
             return
@@ -79,18 +81,14 @@ class Tcg(Rule):
     level = Level.ERROR
     why = _SLOW_TCG
     remedy = "[libvirt] virt_type = kvm in nova.conf, restart nova-compute, then a hard reboot of the guest"
+    plain = "<domain type='kvm'>"
     source = KvmMissing.source
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.guests, "no guests")
         slow = [guest for guest in host.guests if guest.domain.type == "qemu"]
-        if not slow:
-            return
-        evidence = [(guest.path, "<domain type='qemu'>") for guest in slow[:3]]
-        if ("libvirt", "virt_type") in host.nova:
-            evidence.append(host.nova["libvirt", "virt_type"])
-        why = f"{counted(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
-        yield self.finding(evidence, why, subject=slow[0].name)
+        stated = [host.nova[key] for key in (("libvirt", "virt_type"),) if key in host.nova]
+        yield from self.of_all(slow, "<domain type='qemu'>", "without KVM", *stated)
 
 
 class VhostNetMissing(GuestRule):
@@ -112,19 +110,18 @@ class VhostNetMissing(GuestRule):
                 "then a hard reboot of the guests",
             )
         yield from super().check(host)
+        need(host.names(_MISC), f"/{_MISC} is not in this record", NoDataError)
 
     def guests(self, host: Host) -> Sequence[Guest]:
         return [guest for guest in host.guests if guest.domain.type == "kvm"]
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        slow = [nic for nic in guest.domain.interfaces if nic.model == "virtio" and nic.driver == "qemu"]
+        slow = [nic for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS and nic.driver == "qemu"]
         if slow:
             why = f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net"
-            remedy = (
-                f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next "
-            )
+            remedy = f"virsh edit {shlex.quote(guest.name)}  # without <driver name='qemu'>; from its next start"
             evidence = ["<driver name='qemu'> of a virtio interface"]
-            yield self.of(guest, evidence, why, f"{remedy}start", Level.WARNING)
+            yield self.of(guest, evidence, why, remedy, Level.WARNING)
 
 
 class Clocksource(Rule):
@@ -165,18 +162,21 @@ class Governor(Rule):
         need(policies, "no frequencies to set (firmware or hypervisor decides)")
         need(not host.powers_cpus, "Nova manages the power of its dedicated CPUs")
         slow: list[tuple[int, str]] = []
+        unknown = 0
         for policy in policies:
             governor = host.text(f"{_FREQ}/policy{policy}/scaling_governor")
             offered = (host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance").split()
+            unknown += not governor
             if governor and governor != "performance" and "performance" in offered:
                 slow.append((policy, governor))
         if slow:
             kinds = sorted({governor for _policy, governor in slow})
             yield self.finding(
                 [(f"/{_FREQ}/policy{policy}/scaling_governor", governor) for policy, governor in slow[:3]],
-                f"{len(slow)} of {len(policies)} frequency domains follow {named(kinds)}",
+                f"governor {named(kinds)} in {len(slow)} of {len(policies)} frequency domains",
                 settings=[self.setting("governor", f"policy{policy}", "performance", now) for policy, now in slow],
             )
+        need(not unknown, "governors are not in this record", NoDataError)
 
 
 class DeepIdle(Rule):
@@ -206,7 +206,7 @@ class DeepIdle(Rule):
         if deep:
             yield self.finding(
                 [(f"/{idle}/state{state}/latency", f"{latency} us") for state, latency in deep],
-                f"dedicated CPUs {cpulist.format(cpus)} may sleep so deep that waking takes {deep[-1][1]} us",
+                f"{cpulist.named(cpus)}, dedicated, may sleep so deep that waking takes {deep[-1][1]} us",
             )
 
 
@@ -225,17 +225,33 @@ class Hugepages(Rule):
     level = Level.INFO
     why = "Every miss of the TLB walks the page tables of guest and host; 2 MiB pages need a 512th of the entries."
     remedy = "hw:mem_page_size=large in the flavor, and hugepagesz=1G hugepages=N on the kernel's command line"
+    plain = "<memoryBacking><hugepages/>, and hugepagesz=1G hugepages=N on the kernel's command line"
     source = "CERN: with NUMA pinning 2 MiB pages took the rest of the loss; NFV guides: 1 GiB"
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(_pinned(host), "no guest with dedicated CPUs")
         small = [guest for guest in host.guests if guest.domain.dedicated and not guest.inventory.hugepages]
-        if small:
-            yield self.finding(
-                [(small[0].path, "no <hugepages>")],
-                f"{counted(len(small), 'guest')} with dedicated CPUs on pages of 4 KiB (or what THP finds): "
-                f"{named(guest.name for guest in small)}",
-            )
+        what = "with dedicated CPUs on pages of 4 KiB (or what THP finds)"
+        yield from self.of_all(small, "no <hugepages>", what)
+
+
+class FreePageReporting(Rule):
+    """Guests with dedicated CPUs or huge pages do not report free pages."""
+
+    id = "guest-free-page-reporting"
+    level = Level.INFO
+    why = "Unneeded where memory is not overcommitted: nobody takes the pages; each costs a fault at its next use."
+    remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
+    plain = "<memballoon freePageReporting='off'>"
+    source = "Nova 32 and later switch it on for every guest; kubevirt #9572 leaves such guests out"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        own = [guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages]
+        need(own, "no guest with dedicated CPUs or huge pages")
+        wanted = [guest for guest in own if guest.domain.request and guest.domain.request.free_page_reporting]
+        reporting = [guest for guest in own if guest.inventory.free_page_reporting and guest not in wanted]
+        shown = "<memballoon freePageReporting='on'>"
+        yield from self.of_all(reporting, shown, "with dedicated CPUs or huge pages")
 
 
 class TransparentPages(Rule):
@@ -256,7 +272,7 @@ class TransparentPages(Rule):
         need(needing, "it is never, and no guest is known that would ask for them")
         yield self.finding(
             [(f"/{_THP}", text)],
-            f"{counted(len(needing), 'guest')} without huge pages of their own get 4 KiB pages: {named(needing)}",
+            f"4 KiB pages for {counted(len(needing), 'guest')} without huge pages: {named(needing)}",
             settings=[self.setting("memory", "transparent_hugepage", "madvise", "never")],
         )
 
@@ -272,6 +288,7 @@ class Ksm(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         run = known(host.text(f"{_KSM}/run"), "no KSM in this kernel")
+        need(host.guests, "no guests")
         pinned = _pinned(host)
         across = host.text(f"{_KSM}/merge_across_nodes")
         spread = len(host.facts.nodes) > 1 and across != "0" and bool(host.guests)
@@ -299,13 +316,14 @@ class NumaBalancing(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         key = "kernel.numa_balancing"
         value = known(host.facts.sysctls.get(key), "no NUMA balancing in this kernel")
+        need(host.guests, "no guests")
         pinned = _pinned(host)
         floating = [guest.name for guest in host.guests if not guest.domain.dedicated]
         if value != "0" and pinned and len(host.facts.nodes) > 1:
-            also = f"; {named(floating)} float and may profit from it: compare" if floating else ""
+            also = f"; those that float may profit from it: {named(floating)}" if floating else ""
             yield self.finding(
                 [(sysctl_path(key), value)],
-                f"{counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes pay for its faults: "
+                f"its faults cost {counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes: "
                 f"{named(pinned)}{also}",
                 settings=[self.setting("sysctl", key, "0", value)],
                 level=Level.INFO if len(floating) > len(pinned) else None,

@@ -3,16 +3,17 @@
 
 import abc
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import ethtool
 from nova_perf_tuning.host.facts.root import decimal
+from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
+from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -26,6 +27,16 @@ _ENOUGH_QUEUES = 8
 
 def _mtu(nic: model.Nic) -> tuple[str, object]:
     return f"/sys/class/net/{nic.name}/mtu", nic.mtu
+
+
+def _taps(host: Host) -> dict[str, tuple[Guest, int]]:
+    """Return the taps of guests by name, with the place among their guest's interfaces; vhost-user has none."""
+    return {
+        interface.device: (guest, index)
+        for guest in host.guests
+        for index, interface in enumerate(guest.domain.interfaces)
+        if interface.device and interface.kind != "vhostuser"
+    }
 
 
 def _counter(device: str, name: str) -> str:
@@ -64,17 +75,22 @@ class MtuMismatch(Rule):
                     "set the network's mtu in Neutron, then a hard reboot of the guest",
                     subject=guest.name,
                 )
+        taps = _taps(host)
         for nic, master in members:
             # The MTU of ovs-system itself means nothing: each port of Open vSwitch has its own.
             if master is None or nic.mtu is None or master.mtu is None or master.name == "ovs-system":
                 continue
-            if nic.kind == "tap":
+            if nic.kind == "tap" or nic.name in taps:
                 wrong = nic.mtu > master.mtu
             else:
                 wrong = nic.mtu != master.mtu if nic.bond else nic.mtu < master.mtu
             if wrong:
                 why = f"{nic.name} has MTU {nic.mtu}, {master.name} that it belongs to {master.mtu}"
                 yield self.finding([_mtu(nic), _mtu(master)], why, subject=nic.name)
+        devices = [device for pair in members for device in pair if device and device.name != "ovs-system"]
+        need(all(device.mtu is not None for device in devices), "some MTUs are unknown", NoDataError)
+        running = {name for name, (guest, _index) in taps.items() if guest.process}
+        need(running <= host.nics.keys(), "taps of running guests are not in this record", NoDataError)
 
 
 class MtuSmall(Rule):
@@ -88,7 +104,9 @@ class MtuSmall(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        for nic in host.links:
+        sized = [nic for nic in host.links if nic.mtu is not None and nic.speed_mbps is not None]
+        need(sized, "no NIC whose MTU and speed are known", NoDataError)
+        for nic in sized:
             if nic.mtu is not None and nic.mtu <= 1500 and (nic.speed_mbps or 0) >= _JUMBO_MBPS:
                 yield self.finding(
                     [_mtu(nic), (f"/sys/class/net/{nic.name}/speed", nic.speed_mbps)],
@@ -121,6 +139,11 @@ class LroOnForwarding(NicRule):
     why = "LRO merges packets for good: what a bridge passes on is damaged or dropped."
     remedy = "ethtool -K NIC lro off"
     source = f"{_ORACLE}; OVS commit 7dab724e: GRO is safe, LRO is not"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        need(any(nic.bridge or nic.bond for nic in host.links), "no NIC is a member of a bridge or bond")
+
     # Not safe: ixgbe, mlx5 and bnxt set the NIC up anew, and its link may go down.
 
     def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
@@ -174,16 +197,21 @@ class RingDrops(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs", NoDataError)
+        unknown = 0
         for nic in host.links:
-            packets = host.statistic(nic, "rx_packets")
-            lost = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
-            drops = max(lost.values())
+            packets = host.statistic(nic, "rx_packets") or 0
+            counts = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
+            unknown += None in counts.values()
+            lost = {name: count for name, count in counts.items() if count is not None}
+            drops = max(lost.values(), default=0)
             if drops <= packets * _DROP_SHARE:
                 continue
             evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
             link, device, settings = host.ethtool.get(nic.name), shlex.quote(nic.name), list[model.Setting]()
             now, most = (link.rings.get("rx", 0), link.rings.get("rx_max", 0)) if link else (0, 0)
-            remedy = f"spread its interrupts first (nova-perf plan); rx {now} of {most} descriptors are in use"
+            remedy = (
+                f"spread its interrupts first (nova-perf plan{GIVEN}); rx {now} of {most} descriptors are in use"
+            )
             if 0 < now < min(most, _RING):
                 value = str(min(most, _RING))
                 evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
@@ -193,6 +221,7 @@ class RingDrops(Rule):
                 remedy = f"ethtool -g {device}  # how many there may be; more of them with ethtool -G"
             why = f"{nic.name} lost {drops} of {packets} packets since it was set up"
             yield self.finding(evidence, why, remedy, subject=nic.name, settings=settings)
+        need(not unknown, "some counters of NICs are unknown", NoDataError)
 
 
 class TapDrops(Rule):
@@ -201,19 +230,20 @@ class TapDrops(Rule):
     id = "tap-drops"
     why = "A receive ring of 256 descriptors runs over when a vCPU or vhost worker is off its CPU for a moment."
     remedy = "perf:vif_rx_queue_size=1024 in the flavor, or [libvirt] rx_queue_size = 1024; a dedicated CPU"
+    plain = "<driver rx_queue_size='1024'/>"
     source = "Rocky specification of rx_queue_size; Red Hat's chapter on dropped packets of taps"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        owners = {
-            interface.device: (guest, index)
-            for guest in host.guests
-            for index, interface in enumerate(guest.domain.interfaces)
-            if interface.device
-        }
+        owners = _taps(host)
         need(owners, "no taps of guests")
+        judged = unknown = 0
         for name, (guest, index) in sorted(owners.items()):
             tap = host.nics.get(name)
-            drops, packets = [host.statistic(tap, key) if tap else 0 for key in ("tx_dropped", "tx_packets")]
+            drops, packets = [host.statistic(tap, key) if tap else None for key in ("tx_dropped", "tx_packets")]
+            if drops is None or packets is None:
+                unknown += guest.process is not None
+                continue
+            judged += 1
             if drops > packets * _DROP_SHARE:
                 size = (*guest.inventory.rx_queue_sizes[index : index + 1], "")[0] or "256"
                 yield self.finding(
@@ -222,9 +252,10 @@ class TapDrops(Rule):
                     f"{size} slots",
                     subject=guest.name,
                 )
+        need(judged and not unknown, "counters of guests' taps are unknown", NoDataError)
 
 
-class Channels(NicRule):
+class Channels(Rule):
     """A NIC has about as many queues as its node has housekeeping CPUs."""
 
     id = "channels-vs-housekeeping"
@@ -232,17 +263,30 @@ class Channels(NicRule):
     why = "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is full."
     remedy = "ethtool -L NIC combined N"
     source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
+    appliable = True
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+    def check(self, host: Host) -> Iterator[Finding]:
         need(host.sets.dedicated, "no dedicated CPUs: interrupts may go anywhere")
+        unknown = []
+        for nic in host.links:
+            link = host.ethtool.get(nic.name)
+            channels, where = link.channels if link else {}, f"ethtool -l {nic.name}"
+            if not channels:  # those that are seen may be too many; whether there could be more is not known
+                unknown.append(nic.name)
+                count = len(vectors.classify(nic, host.interrupts(nic)).queues)
+                channels, where = {"combined": count, "combined_max": count} if count else {}, "/proc/irq, seen"
+            yield from self._judge(host, nic, channels, where)
+        need(host.links and not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
+
+    def _judge(self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str) -> Iterator[Finding]:
         pool = host.sets.interrupts(nic.node)
         if pool is None:
             return
         # A driver has queues for both directions at once, or for each (mlx4, veth).
-        names = ("combined",) if link.channels.get("combined_max") else ("rx", "tx")
+        names = ("combined",) if channels.get("combined_max") else ("rx", "tx")
         wrong = []
         for name in names:
-            now, most = link.channels.get(name, 0), link.channels.get(f"{name}_max", 0)
+            now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
             wanted = max(1, min(len(pool.cpus), most))
             if now and most and not min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
                 wrong.append((name, now, most, wanted))
@@ -251,10 +295,10 @@ class Channels(NicRule):
         queues = [counted(now, "queue" if name == "combined" else f"{name} queue") for name, now, *_ in wrong]
         counts = " ".join(f"{name} {wanted}" for name, _now, _most, wanted in wrong)
         yield self.finding(
-            [(f"ethtool -l {nic.name}", f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
+            [(where, f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
             f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
             f"ethtool -L {shlex.quote(nic.name)} {counts}"
-            "  # its interrupts are made anew: run nova-perf apply after it",
+            "  # its interrupts are made anew: run nova-perf apply{given} after it",
             subject=nic.name,
             settings=[
                 self.setting("channels", f"{nic.name}/{name}", str(wanted), str(now))
@@ -266,22 +310,25 @@ class Channels(NicRule):
 _NF: Final = tuple(f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables"))
 
 
+_FIREWALL: Final = ("securitygroup", "firewall_driver")
+
+
 class _Netfilter(Rule):
     """A rule on the way of bridged packets through iptables."""
 
-    def which(self, host: Host, value: str) -> list[str]:
-        """Return the kernel parameters that are ``value``."""
-        need(host.facts.sysctls.keys() & set(_NF), "br_netfilter is not loaded")
-        return [key for key in _NF if host.facts.sysctls.get(key) == value]
+    @abc.abstractmethod
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        """Judge parameters; ``filtered``: why security groups filter in iptables, empty: nothing shows it."""
 
-    @staticmethod
-    def filtered(host: Host) -> str | None:
-        """Return why security groups filter in iptables here; None when nothing shows that they do."""
-        driver = host.nova.get(("securitygroup", "firewall_driver"))
+    def check(self, host: Host) -> Iterator[Finding]:
+        values = {key: host.facts.sysctls[key] for key in _NF if key in host.facts.sysctls}
+        need(values, "br_netfilter is not loaded")
+        driver, hybrid = host.nova.get(_FIREWALL), _bridges(host, "qbr", "brq")
+        filtered = f"bridges of iptables security groups: {named(hybrid)}" if hybrid else ""
         if driver is not None and "iptables" in driver.text.lower():
-            return f"{driver.source} = {driver.text}"
-        hybrid = _bridges(host, "qbr", "brq")
-        return f"bridges of iptables security groups: {named(hybrid)}" if hybrid else None
+            filtered = f"{driver.source} = {driver.text}"
+        yield from self.judge(host, values, filtered)
+        need(len(values) == len(_NF), "some kernel parameters are unknown", NoDataError)
 
 
 def _bridges(host: Host, *prefixes: str) -> list[str]:
@@ -297,11 +344,12 @@ class BridgeNetfilter(_Netfilter):
     remedy = "sysctl -w net.bridge.bridge-nf-call-iptables=0 (ip6tables, arptables), where no firewall needs it"
     source = f"{_ORACLE}; with the exception that it does not name: OVS-hybrid and Linux bridge security groups"
 
-    def check(self, host: Host) -> Iterator[Finding]:
-        on = self.which(host, "1")
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        on = [key for key, value in values.items() if value == "1"]
         carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != "ovs-system"]
+        need(carrying, "no bridge with ports")
         others = _bridges(host, "docker", "cni", "virbr", "lxc", "podman", "kube")  # they filter there, too
-        if on and carrying and not others and not self.filtered(host):
+        if on and not others and not filtered:
             yield self.finding(
                 [(sysctl_path(key), 1) for key in on],
                 f"packets of {named(carrying)} go through iptables, and nothing shows that security groups filter "
@@ -320,13 +368,13 @@ class BridgeNetfilterOff(_Netfilter):
     remedy = "sysctl -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1"
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
-    def check(self, host: Host) -> Iterator[Finding]:
-        off = [key for key in self.which(host, "0") if "arp" not in key]
-        reason = self.filtered(host)
-        if off and reason:
+    def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
+        off = [key for key, value in values.items() if value == "0" and "arp" not in key]
+        need(filtered or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
+        if off and filtered:
             yield self.finding(
                 [(sysctl_path(key), 0) for key in off],
-                f"{reason}: with {named(off)} off these rules never see a packet",
+                f"{filtered}: with {named(off)} off these rules never see a packet",
                 "sysctl -w " + " ".join(f"{key}=1" for key in off),
             )
 
@@ -417,6 +465,7 @@ class FeaturesOff(Rule):
         for key, cost in self._COST.items():
             if host.facts.sysctls.get(key) == "0":
                 yield self.sysctl(host, key, "1", f"{key} is off: {cost}")
+        need(host.facts.sysctls.keys() >= self._COST.keys(), "some kernel parameters are unknown", NoDataError)
 
 
 class SoftnetDrops(Rule):
@@ -424,7 +473,9 @@ class SoftnetDrops(Rule):
 
     id = "softnet-drops"
     why = "Packets arrived, were paid for, and were dropped between driver and stack."
-    remedy = "first spread the interrupts (nova-perf plan); raise net.core.netdev_max_backlog while the drops grow"
+    remedy = (
+        "spread the interrupts first (nova-perf plan{given}); raise net.core.netdev_max_backlog while drops grow"
+    )
     source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
     appliable = True
     safe = True

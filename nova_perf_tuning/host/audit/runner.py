@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the audit: those of this project, and those that others install."""
 
+import dataclasses
 import functools
+import shlex
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement
+from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement, vswitch
 from nova_perf_tuning.host.audit.host import Host
 
 #: Entry points of rules that other distributions bring; the rules of this one are in :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, machine, network, placement)
+_MODULES = (configuration, devices, machine, network, placement, vswitch)
 
 
 class AuditError(errors.PerfTuningError):
@@ -49,4 +51,14 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
 
 def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
-    return rules.run(load() if chosen is None else chosen, host, strict=strict)
+    chosen = load() if chosen is None else chosen
+    report = rules.run(chosen, host, strict=strict)
+    plain = {rule.id: rule.plain for rule in chosen if rule.plain}
+    others = {guest.name for guest in host.guests if not guest.domain.specs.of_nova}
+    for index, finding in enumerate(report.findings):
+        remedy = finding.remedy.replace(rules.GIVEN, host.options.given)
+        if finding.rule in plain and finding.subject in others:
+            remedy = f"virsh edit {shlex.quote(finding.subject)}  # {plain[finding.rule]}; from its next start"
+        report.findings[index] = dataclasses.replace(finding, remedy=remedy)
+    report.given = host.options.given
+    return report

@@ -8,7 +8,7 @@ sysfs-class-net*) tells its kind and memberships; only what is there is then rea
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
@@ -37,6 +37,7 @@ _NAME: Final = re.compile(r"(?!bonding_masters)[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14
 _TAP: Final = re.compile(r"tap[0-9a-f]{8}(-[0-9a-f]{2})?|vnet[0-9]+")
 #: ``phys_port_name`` of a VF's or subfunction's representor; an uplink is just ``p0``.
 _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
+_MLX5_QUEUE: Final = re.compile(r"mlx5_comp\d+")
 #: SPEED_UNKNOWN is -1, which some kernels print unsigned.
 _SPEED_UNKNOWN: Final = 0xFFFFFFFF
 
@@ -93,23 +94,16 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
         owner = owners.get(irq)
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
+        handlers = sorted(name for name in root.names(directory) if name not in FILES and name.isprintable())
         irqs[irq] = model.Irq(
             irq,
-            _action(root, directory),
+            ",".join(handlers) or None,
             None if owner is None else owner.address,
             root.cpu_list(affinity, directory),
             root.cpu_list(effective, directory),
             owner.node if owner is not None and owner.node is not None else _node_of(root, directory, "node"),
         )
     return irqs
-
-
-def _action(root: Root, directory: Directory) -> str | None:
-    """Return the handlers' names: whatever is in the directory and is none of the kernel's files."""
-    names = [name for name in root.names(directory) if name not in FILES and name.isprintable()]
-    if len(names) > 1:
-        names.sort()
-    return ",".join(names) or None
 
 
 def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, ...]:
@@ -138,6 +132,44 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
         elif kind == "bridge" or master == "ovs-system":  # the master of all ports of kernel Open vSwitch
             nic.bridge = master
     return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
+
+
+def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, model.Irq]) -> None:
+    """Give NICs the interrupts beside those of their own PCI function.
+
+    These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans several (multi-PF,
+    Socket Direct), and without PCI those that bear the name of the NIC or of its device.
+    """
+    functions: dict[str, list[int]] = {}
+    for irq in irqs.values():
+        if irq.device is not None and _MLX5_QUEUE.match(irq.name or ""):
+            functions.setdefault(irq.device, []).append(irq.number)
+    spare = {address: functions[address] for address in functions.keys() - {nic.pci for nic in nics}}
+    classes = root.directory(_CLASS)
+    for nic in nics:
+        more = {napi.irq for napi in nic.napis if napi.irq in irqs}
+        if not more and nic.pci in functions:
+            more.update(_of_other_functions(nic, len(functions[nic.pci]), spare))
+        elif nic.pci is None and nic.kind in _HARDWARE:
+            names = (nic.name, root.link(root.child(classes, nic.name), "device") or nic.name)
+            own = re.compile(rf"(ibmvnic-)?({'|'.join(map(re.escape, names))})([-:@].*)?")
+            more.update(
+                irq.number for irq in irqs.values() if irq.device is None and own.fullmatch(irq.name or "")
+            )
+        nic.irqs = tuple(sorted({*nic.irqs, *filter(None, more)}))
+
+
+def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[int]]) -> Iterable[int]:
+    """Return the queue vectors of functions without a netdev that make up just the channels that a NIC lacks.
+
+    mlx5 deals channels round robin to functions of the same digit; where that fits in two ways it is not known.
+
+    :param own: how many queue vectors the NIC's own function has; :param spare: vectors by function.
+    """
+    beside = [vectors for address, vectors in sorted(spare.items()) if address[-1] == (nic.pci or "")[-1]]
+    shares = [own, *map(len, beside)]
+    dealt = [(nic.rx_queues + len(shares) - 1 - index) // len(shares) for index in range(len(shares))]
+    return [irq for vectors in beside for irq in vectors] if beside and shares == dealt else ()
 
 
 def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
@@ -190,6 +222,8 @@ def _read_nic(
         speed = None
     state = root.text(directory, "operstate")
     nic = model.Nic(name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps)
+    if "threaded" in there and (threaded := root.number(directory, "threaded")) is not None:
+        nic.threaded = threaded > 0
     return nic, root.link(directory, "master") if "master" in there else None
 
 

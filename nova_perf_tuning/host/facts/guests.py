@@ -3,13 +3,13 @@
 
 Processes are found by libvirt's own status files, since QEMU can write its pid file. Domain XML is the running one
 of /run/libvirt/qemu where it can be read (it has the pins in force and the names of the taps), else the definition
-in /etc/libvirt.
+in /etc/libvirt, or in the volume that containers of kolla-ansible have there.
 """
 
 import collections
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -18,13 +18,20 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
-_RUNNING: Final = "run/libvirt/qemu"
+RUNNING: Final = "run/libvirt/qemu"
+#: Parent of all threads of the kernel.
+KTHREADD: Final = 2
 _DEFINED: Final = "etc/libvirt/qemu"
+#: ``nova_libvirt_qemu`` of kolla-ansible's role nova-cell, with Docker and with Podman; /run is the host's own.
+_VOLUMES: Final = tuple(
+    f"var/lib/{engine}/volumes/nova_libvirt_qemu/_data" for engine in ("docker", "containers/storage")
+)
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
-XML_DIRECTORIES: Final = (_RUNNING, _DEFINED)
+XML_DIRECTORIES: Final = (RUNNING, _DEFINED, *_VOLUMES)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
-_VHOST: Final = re.compile(rb"vhost-\d{1,10}")
+_VHOST: Final = re.compile(rb"vhost-(\d{1,10})")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
+_NUMBER: Final = re.compile(rb"\d{1,18}").fullmatch
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
 _NAME_AT: Final = len(_NAME)
@@ -32,15 +39,16 @@ _NAME_AT: Final = len(_NAME)
 
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
-    directory = root.directory(_RUNNING)
+    directory = root.directory(RUNNING)
     domains = _read_domains(root, directory, {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
     if not root.live:  # recorded hosts of earlier versions have no <domstatus>, but QEMU's pid files
         files = [name for name in root.names(directory) if name.endswith(".pid") and name.isprintable()]
         beside = {file[:-4]: root.number(directory, file) for file in files if file[:-4] not in pids}
         pids |= {name: pid for name, pid in beside.items() if pid is not None and 0 < pid <= domain.MAX_PID}
-    defined = root.directory(_DEFINED)
-    domains |= _read_domains(root, defined, domains)
+    # Others than root may not look into a volume, which is worth a warning only where there can be one.
+    for place in (_DEFINED, *(_VOLUMES if root.has(root.directory("etc"), "kolla") else ())):
+        domains |= _read_domains(root, root.directory(place), domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
         root.notes.add(NoteCode.PROCESS_SHARED, name)
@@ -79,15 +87,12 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     alive = {name: pid for name, pid in pids.items() if str(pid) in there}
     # Nobody can act on a recorded thread, so its process's start time, one file for all, does.
     stats = root.each(base, [f"{pid}/stat" for pid in ([] if root.live else alive.values())])
-    started = {
-        name: known[1]
-        for name, stat in zip(alive, stats, strict=False)
-        if (known := _name_and_start(root, stat, base)) is not None
-    }
+    known = zip(alive, (parse_stat(root, stat, base) for stat in stats), strict=False)
+    started = {name: stat[2] for name, stat in known if stat is not None}
     processes = {}
     for name, pid in pids.items():
         tasks = Directory(f"{base}/{pid}/task") if name in alive else None
-        threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
+        threads = _threads(_live(root, tasks) if root.live else recorded(root, tasks, started.get(name, 0)), pid)
         if not threads:
             root.notes.add(NoteCode.PROCESS_GONE, name)
         elif not any(thread.kind == "vcpu" for thread in threads):
@@ -107,11 +112,12 @@ def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, by
 
 def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
-    named = ((tid, _name_and_start(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
-    return [(tid, *known, _may_use(tid)) for tid, known in named if known is not None]
+    stats = ((tid, parse_stat(root, data, tasks)) for tid, data in _files(root, tasks, "stat"))
+    return [(tid, stat[0], stat[2], may_use(tid)) for tid, stat in stats if stat is not None]
 
 
-def _recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
+def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
+    """Return the threads of a recorded process, all with its ``start``."""
     known: list[_Task] = []
     for tid, data in _files(root, tasks, "status"):
         if data is None or not data.startswith(_NAME):
@@ -137,8 +143,8 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     return tuple(threads)
 
 
-def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int] | None:
-    """Return name and start time (field 22, clock ticks after boot) out of a task's ``stat``.
+def parse_stat(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int, int] | None:
+    """Return name, parent and start time (field 22, clock ticks after boot) out of a task's ``stat``.
 
     The name may hold spaces and parentheses, so it ends at the last one.
     """
@@ -147,16 +153,17 @@ def _name_and_start(root: Root, data: bytes | None, place: Directory | None) -> 
     front, _, rest = data.rpartition(b") ")
     begin = front.find(b"(")
     fields = rest.split(b" ", 20)
-    if begin < 0 or len(fields) < 20 or not fields[19].isdigit() or len(fields[19]) > 18:
+    if begin < 0 or len(fields) < 20 or not all(map(_NUMBER, (fields[1], fields[19]))):
         root.notes.add(NoteCode.THREAD_ABSURD, place or "")
         return None
-    return front[begin + 1 :], int(fields[19])
+    return front[begin + 1 :], int(fields[1]), int(fields[19])
 
 
-def _may_use(tid: int) -> str | None:
+def may_use(tid: int) -> str | None:
+    """Return the affinity of a thread of this host; None when it has ended."""
     try:
         return cpulist.format(frozenset(os.sched_getaffinity(tid)))
-    except OSError:  # it has ended meanwhile
+    except OSError:
         return None
 
 
@@ -191,6 +198,24 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
     return "emulator", None
 
 
+def kernel_threads(
+    root: Root, pattern: re.Pattern[bytes], tids: Sequence[int] | None = None
+) -> Iterator[tuple[re.Match[bytes], _Task]]:
+    """Yield the children of kthreadd whose names match; anybody else may take such a name.
+
+    :param tids: where to look; None: at every process.
+    """
+    base = root.directory("proc")
+    tids = numbers(root.directories(base), 1, domain.MAX_PID) if tids is None else tids
+    for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
+        name, parent, start = parse_stat(root, data, base) or (b"", 0, 0)
+        match = pattern.fullmatch(name)
+        if match and parent == KTHREADD:
+            place = root.child(base, str(tid))
+            affinity = may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
+            yield match, (tid, name, start, affinity)
+
+
 def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.Thread, ...]]:
     """Return vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner), by QEMU's process.
 
@@ -198,21 +223,9 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
     only when a guest that should have workers shows none in its own process.
     """
     tasks: dict[int, list[_Task]] = {}
-    base = root.directory("proc")
-    tids = numbers(root.directories(base), 1, domain.MAX_PID)
-    for tid, data in zip(tids, root.each(base, [f"{tid}/stat" for tid in tids]), strict=True):
-        known = _name_and_start(root, data, base)
-        if data is None or known is None or not _VHOST.fullmatch(known[0]):
-            continue
-        if (
-            data.rpartition(b") ")[2].split(b" ", 2)[1] != b"2"
-        ):  # no child of kthreadd: anybody may take such a name
-            continue
-        pid = int(known[0].removeprefix(b"vhost-"))
-        if pid in pids:
-            place = root.child(base, str(tid))
-            affinity = _may_use(tid) if root.live else _allowed(root, root.read(place, "status") or b"", place)
-            tasks.setdefault(pid, []).append((tid, *known, affinity))
+    for match, task in kernel_threads(root, _VHOST):
+        if int(match[1]) in pids:
+            tasks.setdefault(int(match[1]), []).append(task)
     workers = {}
     for pid, own in tasks.items():
         own.sort(key=lambda task: (task[2], task[0]))  # as they were made

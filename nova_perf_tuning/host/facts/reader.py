@@ -2,37 +2,25 @@
 """All facts of a host, live or recorded."""
 
 import os
+import re
 from typing import Final
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, devices, guests, topology
+from nova_perf_tuning.host.facts import archive, claims, devices, guests, napi, topology
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
-SYSCTLS: Final = (
-    "kernel.numa_balancing",
-    "kernel.sched_rt_runtime_us",
-    "kernel.timer_migration",
-    "net.bridge.bridge-nf-call-arptables",
-    "net.bridge.bridge-nf-call-ip6tables",
-    "net.bridge.bridge-nf-call-iptables",
-    "net.core.busy_poll",
-    "net.core.busy_read",
-    "net.core.default_qdisc",
-    "net.core.netdev_budget",
-    "net.core.netdev_budget_usecs",
-    "net.core.netdev_max_backlog",
-    "net.core.rmem_max",
-    "net.core.rps_default_mask",
-    "net.core.rps_sock_flow_entries",
-    "net.core.wmem_max",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
-    "vm.stat_interval",
+SYSCTLS: Final = tuple(
+    """
+        kernel.numa_balancing kernel.sched_rt_runtime_us kernel.timer_migration vm.stat_interval
+        net.bridge.bridge-nf-call-arptables net.bridge.bridge-nf-call-ip6tables net.bridge.bridge-nf-call-iptables
+        net.core.busy_poll net.core.busy_read net.core.default_qdisc net.core.netdev_budget
+        net.core.netdev_budget_usecs net.core.netdev_max_backlog net.core.rmem_max net.core.rps_default_mask
+        net.core.rps_sock_flow_entries net.core.wmem_max net.ipv4.tcp_congestion_control
+        net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_rmem net.ipv4.tcp_sack net.ipv4.tcp_window_scaling
+        net.ipv4.tcp_wmem
+    """.split()
 )
 _CPUINFO_HEAD: Final = 16384  # the first CPU; all of them are megabytes on a large host
 _DMI: Final = (
@@ -45,6 +33,7 @@ _DMI: Final = (
     ("KubeVirt", "kvm"),
     ("OpenStack", "kvm"),
     ("QEMU", "tcg"),
+    ("Xen", "xen-hvm"),  # a PV guest has no such tables
 )
 #: What the machine's name is known by where the kernel does not give it (before Linux 6.1).
 _ARCHITECTURES: Final = (
@@ -95,24 +84,36 @@ def read_root(root: Root) -> model.HostFacts:
     isolated, nohz_full = (
         root.cpu_list(root.read(system, name), topology.CPUS, name) or "" for name in ("isolated", "nohz_full")
     )
+    cgroups = root.directory(claims.CGROUPS)
+    isolated_now = root.cpu_list(root.read(cgroups, claims.ISOLATED), claims.CGROUPS, claims.ISOLATED) or ""
+    slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
+    pids = {guest.pid for guest in running}
     owners = devices.read_devices(root)
+    nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
+    napi.read_napis(root, nics)
+    devices.find_interrupts(root, nics, irqs)
     kernel = root.directory("proc/sys/kernel")
+    release = root.text(kernel, "osrelease")
     return model.HostFacts(
         cpus=cpus,
         nodes=nodes,
-        nics=devices.read_nics(root, owners),
-        irqs=devices.read_irqs(root, owners),
-        guests=running,
+        nics=nics,
+        irqs=irqs,
+        guests=claims.in_slices(root, running, slices),
         domains=domains,
         online=online,
         isolated=isolated,
         nohz_full=nohz_full,
         arch=root.text(kernel, "arch") or next((name for mark, name in _ARCHITECTURES if mark in cpuinfo), None),
-        kernel=root.text(kernel, "osrelease"),
+        kernel=release,
+        vhost_mode=read_vhost_mode(root, release or ""),
         virtualization=_find_virtualization(root, cpuinfo),
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
+        isolated_now=isolated_now,
+        programs=claims.read_programs(root, pids, cpulist.union((isolated, isolated_now))),
+        slices=slices,
         warnings=root.notes.all(),
     )
 
@@ -125,6 +126,19 @@ def _read_sysctls(root: Root) -> dict[str, str]:
         if text is not None:
             values[key] = text
     return values
+
+
+def read_vhost_mode(root: Root, release: str) -> str | None:
+    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.HostFacts`; None: not known.
+
+    Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module chooses, where the
+    kernel has CONFIG_VHOST_ENABLE_FORK_OWNER_CONTROL. The CPU of a task is QEMU's, also for its cpuset.
+    """
+    chosen = root.text(root.directory("sys/module/vhost/parameters"), "fork_from_owner_default")
+    version = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", release)
+    if chosen is None and version:
+        chosen = "Y" if (int(version[1]), int(version[2])) >= (6, 4) else "N"
+    return {"Y": "task", "N": "kthread"}.get(chosen or "")
 
 
 def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
@@ -159,7 +173,7 @@ def _xen(root: Root) -> str | None:
     if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
         return "xen-dom0"
     guest = (root.text(hypervisor, "guest_type") or "").lower()
-    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else "xen"
+    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else _dmi(root) or "xen"
 
 
 def _dmi(root: Root) -> str | None:

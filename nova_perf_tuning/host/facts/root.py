@@ -71,8 +71,7 @@ class Root:
         self._real: dict[str, str | None] = {}
         self._directories = {""}
         # One host repeats few lists and masks thousands of times.
-        self._lists: dict[bytes, str | None] = {}
-        self._masks: dict[bytes, str | None] = {}
+        self._checked: dict[tuple[NoteCode, bytes], str | None] = {}
 
     def _kind(self, path: str) -> int:
         """Return the type of what is at ``path``, as ``stat.S_IFMT``; 0 when nothing is."""
@@ -253,24 +252,22 @@ class Root:
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
-        if data is not None and data not in self._lists:
-            self._lists[data] = self._valid(data, cpulist.is_list, NoteCode.NOT_CPU_LIST, place)
-        return None if data is None else self._lists[data]
+        return self._valid(data, cpulist.is_list, NoteCode.NOT_CPU_LIST, place)
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU mask as the kernel printed it; None when unreadable or no mask."""
-        if data is not None and data not in self._masks:
-            self._masks[data] = self._valid(data, cpulist.is_mask, NoteCode.NOT_CPU_MASK, place)
-        return None if data is None else self._masks[data]
+        return self._valid(data, cpulist.is_mask, NoteCode.NOT_CPU_MASK, place)
 
     def _valid(
-        self, data: bytes, valid: Callable[[str], bool], fault: NoteCode, place: tuple[str, ...]
+        self, data: bytes | None, valid: Callable[[str], bool], fault: NoteCode, place: tuple[str, ...]
     ) -> str | None:
-        text = self.line(data, *place)
-        if text is not None and not valid(text):
-            self.notes.add(fault, "/".join(place))
-            return None
-        return "" if text == _NO_CPUS else text
+        if data is not None and (fault, data) not in self._checked:
+            text = self.line(data, *place)
+            if text is not None and not valid(text):
+                self.notes.add(fault, "/".join(place))
+                text = None
+            self._checked[fault, data] = "" if text == _NO_CPUS else text
+        return None if data is None else self._checked[fault, data]
 
 
 def decimal(text: str | None) -> int | None:

@@ -16,6 +16,8 @@ from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
 CPUS: Final = "sys/devices/system/cpu"
+#: arch/x86/events/intel/core.c: names of the PMUs of a hybrid machine, the strongest kind first.
+KINDS: Final = ("core", "atom", "lowpower")
 _NODES: Final = "sys/devices/system/node"
 _MEMORY: Final = re.compile(rb"MemTotal:\s*(\d{1,18})(?!\S)")
 #: IBM POWER has 8 threads a core; a longer list is no core.
@@ -30,7 +32,7 @@ _NODE_SETS: Final = ("cpulist", "cpumap")
 #: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads of one core, with
 #: core ids of their own.
 _AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
-_MASKS: Final = frozenset(("thread_siblings", "cpumap"))
+_MASKS: Final = frozenset(("thread_siblings", "cpumap", "shared_cpu_map"))
 
 
 def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
@@ -96,12 +98,15 @@ def _read_cpus(
     capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
     if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
         capacities = [None] * len(cores)
+    caches = _read_caches(root, directories, cores, online)
+    kinds = _read_kinds(root)
     cpus: dict[int, model.Cpu] = {}
     for core, rating in zip(cores.values(), capacities, strict=True):
         capacity = _natural(root, rating)
         text = cpulist.format(core.threads)
         for thread in core.threads:
-            cpus[thread] = model.Cpu(thread, core.id, core.package, node_of.get(thread), True, text, capacity)
+            known = core.id, core.package, node_of.get(thread), True, text, capacity, caches.get(thread)
+            cpus[thread] = model.Cpu(thread, *known, kinds.get(thread))
     for cpu, place in directories.items():
         if cpu not in cpus:
             # While it is offline the kernel keeps its link to the node, but the node's list forgets it.
@@ -109,6 +114,13 @@ def _read_cpus(
             node = next(iter(links), node_of.get(cpu))
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
+
+
+def _read_kinds(root: Root) -> dict[int, str]:
+    """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no ``cpu_capacity``."""
+    lists = {kind: cpulist.find(root.text(root.directory(f"sys/devices/cpu_{kind}"), "cpus")) for kind in KINDS}
+    kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpus or ()}
+    return kinds if len(set(kinds.values())) > 1 else {}
 
 
 def _natural(root: Root, data: bytes | None) -> int | None:
@@ -166,6 +178,24 @@ def _read_cores(
         cores[cpu] = _Core(threads, _natural(root, core_id), package)
         claimed |= threads
     return cores
+
+
+def _read_caches(
+    root: Root, directories: Mapping[int, Directory], leaders: Iterable[int], online: frozenset[int]
+) -> dict[int, str]:
+    """Return the cpulist of the L3 cache of each CPU that has one; one CPU tells it for all that share it."""
+    caches: dict[int, str] = {}
+    for cpu in leaders:
+        place = None if cpu in caches else Directory(f"{directories[cpu]}/cache")
+        indexes = [name for name in root.directories(place) if name.startswith("index")]
+        levels = root.each(place, [f"{index}/level" for index in indexes])
+        for index, level in zip(indexes, levels, strict=True):
+            if level == b"3\n":
+                # The mask is empty on some ia64 machines, whose caches are not shared.
+                cpus = _members(root, root.child(place, index), ("shared_cpu_map",), online) or set()
+                free = frozenset(cpus.difference(caches)) | {cpu}
+                caches |= dict.fromkeys(free, cpulist.format(free))
+    return caches
 
 
 def _read_nodes(

@@ -90,12 +90,12 @@ def _fires_on(effective: str, value: str) -> bool:
 
 
 class ThreadAffinity(base.SettingKind):
-    """CPU affinity of one thread: QEMU's own and vhost's kernel threads; those of a sysroot are only records.
+    """CPU affinity of one thread: QEMU's, vhost's and NAPI's kernel threads; those of a sysroot are only records.
 
-    Identity is ``PID:START``: the QEMU process and the thread's start time in ticks after boot. The kernel cuts
-    what is written to the cpuset of the thread's cgroup without a word; reading back shows it. After a restore
-    the thread runs where it ran, but keeps a mask of its own: since Linux 6.2 a cpuset that is widened later
-    (emulatorpin) does not widen it.
+    Identity is ``PID:START``: the QEMU process, of a NAPI the thread itself, and the thread's start time in ticks
+    after boot. The kernel cuts what is written to the cpuset of the thread's cgroup without a word; reading back
+    shows it. After a restore the thread runs where it ran, but keeps a mask of its own: since Linux 6.2 a cpuset
+    that is widened later (emulatorpin) does not widen it.
     """
 
     kind = model.ThreadTarget.kind

@@ -8,20 +8,7 @@ from nova_perf_tuning.host.kinds import affinity, attributes, base, config_file,
 
 GROUP = "nova_perf_tuning.settings"
 
-_OWN: tuple[type[base.SettingKind], ...] = (
-    affinity.IrqAffinity,
-    irqbalance.IrqbalanceBan,
-    affinity.ThreadAffinity,
-    attributes.Xps,
-    attributes.Rps,
-    attributes.Sysctl,
-    attributes.Memory,
-    attributes.Governor,
-    attributes.Offload,
-    attributes.Ring,
-    attributes.Channels,
-    config_file.ConfigFile,
-)
+_MODULES = (affinity, attributes, config_file, irqbalance)
 
 
 @functools.cache
@@ -29,7 +16,9 @@ def _classes() -> dict[str, type[base.SettingKind]]:
     points = metadata.entry_points(group=GROUP)
     # An environment that was installed from an earlier release may list ours there.
     others = {point.name: point.load() for point in points if not point.value.startswith("nova_perf_tuning.")}
-    return others | {kind.kind: kind for kind in _OWN}
+    classes = [thing for module in _MODULES for thing in vars(module).values() if isinstance(thing, type)]
+    own = [kind for kind in classes if issubclass(kind, base.SettingKind) and "kind" in vars(kind)]
+    return others | {kind.kind: kind for kind in own}
 
 
 def kinds(root: str = "/") -> dict[str, base.SettingKind]:

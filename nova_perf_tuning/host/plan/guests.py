@@ -13,8 +13,9 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.owners import owned_cpus
 from nova_perf_tuning.host.plan import nics, spread
-from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, owned_cpus, passed_through
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
 from nova_perf_tuning.specs import request as request_module
 
 _THREADS = {"emulator": "emulator", "iothread": "I/O threads"}
@@ -35,17 +36,32 @@ class DevicePlacement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestPlacement:
-    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about."""
+    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about.
+
+    :ivar slice: what systemd limits its threads by; None where it does not.
+    """
 
     process: model.GuestProcess
     domain: domain_module.Domain
     request: request_module.Request
     nodes: frozenset[int] | None
     devices: Sequence[DevicePlacement]
+    slice: model.Slice | None
 
     @property
     def title(self) -> str:
         return self.domain.title or self.process.name
+
+    @property
+    def allowed(self) -> str | None:
+        """The CPUs that the cgroups of its emulator thread leave it, as a cpulist; None: all.
+
+        sched_setaffinity() cuts a mask to them in silence, and refuses one wholly outside (EINVAL).
+        """
+        pin = self.domain.emulator_pin
+        if self.slice is None or pin is None:
+            return pin if self.slice is None else self.slice.effective
+        return cpulist.format(cpulist.parse(pin) & cpulist.parse(self.slice.effective))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,6 +99,7 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
     placements = []
     warnings: list[Note] = []
     every = frozenset(node for node in layout.node_of.values() if node is not None)
+    slices = {group.path: group for group in facts.slices}
     irqs = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
     for guest in in_start_order(facts):
         domain = guest.domain
@@ -93,22 +110,26 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
             warnings.append(Note.of(NoteCode.REQUEST_UNUSABLE, **fault))
         if domain.request is None:
             continue
-        nodes = _nodes(domain, layout, every)
+        nodes = guest_nodes(domain, layout.node_of, every)
         devices: list[DevicePlacement] = []
         if domain.request.irq_placement in ("numa", "vcpu"):
             to_vcpus = domain.request.irq_placement == "vcpu"
             devices, faults = _devices(domain, nodes, irqs, layout, to_vcpus)
             warnings += [fault.about(guest=domain.title or guest.name) for fault in faults]
-        placements.append(GuestPlacement(guest, domain, domain.request, nodes, devices))
+        placements.append(
+            GuestPlacement(guest, domain, domain.request, nodes, devices, slices.get(guest.slice or ""))
+        )
     return placements, warnings
 
 
-def _nodes(domain: domain_module.Domain, layout: CpuLayout, every: frozenset[int]) -> frozenset[int] | None:
+def guest_nodes(
+    domain: domain_module.Domain, node_of: Mapping[int, int | None], every: frozenset[int]
+) -> frozenset[int] | None:
     """Return the nodes of a guest's memory, else of its vCPUs' pins; None when it may lie anywhere."""
     if domain.memory_nodes:
         return cpulist.parse(domain.memory_nodes) or None
     pinned = cpulist.union(set(domain.vcpu_pins.values()))
-    nodes = {layout.node_of.get(cpu) for cpu in pinned} & every
+    nodes = {node_of.get(cpu) for cpu in pinned} & every
     if not nodes or (nodes == every and len(every) > 1 and not domain.dedicated):
         return None
     return frozenset(node for node in nodes if node is not None)
@@ -187,11 +208,11 @@ def thread_placements(
         moves_others = request.emulator_placement == "numa"
         if not moves_vhost and not moves_others:
             continue
-        allowed = domain.emulator_pin
+        allowed = guest.allowed
         pool = pool_for(guest.nodes, allowed, avoid)
         if pool is None:
-            if allowed and layout.housekeeping:
-                warnings.append(Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed))
+            if allowed is not None and layout.housekeeping:
+                warnings.append(_confined(guest, allowed, layout))
             continue
         if pool.warning:
             pinned = {"emulator_pin": allowed} if allowed else {}
@@ -222,6 +243,15 @@ def thread_placements(
     return placements, [*warnings, *faults]
 
 
+def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
+    """Say what keeps the threads of a guest from every CPU that could carry them."""
+    group, usable = guest.slice, layout.shared | layout.housekeeping
+    if group is not None and not cpulist.parse(group.effective) & usable:
+        about = {"slice": group.path.rpartition("/")[2], "cpus": group.effective}
+        return Note.of(NoteCode.SLICE_CONFINED, guest=guest.title, **about)
+    return Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed or "none")
+
+
 def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:
     """Return the CPUs of a pool that libvirt's pin of an I/O thread leaves it; empty when there are none."""
     pin = domain.iothread_pins.get(thread.index or 0) if thread.kind == "iothread" else None
@@ -230,8 +260,8 @@ def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) ->
     return cpulist.format(pool.members & cpulist.parse(pin))
 
 
-def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterator[tuple[int, model.Setting]]:
-    """Yield thread id and affinity of vhost workers, emulator and I/O threads that are moved.
+def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+    """Yield the affinities of vhost workers, emulator and I/O threads that are moved.
 
     QEMU's short-lived pool threads inherit from its emulator thread.
     """
@@ -245,17 +275,18 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
         else:
             text, rule = pool.text, model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
-        yield thread.tid, _thread(thread, pid, text, reason, rule)
+        yield thread_setting(thread, pid, text, reason, rule)
     for thread, text in placement.others:
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
         rule = model.PlanRule.IOTHREAD_NUMA if thread.kind == "iothread" else model.PlanRule.EMULATOR_NUMA
-        yield thread.tid, _thread(thread, pid, text, reason, rule)
+        yield thread_setting(thread, pid, text, reason, rule)
 
 
-def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
+def thread_setting(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
+    """Return the affinity of one thread of process ``pid``."""
     current = thread.affinity
     if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
         value = current  # the same CPUs in another spelling

@@ -1,46 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs may carry what: the operator's sets, checked against the host and its guests."""
 
-import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from nova_perf_tuning import cpulist, errors
-from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
 
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
 
-_NAMES = {
-    "dedicated": "[compute] cpu_dedicated_set",
-    "shared": "[compute] cpu_shared_set",
-    "housekeeping": "housekeeping",
-}
+_SETS = ("dedicated", "shared", "housekeeping")
 
 
 class PlanError(errors.PerfTuningError):
     """The operator's CPU sets contradict each other or the host; names the option and the CPUs."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CpuSets:
-    """The operator's CPU sets, as cpulists; None where nova.conf and the option say nothing.
-
-    :ivar dedicated: ``[compute] cpu_dedicated_set``; None: derived from the guests' pins.
-    :ivar shared: ``[compute] cpu_shared_set``.
-    :ivar housekeeping: CPUs for interrupts and host work; None: online CPUs that are neither dedicated
-        nor isolated nor nohz_full.
-    :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
-        CPUs may go offline.
-    """
-
-    dedicated: str | None = None
-    shared: str | None = None
-    housekeeping: str | None = None
-    power_managed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,17 +47,21 @@ _Tiers = Sequence[tuple[str, frozenset[int]]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuLayout:
-    """The CPU sets of a host; all but ``dedicated`` and ``isolated`` hold online CPUs only.
+    """The CPU sets of a host; all but ``dedicated``, ``programs`` and ``isolated`` hold online CPUs only.
 
     :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
+    :ivar programs: single threads of other programs are bound there: nothing of the host is placed there either.
+    :ivar isolated: at boot, by ``nohz_full`` or by a partition.
     :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
     :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
+    :ivar owners: what all of these follow from.
     :ivar warnings: where the operator's sets, the guests and the host contradict each other.
     """
 
     online: frozenset[int]
     dedicated: frozenset[int]
+    programs: frozenset[int]
     isolated: frozenset[int]
     housekeeping: frozenset[int]
     shared: frozenset[int]
@@ -88,6 +69,7 @@ class CpuLayout:
     node_of: Mapping[int, int | None]
     class_of: Mapping[int, int]
     distances: Mapping[int, Mapping[int, int]]
+    owners: CpuOwners
     warnings: Sequence[Note] = ()
 
     @classmethod
@@ -98,47 +80,52 @@ class CpuLayout:
         """
         present = frozenset(cpu.id for cpu in facts.cpus)
         online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
-        given = {name: _given(text, getattr(sets, name), present) for name, text in _NAMES.items()}
-        _check_disjoint(given)
-        owned, warnings = _owned(facts, given, present)
-        dedicated = given["dedicated"] | owned
-        isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
-        for name, cpus in given.items():
-            offline = cpus - online
-            if offline and not (name == "dedicated" and sets.power_managed):
-                text = cpulist.format(offline)
-                warnings.append(Note.of(NoteCode.OFFLINE_IN_SET, option=_NAMES[name], cpus=text))
+        given = {name: _given(sets.option(name), getattr(sets, name), present) for name in _SETS}
+        if sets.legacy:
+            given["shared"] -= given["dedicated"]  # with vcpu_pin_set it says where emulator threads may go
+        _check_disjoint(given, sets)
+        owners = CpuOwners.of(facts, sets)
+        dedicated = given["dedicated"] | owners.cpus(Owner.GUEST)
+        programs, isolated = owners.cpus(Owner.PROGRAM), owners.cpus(Owner.ISOLATED, Owner.TICKLESS)
+        warnings = list(_contradictions(owners, given, online, sets))
         keep = given["housekeeping"]
         if keep & isolated:
             text = cpulist.format(keep & isolated)
-            option = _NAMES["housekeeping"]
-            warnings.append(Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option=option, cpus=text))
-        housekeeping = (keep & online if keep else online - isolated) - dedicated
-        usable = (given["shared"] & online) - dedicated
+            warnings.append(Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option="housekeeping", cpus=text))
+        ours = online - isolated - owners.cpus(Owner.SLICE)
+        housekeeping = (keep & online if keep else ours) - dedicated - programs
+        usable = (given["shared"] & online) - dedicated - programs
         if usable & isolated:
             # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
             text = cpulist.format(usable & isolated)
             code = NoteCode.ISOLATED_SHARED if usable - isolated else NoteCode.ONLY_ISOLATED_SHARED
-            warnings.append(Note.of(code, option=_NAMES["shared"], cpus=text))
+            warnings.append(Note.of(code, option=sets.option("shared"), cpus=text))
         shared = usable - isolated or usable or housekeeping
         if not housekeeping and shared:
             housekeeping = shared
             warnings.append(Note.of(NoteCode.NO_HOUSEKEEPING, cpus=cpulist.format(shared)))
-        if not housekeeping:
+        if online and not housekeeping:
             all_dedicated = online <= dedicated
             warnings.append(Note(NoteCode.EVERY_CPU_DEDICATED if all_dedicated else NoteCode.EVERY_CPU_TAKEN))
         return cls(
             online=online,
             dedicated=dedicated,
+            programs=programs,
             isolated=isolated,
             housekeeping=housekeeping,
             shared=shared,
             transmitting=online - dedicated if sets.power_managed else online,
             node_of={cpu.id: cpu.node for cpu in facts.cpus},
-            class_of=_classes(facts, housekeeping | shared, online, dedicated),
+            class_of=_classes(facts, housekeeping | shared, online, dedicated | programs),
             distances={node.id: node.distances for node in facts.nodes},
+            owners=owners,
             warnings=tuple(warnings),
         )
+
+    @property
+    def reserved(self) -> frozenset[int]:
+        """CPUs that guests or single threads of programs own: the host's work disturbs them."""
+        return self.dedicated | self.programs
 
     def interrupts(self, node: int | None) -> CpuPool | None:
         """Return where interrupts of a device on ``node`` go; None when the host has no CPU to spare."""
@@ -232,18 +219,6 @@ def passed_through(facts: model.HostFacts) -> dict[str, str]:
     }
 
 
-def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
-    """Return the CPUs that one of its vCPUs has for itself.
-
-    A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins those
-    to the whole set, so a list of several CPUs, or one CPU given to several vCPUs, is not owned.
-    """
-    if not domain.dedicated:
-        return frozenset()
-    count = collections.Counter(domain.vcpu_pins.values())
-    return frozenset(int(text) for text, vcpus in count.items() if vcpus == 1 and text.isdigit())
-
-
 def _given(name: str, text: str | None, present: frozenset[int]) -> frozenset[int]:
     """Return an operator's set; empty when nothing was given."""
     try:
@@ -261,50 +236,54 @@ def _short(cpus: Iterable[int]) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _check_disjoint(given: Mapping[str, frozenset[int]]) -> None:
+def _check_disjoint(given: Mapping[str, frozenset[int]], sets: CpuSets) -> None:
     for name in ("shared", "housekeeping"):
         both = given["dedicated"] & given[name]
         if both:
-            raise PlanError(
-                f"{_NAMES['dedicated']} and {_NAMES[name]} overlap in CPUs {_short(both)}; "
-                "take them out of one of the two"
-            )
+            cpus = f"CPU{'s' if len(both) > 1 else ''} {_short(both)}"
+            options = f"{sets.option('dedicated')} and {sets.option(name)}"
+            raise PlanError(f"{options} overlap in {cpus}; take them out of one of the two")
 
 
-def _owned(
-    facts: model.HostFacts, given: Mapping[str, frozenset[int]], present: frozenset[int]
-) -> tuple[frozenset[int], list[Note]]:
-    """Return the CPUs that guests own, and warnings of guests that contradict the sets or each other."""
+def _contradictions(
+    owners: CpuOwners, given: Mapping[str, frozenset[int]], online: frozenset[int], sets: CpuSets
+) -> Iterator[Note]:
+    """Yield where guests and programs contradict the sets or each other, and what sets name that is offline."""
     owner: dict[int, str] = {}
-    warnings: list[Note] = []
-    for domain in facts.domains:
-        cpus = owned_cpus(domain) & present
-        for cpu in sorted(cpus & owner.keys()):
-            two = {"guest": domain.name, "other": owner[cpu]}
-            warnings.append(Note.of(NoteCode.CPU_OF_TWO_GUESTS, cpu=cpu, **two))
-        owner.update(dict.fromkeys(cpus, domain.name))
+    for claim in owners.of_kind(Owner.GUEST):
+        for cpu in sorted(claim.cpus & owner.keys()):
+            yield Note.of(NoteCode.CPU_OF_TWO_GUESTS, cpu=cpu, guest=claim.name, other=owner[cpu])
+        owner.update(dict.fromkeys(claim.cpus, claim.name))
         for name in ("shared", "housekeeping"):
-            if both := cpus & given[name]:
-                claim = {"guest": domain.name, "cpus": cpulist.format(both)}
-                warnings.append(Note.of(NoteCode.GUEST_IN_SET, **claim, option=_NAMES[name]))
-        if given["dedicated"] and cpus - given["dedicated"]:
-            claim = {"guest": domain.name, "cpus": cpulist.format(cpus - given["dedicated"])}
-            warnings.append(Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **claim, option=_NAMES["dedicated"]))
-    return frozenset(owner), warnings
+            if both := claim.cpus & given[name]:
+                whose = {"guest": claim.name, "cpus": cpulist.format(both)}
+                yield Note.of(NoteCode.GUEST_IN_SET, **whose, option=sets.option(name))
+        if given["dedicated"] and claim.cpus - given["dedicated"]:
+            whose = {"guest": claim.name, "cpus": cpulist.format(claim.cpus - given["dedicated"])}
+            yield Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **whose, option=sets.option("dedicated"))
+    for claim in owners.of_kind(Owner.PROGRAM):
+        for name in _SETS:
+            if both := claim.cpus & given[name]:
+                whose = {"program": claim.name, "cpus": cpulist.format(both)}
+                yield Note.of(NoteCode.PROGRAM_IN_SET, **whose, option=sets.option(name))
+    for name, cpus in given.items():
+        offline = cpus - online
+        if offline and not (name == "dedicated" and sets.power_managed):
+            yield Note.of(NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline))
 
 
 def _classes(
-    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], dedicated: frozenset[int]
+    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], reserved: frozenset[int]
 ) -> dict[int, int]:
     """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
 
-    Among equals those come last whose core a guest's dedicated CPU shares, then weak cores (hybrid machines).
+    Among equals those come last whose core a reserved CPU shares, then weak cores (hybrid machines).
     """
     keys: dict[int, tuple[bool, int, bool, int]] = {}
     for cpu in facts.cpus:
         if cpu.id in usable:
             core = cpulist.parse(cpu.siblings) & online
             thread = sum(other < cpu.id for other in core)
-            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(dedicated), -(cpu.capacity or 0))
+            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(reserved), -(cpu.capacity or 0))
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
     return {cpu: ranks[key] for cpu, key in keys.items()}

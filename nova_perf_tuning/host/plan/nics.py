@@ -8,12 +8,13 @@ import collections
 import dataclasses
 import functools
 import operator
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, notes
+from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
+from nova_perf_tuning.host.plan import vectors as vectors_module
 from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 from nova_perf_tuning.printing import counted
 
@@ -23,66 +24,60 @@ UNKNOWN_SPEED_MBPS = 1000
 #: NICs that have interrupts of their own and belong to the host.
 _KINDS = ("physical", "vf")
 
-# Vectors that carry no packets, by the names drivers give: virtio5-config, eth0-event-8 (vmxnet3),
-# mlx5_async0@pci:…, ice-0000:82:00.0:misc, ena-mgmnt@pci:…, bnxt's and hns3's error and mailbox vectors.
-_CONTROL = re.compile(
-    r"config|event|async|misc|mgmn?t|ctrl|control|admin|mbox|mailbox|pages|cmd|health|ceq|aeq|error"
-)
-
 #: Node -> its cores that may send, each as the bits of its CPUs.
 _Cores = Mapping[int | None, Sequence[int]]
+#: Number of a queue, bits of the CPUs that are wanted, the mask that it has, and the reason.
+_Queue = tuple[int, int, str | None, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NicPlacement:
-    """The interrupts of one NIC, queue by queue.
+    """The interrupts of one NIC on one node, queue by queue; a NIC of several functions may be on several nodes.
 
     :ivar queues: queue number -> interrupts that serve it (one for each direction with some drivers).
-    :ivar control: interrupts that carry no packets.
-    :ivar data, rest: what is to be placed: an item for each queue and for each control interrupt.
+    :ivar other: interrupts that serve no queue, or of which that is not known.
+    :ivar data, rest: what is to be placed: an item for each queue and for each other interrupt.
     """
 
     nic: model.Nic
+    node: int | None
     queues: Mapping[int, Sequence[model.Irq]]
-    control: Sequence[model.Irq]
+    other: Sequence[model.Irq]
     data: spread.Group
     rest: spread.Group
 
-    @property
-    def irqs(self) -> set[int]:
-        """Numbers of its interrupts."""
-        return {irq.number for irqs in (*self.queues.values(), self.control) for irq in irqs}
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NicPlan:
+    """A NIC whose interrupts, XPS or RPS are planned: its vectors, and a placement for each node that has some."""
+
+    nic: model.Nic
+    vectors: vectors_module.Vectors
+    placements: Sequence[NicPlacement]
+
+    def warnings(self) -> Iterator[Note]:
+        """Yield what a person should know of it."""
+        for placement in self.placements:
+            if placement.data.pool.warning:
+                yield placement.data.pool.warning.about(nic=self.nic.name)
+        if self.vectors.surplus:
+            yield Note.of(NoteCode.SURPLUS_VECTORS, nic=self.nic.name, vectors=self.vectors.surplus)
+        if self.vectors.sending is None and _has_xps(self.nic) and self.nic.operstate != "down":
+            yield Note.of(NoteCode.QUEUES_UNPAIRED, nic=self.nic.name, queues=self.nic.tx_queues)
 
 
-def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[model.Irq]], list[model.Irq]]:
-    """Sort a NIC's interrupts into queues and control vectors, by their names.
-
-    A driver with one vector for all names it like the NIC (``eth0``): then that is its only queue.
-    """
-    queues: dict[int, list[model.Irq]] = {}
-    control: list[model.Irq] = []
-    carries: dict[str, bool] = {}
-    for irq in irqs:
-        name = irq.name or ""
-        # The queue's number ends the name, or stands before the address: mlx5_comp3@pci:0000:82:00.0.
-        base = name.partition("@")[0] if "@" in name else name
-        prefix = base.rstrip("0123456789")
-        if prefix not in carries:
-            carries[prefix] = _CONTROL.search(_without_name(prefix, nic.name)) is None
-        if not carries[prefix] or prefix == base or base == nic.name:
-            control.append(irq)
-        else:
-            queues.setdefault(int(base[len(prefix) :]), []).append(irq)
-    if not queues:
-        return {number: [irq] for number, irq in enumerate(control)}, []
-    return dict(sorted(queues.items())), control
+def interrupt_cpus(placements: Iterable[NicPlacement], placed: spread.Placed) -> dict[int, int]:
+    """Return the CPU of each interrupt that is placed, by its number."""
+    cpus: dict[int, int] = {}
+    for placement in placements:
+        each = [*placement.queues.values(), *([irq] for irq in placement.other)]
+        for irqs, cpu in zip(each, (*placed[placement.data], *placed[placement.rest]), strict=True):
+            cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
+    return cpus
 
 
-def _without_name(prefix: str, name: str) -> str:
-    """Return a vector's name without its NIC's, which people choose: ``mgmt0-TxRx-`` carries packets."""
-    if not _CONTROL.search(name):
-        return prefix
-    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "", prefix)
+def _has_xps(nic: model.Nic) -> bool:
+    return len(nic.xps) > 1 and any(mask is not None for mask in nic.xps)
 
 
 def single(cpus: str | None) -> int | None:
@@ -90,28 +85,47 @@ def single(cpus: str | None) -> int | None:
     return int(cpus) if cpus is not None and cpus.isdigit() else None
 
 
-def nic_placements(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlacement]:
-    """Return every NIC whose interrupts are to be placed."""
-    placements: list[NicPlacement] = []
+def nic_plans(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlan]:
+    """Return every NIC of the host for which something is planned.
+
+    One without PCI may have no interrupt of its own (hv_netvsc): RPS needs none.
+    """
+    plans: list[NicPlan] = []
     passed = passed_through(facts)
     placed: set[int] = set()
     for nic in sorted(facts.nics, key=lambda nic: (nic.pci or "", nic.name)):
-        if nic.kind not in _KINDS or not nic.irqs or (nic.pci or "").lower() in passed:
+        if nic.kind not in _KINDS or (nic.pci or "").lower() in passed:
             continue
-        irqs = _firing(facts, nic, placed)
-        pool = layout.interrupts(nic.node)
-        if not irqs or pool is None:
+        irqs = firing(facts, nic, placed)
+        if not irqs and nic.pci is not None:
             continue
         placed.update(irq.number for irq in irqs)
-        queues, control = vectors(nic, irqs)
-        weight = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // len(queues))
-        data = spread.Group(pool, weight, [single(serving[0].affinity) for serving in queues.values()])
-        rest = spread.Group(pool, 1, [single(irq.affinity) for irq in control])
-        placements.append(NicPlacement(nic, queues, control, data, rest))
+        vectors = vectors_module.classify(nic, irqs)
+        if placements := _placements(nic, vectors, layout):
+            plans.append(NicPlan(nic, vectors, placements))
+    return plans
+
+
+def _placements(nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayout) -> list[NicPlacement]:
+    """Return where the vectors of each node go; those of a queue are on one."""
+    queue_nodes = {queue: vectors_module.node_of(nic, serving[0]) for queue, serving in vectors.queues.items()}
+    other_nodes = [vectors_module.node_of(nic, irq) for irq in vectors.other]
+    # Where it is not known which vectors carry packets, all may.
+    share = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // max(1, len(vectors.queues) or len(vectors.other)))
+    placements = []
+    for node in dict.fromkeys((nic.node, *queue_nodes.values(), *other_nodes)):
+        pool = layout.interrupts(node)
+        if pool is None:
+            return []
+        queues = {queue: vectors.queues[queue] for queue, home in queue_nodes.items() if home == node}
+        other = [irq for irq, home in zip(vectors.other, other_nodes, strict=True) if home == node]
+        data = spread.Group(pool, share, [single(serving[0].affinity) for serving in queues.values()])
+        rest = spread.Group(pool, 1 if vectors.queues else share, [single(irq.affinity) for irq in other])
+        placements.append(NicPlacement(nic, node, queues, other, data, rest))
     return placements
 
 
-def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
+def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
     """Return the interrupts of a NIC that can fire, but for those ``besides``."""
     irqs = [facts.irqs[number] for number in nic.irqs if number in facts.irqs and number not in besides]
     # A vector without a handler is allocated but not requested: it never fires.
@@ -123,7 +137,7 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tup
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
         if nic.irqs and (nic.pci or "").lower() not in passed and placed.isdisjoint(nic.irqs):
-            yield from ((nic.name, irq) for irq in _firing(facts, nic, placed))
+            yield from ((nic.name, irq) for irq in firing(facts, nic, placed))
 
 
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
@@ -131,7 +145,7 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.S
     nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
     rule = model.PlanRule.NIC_IRQ_NEAREST if pool.warning else model.PlanRule.NIC_IRQ_LOCAL
     speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
-    node = "node unknown" if nic.node is None else f"node {nic.node}"
+    node = "node unknown" if placement.node is None else f"node {placement.node}"
     head = f"{nic.name} ({speed}{node}) has {counted(len(placement.queues), 'queue')} for "
     head += f"{counted(len(pool.cpus), f'{pool.what} CPU')} of {pool.where}: queue "
     if pool.warning:
@@ -144,8 +158,8 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.S
         reason = f"{head}{queue}{tails[cpu]}"
         for irq in irqs:
             yield irq_setting(irq, str(cpu), reason, rule)
-    for irq, cpu in zip(placement.control, placed[placement.rest], strict=True):
-        reason = f"{nic.name}'s control interrupt {irq.name or irq.number} keeps off guests' CPUs, on {pool.where}"
+    for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
+        reason = f"{nic.name}'s other interrupt {irq.name or irq.number} keeps off guests' CPUs, on {pool.where}"
         yield irq_setting(irq, str(cpu), reason, rule)
 
 
@@ -156,38 +170,35 @@ def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> model.Set
 
 
 def steering(
-    placements: Iterable[NicPlacement], placed: spread.Placed, facts: model.HostFacts, layout: CpuLayout, rps: bool
+    plans: Iterable[NicPlan], cpus: Mapping[int, int], facts: model.HostFacts, layout: CpuLayout, rps: bool
 ) -> list[model.Setting]:
-    """Return XPS of every NIC that was placed, and RPS where it is wanted and helps.
+    """Return XPS of every NIC whose transmit queues have known interrupts, and RPS where it is wanted and helps.
 
     XPS maps every CPU to a transmit queue (Documentation/networking/scaling.rst): each core to the queue whose
     interrupt it takes, all others dealt evenly to the queues of their own node, or to all where the node has none.
     A CPU in no mask would fall back to a hash over all queues.
+
+    :param cpus: the CPU of each interrupt.
     """
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
     core_of = {cpu: core for bits in cores.values() for core in bits for cpu in cpulist.of_bits(core)}
     settings: list[model.Setting] = []
-    for placement in placements:
-        nic, cpus = placement.nic, placed[placement.data]
-        if len(nic.xps) > 1:
-            serving = [cpus[index % len(cpus)] for index in range(len(nic.xps))]
+    for plan in plans:
+        nic = plan.nic
+        if plan.vectors.sending is not None and _has_xps(nic):
+            serving = [cpus[plan.vectors.queues[queue][0].number] for queue in plan.vectors.sending]
             own = [core_of.get(cpu, 0) for cpu in serving]
             nodes = [layout.node_of.get(cpu) for cpu in serving]
             shares = _deal(nodes, cores, functools.reduce(operator.or_, own))
-            bits = [core | share for core, share in zip(own, shares, strict=True)]
-            head = f"{nic.name} sends through queue "
-            reasons = [
-                f"{head}{index} what the core of CPU {cpu} sends, which takes its interrupt, and its share of the "
-                f"others: {mask.bit_count()} CPUs in all"
-                for index, (cpu, mask) in enumerate(zip(serving, bits, strict=True))
-            ]
-            queues = zip(bits, nic.xps, reasons, strict=True)
+            reason = (
+                f"{nic.name}: a core sends through the queue whose interrupt it takes, others share their node's"
+            )
+            queues = [(index, own[index] | shares[index], nic.xps[index], reason) for index in range(len(nic.xps))]
             settings += _settings("xps", f"{nic.name}/tx-", model.PlanRule.NIC_XPS, queues, digits)
         if rps:
-            settings += _settings(
-                "rps", f"{nic.name}/rx-", model.PlanRule.NIC_RPS, _helpers(placement, cpus), digits
-            )
+            queues = [queue for placement in plan.placements for queue in _helpers(plan, placement, cpus)]
+            settings += _settings("rps", f"{nic.name}/rx-", model.PlanRule.NIC_RPS, queues, digits)
     return settings
 
 
@@ -235,36 +246,37 @@ def _deal(nodes: Sequence[int | None], cores: _Cores, taken: int) -> list[int]:
     return bits
 
 
-def _helpers(placement: NicPlacement, cpus: Sequence[int]) -> Iterator[tuple[int, str | None, str]]:
+def _helpers(plan: NicPlan, placement: NicPlacement, cpus: Mapping[int, int]) -> Iterator[_Queue]:
     """Let the pool's CPUs that take no interrupt of this NIC do part of its receive work.
 
     Only with fewer receive queues than CPUs: else every CPU has a queue of its own and RPS only adds
     an interrupt from CPU to CPU (Documentation/networking/scaling.rst, "Suggested Configuration").
     """
-    nic, pool = placement.nic, placement.data.pool
-    queues = len(nic.rps)
-    if queues >= len(pool.cpus):
+    nic, pool = plan.nic, placement.data.pool
+    queues = [queue for queue in range(len(nic.rps)) if queue in placement.queues]
+    if not set(range(len(nic.rps))) <= plan.vectors.queues.keys():
+        queues = list(range(len(nic.rps))) if placement is plan.placements[0] else []
+    if not 0 < len(queues) < len(pool.cpus):
         return
-    idle = [cpu for cpu in pool.cpus if cpu not in cpus] or list(pool.cpus)
-    for index, current in enumerate(nic.rps):
-        helpers = idle[index::queues]
+    taking = {cpus[irq.number] for irqs in plan.vectors.queues.values() for irq in irqs}
+    idle = [cpu for cpu in pool.cpus if cpu not in taking] or list(pool.cpus)
+    for position, index in enumerate(queues):
+        helpers = idle[position :: len(queues)]
         reason = (
-            f"{nic.name} has {queues} receive queues for {len(pool.cpus)} CPUs of {pool.where}: "
-            f"CPUs {cpulist.format(helpers)} share the work of queue {index}"
+            f"{nic.name} has {counted(len(queues), 'receive queue')} for {counted(len(pool.cpus), 'CPU')} of "
+            f"{pool.where}: the work of queue {index} goes to {cpulist.named(helpers)}"
         )
-        yield sum(1 << cpu for cpu in helpers), current, reason
+        yield index, sum(1 << cpu for cpu in helpers), nic.rps[index], reason
 
 
-def _settings(
-    kind: str, stem: str, rule: str, queues: Iterable[tuple[int, str | None, str]], digits: int
-) -> list[model.Setting]:
-    """Return a setting for each queue of ``(bits, current mask, reason)``; ``stem`` is ``eth0/tx-``.
+def _settings(kind: str, stem: str, rule: str, queues: Iterable[_Queue], digits: int) -> list[model.Setting]:
+    """Return a setting for each queue; ``stem`` is ``eth0/tx-``.
 
     A queue that has no mask, or that no CPU is left for, is passed over; a current mask of the same meaning
     is kept in its own spelling.
     """
     settings: list[model.Setting] = []
-    for index, (bits, current, reason) in enumerate(queues):
+    for index, bits, current, reason in queues:
         if current is not None and bits:
             value = current if int(current.replace(",", ""), 16) == bits else write_mask(bits, digits)
             settings.append(model.Setting(kind, f"{stem}{index}", value, current, reason, rule))

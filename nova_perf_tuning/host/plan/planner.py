@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.plan import guests as guests_module
+from nova_perf_tuning.host.plan import napi, spread
 from nova_perf_tuning.host.plan import nics as nics_module
-from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
+from nova_perf_tuning.host.plan.layout import CpuLayout
 
-#: Classes of work that must stay off dedicated CPUs.
-WORK = ("emulator", "iothread", "vhost", "irq")
+#: Classes of work that must stay off reserved CPUs.
+WORK = ("emulator", "iothread", "vhost", "irq", "napi")
+_THREADS = ("vcpu", "emulator", "iothread", "vhost")
 #: cpulist -> names of what runs there.
 _Users = Mapping[str, Sequence[str]]
 
@@ -28,18 +30,23 @@ class Plan:
     """What should hold on the host.
 
     :ivar settings: every value with its reason, also those that hold already (``current == value``).
-    :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, and where each
-        class of work may run once the plan holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq``
-        (NICs and passed-through devices, also where the plan leaves them alone), ``irq_vcpu`` (only with
-        ``perf:irq_placement=vcpu``).
-        ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated;
-        else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
+    :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, ``programs`` (only
+        where single threads of other programs own CPUs), and where each class of work may run once the plan
+        holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq`` (NICs and passed-through devices, also
+        where the plan leaves them alone), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``), ``napi`` (only
+        with threaded NAPI).
+        ``overlap`` is empty when none of emulator, iothread, vhost, irq and napi shares a CPU with dedicated or
+        programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
     :ivar warnings: what could not be read, or not be done as asked, and why.
+    :ivar owners: whose each CPU is; the sets follow from it.
+    :ivar nova_config: the files of nova-compute from which the operator's CPU sets are.
     """
 
     settings: list[model.Setting]
     sets: Mapping[str, str]
     warnings: list[Note]
+    owners: CpuOwners
+    nova_config: tuple[str, ...] = ()
 
     def changes(self) -> list[model.Setting]:
         """Settings whose value does not hold now."""
@@ -57,37 +64,41 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
     :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the host.
     """
     layout = CpuLayout.of(facts, sets)
-    nics = nics_module.nic_placements(facts, layout)
+    nic_plans = nics_module.nic_plans(facts, layout)
+    nics = [placement for nic_plan in nic_plans for placement in nic_plan.placements]
     guests, guest_warnings = guests_module.guest_placements(facts, layout)
     devices = [device for guest in guests for device in guest.devices]
-    near = [group for nic in nics for group in (nic.data, nic.rest)]
-    near += [device.group for device in devices if not device.own]
+    near = [nic.data for nic in nics] + [device.group for device in devices if not device.own]
     own = [device.group for device in devices if device.own]
     placed = spread.balance(near, layout.class_of) | spread.balance(own, {})
+    rest = [nic.rest for nic in nics]
+    placed |= spread.balance(rest, layout.class_of, placed)
     busy = frozenset(cpu for nic in nics for cpu in placed[nic.data])
     threads, thread_warnings = guests_module.thread_placements(guests, layout, busy)
     placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
-    moved_threads = dict(pair for guest in threads for pair in guests_module.thread_settings(guest, placed))
+    moved = [setting for guest in threads for setting in guests_module.thread_settings(guest, placed)]
+    cpus = nics_module.interrupt_cpus(nics, placed)
+    moved += napi.settings(facts, cpus, layout)
+    moved_threads = {setting.target: setting for setting in moved}
     settings = [
         *(setting for nic in nics for setting in nics_module.settings(nic, placed)),
         *(setting for guest in guests for setting in guests_module.interrupt_settings(guest, placed)),
         *moved_threads.values(),
-        *nics_module.steering(nics, placed, facts, layout, rps),
+        *nics_module.steering(nic_plans, cpus, facts, layout, rps),
     ]
-    moved_irqs = {irq.number for device in devices for irq in device.irqs}.union(*(nic.irqs for nic in nics))
-    users = _users(facts, {tid: setting.value for tid, setting in moved_threads.items()})
-    work = {kind: {"guests": by_cpus} for kind, by_cpus in users.items()}
+    moved_irqs = {irq.number for device in devices for irq in device.irqs} | cpus.keys()
+    users = _users(facts, {target: setting.value for target, setting in moved_threads.items()})
+    work = {kind: {"nics" if kind == "napi" else "guests": by_cpus} for kind, by_cpus in users.items()}
     work["irq"] = {
         "nics": _by_cpus(nics_module.left_alone(facts, moved_irqs)),
         "devices": _by_cpus(guests_module.left_alone(facts, moved_irqs)),
     }
-    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near, own))
+    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near + rest, own))
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
-    pools = [(placement.nic.name, placement.data.pool) for placement in nics]
-    nic_warnings = [pool.warning.about(nic=name) for name, pool in pools if pool.warning]
+    nic_warnings = [note for nic_plan in nic_plans for note in nic_plan.warnings()]
     warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
-    return Plan(settings, shown, warnings)
+    return Plan(settings, shown, warnings, layout.owners, sets.files)
 
 
 def _show(
@@ -96,7 +107,7 @@ def _show(
     irq: frozenset[int],
     irq_vcpu: frozenset[int],
 ) -> tuple[dict[str, str], list[Note]]:
-    """Return all sets side by side, and a warning for each class of work that touches a CPU that a guest owns.
+    """Return all sets side by side, and a warning for each class of work that touches a reserved CPU.
 
     :param work: class -> what they are (guests, nics, devices) -> who uses which CPUs once the plan holds.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
@@ -106,15 +117,15 @@ def _show(
         for name, of_class in work.items()
     }
     cpus["irq"] |= irq
-    sets = ("housekeeping", "shared", "dedicated", "isolated")
+    sets = ("housekeeping", "shared", "dedicated", "isolated", *(["programs"] if layout.programs else []))
     shown = {name: cpulist.format(getattr(layout, name)) for name in sets}
-    shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK)}
+    shown |= {name: cpulist.format(cpus[name]) for name in ("vcpu", *WORK) if name in cpus}
     if irq_vcpu:
         shown["irq_vcpu"] = cpulist.format(irq_vcpu)
     warnings: list[Note] = []
     total: frozenset[int] = frozenset()
-    for name in WORK:
-        both = cpus[name] & layout.dedicated
+    for name in filter(cpus.get, WORK):
+        both = cpus[name] & layout.reserved
         if both:
             total |= both
             text = shown[f"overlap_{name}"] = cpulist.format(both)
@@ -135,14 +146,24 @@ def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
     return users
 
 
-def _users(facts: model.HostFacts, planned: Mapping[int, str]) -> Mapping[str, _Users]:
-    """Return kind of thread -> cpulist -> names of guests, given the lists that are planned by thread id."""
-    users: dict[str, dict[str, list[str]]] = {name: {} for name in ("vcpu", *WORK)}
-    for guest in facts.guests:
-        used = dict.fromkeys((thread.kind, planned.get(thread.tid, thread.affinity)) for thread in guest.threads)
-        for kind, text in used:
-            if text is not None and kind in users:
-                users[kind].setdefault(text, []).append(guest.name)
+def _users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
+    """Return kind of thread -> cpulist -> names of guests or NICs, given the lists that are planned by target.
+
+    Of a guest that does not run its pins count.
+    """
+    users: dict[str, dict[str, list[str]]] = {name: {} for name in _THREADS}
+    owners = [(guest.name, thread) for guest in facts.guests for thread in guest.threads]
+    owners += [(nic.name, thread) for nic in facts.nics for _napi, thread in napi.threads(nic)]
+    for name, kind, text in dict.fromkeys(
+        (name, thread.kind, planned.get(f"tid:{thread.tid}", thread.affinity)) for name, thread in owners
+    ):
+        if text is not None and (kind in users or kind == "napi"):
+            users.setdefault(kind, {}).setdefault(text, []).append(name)
+    running = {guest.name for guest in facts.guests}
+    for domain in facts.domains:
+        for kind, _element, texts in domain.pins() if domain.name not in running else ():
+            for text in dict.fromkeys(texts):
+                users[kind].setdefault(text, []).append(domain.name)
     return users
 
 

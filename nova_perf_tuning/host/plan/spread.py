@@ -43,9 +43,17 @@ Placed = Mapping[Group, Sequence[int]]
 _NOWHERE = -1
 
 
-def balance(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, list[int]]:
-    """Place all items of all groups; the heaviest groups choose first, then in the order given."""
+def balance(
+    groups: Sequence[Group], class_of: Mapping[int, int], before: Placed | None = None
+) -> dict[Group, list[int]]:
+    """Place all items of all groups; the heaviest groups choose first, then in the order given.
+
+    :param before: what lies there already and does not yield.
+    """
     load = {cpu: 0 for group in groups for cpu in group.pool.cpus}
+    for group, cpus in (before or {}).items():
+        for cpu in cpus:
+            load[cpu] = load.get(cpu, 0) + group.weight
     ordered = sorted((group for group in groups if group.current), key=lambda group: -group.weight)
     placed = {group: _keep(group, load, class_of) for group in ordered}
     for group in ordered:

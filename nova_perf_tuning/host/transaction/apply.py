@@ -13,6 +13,7 @@ from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.printing import counted
 
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
@@ -301,6 +302,6 @@ class _Run:
                     kept.append(f"{setting.kind} {setting.target}")
         if kept:
             raise ApplyError(
-                f"{str(cause) or type(cause).__name__}; {len(kept)} settings keep their new value, "
+                f"{str(cause) or type(cause).__name__}; {counted(len(kept), 'setting')} with the new value, "
                 f"'nova-perf restore' puts them back: {', '.join(kept[:5])}"
             ) from cause

@@ -123,7 +123,7 @@ def running_agent(state_dir: str) -> str | None:
     return lock_holder(os.path.join(state_dir, AGENT_LOCK))
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """The open journal of one host; a context manager.
 
     :param state_dir: directory of the journal and its lock; made by a writer.
@@ -156,9 +156,6 @@ class Journal:
                 raise
             path = error.filename or self.state_dir
             raise JournalError(f"{path}: {error.strerror}: name another directory with --state-dir") from None
-
-    def __enter__(self) -> "Journal":
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

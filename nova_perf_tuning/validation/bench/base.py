@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.printing import one_line
 
 Better = Literal["higher", "lower"]
@@ -134,7 +134,6 @@ class Values(dict[str, int | str]):
     """The values of all parameters of one run."""
 
     def number(self, name: str) -> int:
-        """Return a whole number or a size in bytes."""
         return int(self[name])
 
     def numbers(self, *names: str) -> list[int]:
@@ -142,15 +141,11 @@ class Values(dict[str, int | str]):
         return [self.number(name) for name in names]
 
     def text(self, name: str) -> str:
-        """Return a text or a choice."""
         return str(self[name])
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``.
-
-    :raises ParameterError: a part without ``=``, or a key given twice.
-    """
+    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``; ParameterError: a part is none, or twice there."""
     kind, _, given = text.partition(":")
     pairs: dict[str, str] = {}
     for pair in given.split(",") if given else ():
@@ -174,6 +169,7 @@ class Benchmark(abc.ABC):
     :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: unknown.
     :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
         ``tools/image/build --add``.
+    :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
     """
 
@@ -187,6 +183,7 @@ class Benchmark(abc.ABC):
     work_metric: ClassVar[str | None] = None
     work_unit: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+    equal_keys: ClassVar[str] = ""
     brought: ClassVar[str] = ""
 
     @property
@@ -249,6 +246,21 @@ class Benchmark(abc.ABC):
     def parse(self, output: str) -> list[Reading]:
         """Return the figures in the client's standard output; OutputError: it is cut off, empty or foreign."""
 
+    def readings(self, status: int, output: str, errors: str) -> list[Reading]:
+        """Return the figures of a client that ended by itself; OutputError: it failed, in its own words first."""
+        if status == 0:
+            return self.parse(output)
+        message = one_line(errors.strip()[-600:], 300)
+        if not message and output.strip():
+            self.parse(output)  # iperf3 tells its error in the JSON
+        if self.paired and "refused" in message.lower():  # its server does not listen yet
+            raise NotReadyError(f"{self.kind}: {message}")
+        raise self.fault(f"ended with status {status}: {message or 'no message'}")
+
+    def remarks(self, output: str) -> Mapping[str, str]:
+        """Return what to know of an output that :meth:`parse` has read: code -> text for a person."""
+        return {}
+
     def span(self, output: str) -> Span | None:
         """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
@@ -269,7 +281,9 @@ class Benchmark(abc.ABC):
         if start < 0:
             raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
         try:
-            data: dict[str, object] = json.loads(text[start:])
+            data: dict[str, object] = json.loads(text[start:], object_pairs_hook=json_schema.distinct)
+        except json_schema.EqualKeysError as error:
+            raise self.fault(f"the output has {error}{self.equal_keys}") from None
         except (ValueError, RecursionError) as error:
             raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
         return data
@@ -283,7 +297,6 @@ class Benchmark(abc.ABC):
         return self.check_number(name, float(matches[0]))
 
     def find(self, data: Any, *path: str | int) -> object:
-        """Return the value at ``path`` of nested objects and lists."""
         try:
             for key in path:
                 data = data[key]

@@ -47,14 +47,12 @@ class OwnBenchmark(base.Benchmark):
     part: ClassVar[str] = ""
 
     def data(self, text: str) -> dict[str, object]:
-        """Return the JSON object that the program printed."""
         data, part = self.load_json(text), self.part or self.kind
         if (benchmark := data.get("benchmark")) != part:
             raise self.fault(f"the output is not of '{part}' but of '{one_line(benchmark, 40)}'")
         return data
 
     def positive(self, data: object, *path: str | int) -> float:
-        """Return a number above zero."""
         value = self.number(data, *path)
         if value == 0:
             raise self.fault(f"'{'.'.join(map(str, path))}' is 0; the test did not work")

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.validation import environment as environments
@@ -38,15 +39,16 @@ class Job:
 
 
 def load_all() -> list[base.Benchmark]:
-    """Return every installed benchmark, ordered by kind."""
-    return [kind() for kind in _installed().values()]
+    return [kind() for kind in installed(NAMESPACE).values()]
 
 
 def load(kind: str) -> base.Benchmark:
     """Return one benchmark, or raise :class:`UnknownBenchmarkError`."""
-    if kind not in _installed():
-        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(_installed())}")
-    return _installed()[kind]()
+    known = installed(NAMESPACE)
+    if kind not in known:
+        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(known)}")
+    benchmark: base.Benchmark = known[kind]()
+    return benchmark
 
 
 def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
@@ -56,16 +58,16 @@ def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> ty
     of those installed.
     """
     named = (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind)
-    return next((_installed()[kind] for kind in named if kind in _installed()), None)
+    return next((known[kind] for known in [installed(NAMESPACE)] for kind in named if kind in known), None)
 
 
 @functools.cache
-def _installed() -> dict[str, type[base.Benchmark]]:
-    benchmarks = {}
-    for entry in sorted(metadata.entry_points(group=NAMESPACE)):
+def installed(group: str) -> Mapping[str, Any]:
+    classes = {}
+    for entry in sorted(metadata.entry_points(group=group)):
         with contextlib.suppress(Exception):  # one that is broken takes no other along
-            benchmarks[entry.name] = entry.load()
-    return benchmarks
+            classes[entry.name] = entry.load()
+    return classes
 
 
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:

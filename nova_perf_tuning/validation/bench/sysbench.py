@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
 
 _SCRIPT: Final = "nova-perf-database"
@@ -27,6 +28,14 @@ _LOAD_ROW_S: Final = 2e-3
 
 class Sysbench(base.Benchmark):
     """A benchmark whose output is sysbench's."""
+
+    def check_output(self, text: str) -> None:
+        """Refuse the output of a run that died and that of a version before 1.0, whose report has other lines."""
+        self.check_length(text)
+        if fatal := re.search(r"^FATAL: .*$", text, re.MULTILINE):
+            raise self.fault(f"sysbench ended with '{one_line(fatal[0], 200)}'")
+        if old := re.match(r"\s*sysbench (0\.[0-9.]{1,9})", text):
+            raise self.fault(f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later")
 
     def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?[ \t]*$") -> float:
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
@@ -65,7 +74,7 @@ class Cpu(Sysbench):
         return (base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        self.check_length(text)
+        self.check_output(text)
         rate, events = self.figure(text, "events per second"), self.figure(text, "total number of events")
         if rate == 0 or events == 0 or self.figure(text, "total time") == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
@@ -113,7 +122,7 @@ class Oltp(_Database):
         return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        self.check_length(text)
+        self.check_output(text)
         if "tpcc thread" in text:
             raise self.fault("this is the output of the benchmark tpcc")
         count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
@@ -157,7 +166,7 @@ class Tpcc(_Database):
         return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        self.check_length(text)
+        self.check_output(text)
         seconds, threads = self.figure(text, "total time"), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
         if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:

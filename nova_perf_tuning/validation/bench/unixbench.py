@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
 
 #: Test -> (short name, baseline, unit).
@@ -29,6 +30,10 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
+_COPIES = re.compile(r"^[0-9]{1,5} CPUs? in system; running ([0-9]{1,5}) parallel cop(?:y|ies) of tests", re.M)
+_SCORE: Final = "\nSystem Benchmarks Index Score "
+#: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
+_MOST_COPIES: Final = 16
 #: Test, baseline and result; the index beside them is rounded.
 _INDEX = re.compile(
     rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$", re.M
@@ -89,23 +94,37 @@ class UnixBench(base.Benchmark):
         return 16 * self.values(given).number("copies")
 
     def results(self, text: str) -> dict[str, float]:
-        """Return the result of each test in the one report of a text.
+        """Return the result of each test in the one report of a text; its head may be missing.
 
         :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
         """
         self.check_length(text)
-        if (versions := _HEADER.findall(text)) != [_VERSION]:
-            raise self.fault(
-                f"there must be one report, of version {_VERSION}; there are: {', '.join(versions)[:60] or 'none'}"
-            )
+        versions, copies = _HEADER.findall(text), _COPIES.findall(text)
+        if (count := max(len(versions), len(copies), text.count(_SCORE))) > 1:
+            of = f" (of {', '.join(copies[:4])} copies)" if copies else ""
+            raise self.fault(f"the text has {count} reports{of}; give one, head and score included")
+        if versions and versions != [_VERSION]:
+            raise self.fault(f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s")
         rows = {test: (float(baseline), float(result)) for test, baseline, result in _INDEX.findall(text)}
         missing = [test for test in TESTS if test not in rows]
-        if missing or "\nSystem Benchmarks Index Score " not in text:
+        if not rows and copies and int(copies[0]) > _MOST_COPIES:
+            raise self.fault(f"no test ran: {copies[0]} copies were asked for, it runs at most {_MOST_COPIES}")
+        if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
+            raise self.fault(f"it said '{one_line(said[0], 200)}'")
+        if missing or _SCORE not in text:
             raise self.fault(f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing")
         for test, (baseline, result) in rows.items():
             if baseline != TESTS[test][1] or result <= 0:
                 raise self.fault(f"'{test}' has the baseline {baseline:g} and the result {result:g}")
         return {test: rows[test][1] for test in TESTS}
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        remarks = {}
+        if not _HEADER.search(text):
+            remarks["version_unknown"] = f"the report has no head: it may be of another version than {_VERSION}"
+        if (copies := _COPIES.search(text)) and int(copies[1]) > 1:
+            remarks["several_copies"] = f"the figures are of {copies[1]} copies side by side"
+        return remarks
 
     def parse(self, text: str) -> list[base.Reading]:
         results = self.results(text)

@@ -54,7 +54,6 @@ class Api:
 
     @property
     def connection(self) -> connection.Connection:
-        """This thread's connection."""
         if not hasattr(self._local, "connection"):
             self._local.connection = self._connect()
         cloud: connection.Connection = self._local.connection
@@ -126,7 +125,6 @@ def http_status(error: BaseException) -> int | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says as part of one line."""
     said = re.split(r":? \(?HTTPS?ConnectionPool", str(error))[0]  # the HTTP library says it once more
     return vocabulary.shown(" ".join(said.split()), 400).rstrip(".; ") or type(error).__name__
 

@@ -9,19 +9,16 @@ everywhere; the guest only passes on what the benchmarks printed.
 import base64
 import binascii
 import dataclasses
-import functools
-import importlib.resources
-import json
 import zlib
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from nova_perf_tuning import errors, json_schema
-from nova_perf_tuning.printing import one_line
+from nova_perf_tuning import errors
+from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model as cloud
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import model, schema
 
 #: Heat's API takes no larger request (max_json_body_size).
 MAX_ENCODED: Final = 1 << 20
@@ -41,8 +38,7 @@ class DocumentError(errors.PerfTuningError):
 class Expected:
     """What one arm's client has to hand over.
 
-    :ivar name: of the arm in the results; ``arm``: its number in the grid.
-    :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
+    :ivar arm: its number in the grid; :ivar begun, ended: by our clock, between which all trials must lie.
     """
 
     plan: cloud.MeasurePlan
@@ -55,13 +51,11 @@ class Expected:
 
 @dataclasses.dataclass(slots=True)
 class Run:
-    """One run of one benchmark, checked.
+    """One run of one benchmark, checked; without readings :attr:`error` says why.
 
     :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
     :ivar block: the N-th slot of each arm is block N, also where one came up a round later.
-    :ivar begin, end: seconds since the epoch by the guest's clock.
-    :ivar cpu_s: busy seconds by role; None where they could not be had.
-    :ivar readings: empty when :attr:`error` says why.
+    :ivar begin, end: seconds since the epoch by the guest's clock; :ivar cpu_s: busy by role; None: unknown.
     """
 
     job: plugins.Job
@@ -76,7 +70,6 @@ class Run:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The guests that take part in it."""
         return ("client", "server") if self.job.benchmark.paired else (self.role,)
 
 
@@ -85,9 +78,11 @@ def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, objec
 
     :raises DocumentError: missing, too long, truncated, no JSON, of another form, twice there, not as planned.
     """
-    content = _decode(_signal(data))
-    if fault := json_schema.find(content, _schema()):
-        raise DocumentError(f"the client's document: {one_line(fault, 240)}")
+    try:
+        content = schema.parse_json(_unpacked(_signal(data)), "the client's document")
+        schema.check("document", content, "the client's document", __package__)
+    except schema.InputError as error:
+        raise DocumentError(one_line(error, 240)) from None
     run, grid = expected.plan.run_id, expected.grid
     wanted = {"run_id": run, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
     for key, value in wanted.items():
@@ -100,7 +95,6 @@ def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, objec
 
 def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
     """Return the trials of a run, one for each figure; what ran on the server alone is of boot 1."""
-    work = next((reading for reading in run.readings if reading.metric == run.job.benchmark.work_metric), None)
     busy = [run.cpu_s[role] for role in run.roles]
     failed = model.Trial(
         run.job.label,
@@ -115,29 +109,22 @@ def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
         order=order,
         error=run.error or "no figure in the output",
         failure=model.TrialFailure.OUTPUT if run.error else model.TrialFailure.NO_FIGURE,
-        work=work.value if work else None,
-        work_unit=work.unit if work else "",
     )
-    return [
-        dataclasses.replace(failed, **dataclasses.asdict(reading), error=None, failure="")
-        for reading in run.readings
-        if reading is not work
-    ] or [failed]
+    return model.figures(failed, run.readings, run.job.benchmark.work_metric)
 
 
 def _signal(data: object) -> str:
-    """Return the data of the one signal that there must be."""
     if not isinstance(data, str):
         raise DocumentError("the client handed over no document")
     if len(data) > MAX_ENCODED:
         raise DocumentError(f"the client's document is longer than {MAX_ENCODED >> 10} KiB")
-    signals = _json(data or "{}", "wait condition data")
+    signals = schema.parse_json(data or "{}", "wait condition data")
     if not isinstance(signals, dict) or signals.keys() != {SIGNAL} or not isinstance(signals[SIGNAL], str):
         raise DocumentError(f"the client did not signal the document '{SIGNAL}', once and nothing else")
     return signals[SIGNAL]
 
 
-def _decode(text: str) -> Any:
+def _unpacked(text: str) -> str:
     unpacker = zlib.decompressobj(wbits=31)
     try:
         content = unpacker.decompress(base64.b64decode(text, validate=True), MAX_DECODED + 1)
@@ -147,24 +134,7 @@ def _decode(text: str) -> Any:
         raise DocumentError(f"the client's document unpacks to more than {MAX_DECODED >> 20} MiB")
     if not unpacker.eof or unpacker.unused_data:
         raise DocumentError("the client's document is cut off, or something follows it")
-    return _json(content, "the client's document")
-
-
-def _json(text: str | bytes, what: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{what}: no acceptable JSON: {one_line(error, 100)}") from None
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
-
-
-@functools.cache
-def _schema() -> Any:
-    text = importlib.resources.files(__package__).joinpath("document.schema.json").read_text(encoding="utf-8")
-    return json.loads(text)
+    return content.decode("utf-8", "replace")
 
 
 def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) -> None:
@@ -177,10 +147,10 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
     }
     if missing := wanted - set(keys):
         number, label, role = min(missing)
-        lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
+        lacking = f"{counted(len(missing), 'trial')}, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or one too many
-        raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
+        raise DocumentError(f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}")
     slots = {(trial["trial"], trial["slot"]) for trial in trials}
     if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):
         raise DocumentError("the client's document has trials that share a slot or are spread over several")
@@ -200,18 +170,9 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         raise DocumentError(f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}")
     readings, problem = [], ""
     try:
-        readings = _readings(job.benchmark, trial)
+        if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
+            raise job.benchmark.fault("did not end within its slot and was stopped")
+        readings = job.benchmark.readings(trial["status"], trial["stdout"], trial["stderr"])
     except bench.OutputError as error:
         problem = one_line(error, 600)
     return Run(job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem)
-
-
-def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[bench.Reading]:
-    if trial["status"] == 0:
-        return benchmark.parse(trial["stdout"])
-    if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
-        raise bench.OutputError(f"{benchmark.kind}: did not end within its slot and was stopped")
-    said = one_line(trial["stderr"][-600:], 300)
-    if not said:
-        benchmark.parse(trial["stdout"])  # iperf3 tells its error in the JSON
-    raise bench.OutputError(f"{benchmark.kind}: ended with status {trial['status']}: {said or 'no message'}")

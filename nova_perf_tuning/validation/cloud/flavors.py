@@ -19,14 +19,12 @@ CHECKED: Final = "2.86"
 
 
 def list_flavors(cloud: connection.Connection) -> list[sdk_flavor.Flavor]:
-    """Return all flavors that this project may see, with their extra specs, by name."""
     with api.one_line("list flavors"):
         flavors = list(cloud.compute.flavors(get_extra_specs=True))
     return sorted(flavors, key=lambda flavor: (flavor.name, flavor.id))
 
 
 def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
-    """Return a flavor by name or id."""
     with api.one_line(f"flavor {name}"):
         flavor: sdk_flavor.Flavor | None = cloud.compute.find_flavor(name, get_extra_specs=True)
     if flavor is None:

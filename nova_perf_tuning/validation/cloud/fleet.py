@@ -42,13 +42,11 @@ _Finding = tuple[judging.Verdict, Reason | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetVerdict:
-    """What a run says.
+    """What a run says; ``whole`` is the worst of the verdicts on its hosts, None when none has one.
 
-    :ivar whole: the worst of the verdicts on its hosts, None when none has one.
     :ivar hosts: their verdict is None when nothing was to be judged: no budget, and too few hosts to compare.
     :ivar of_bare: host -> what guests reach of the bare host in their worst figure, 0.93.
-    :ivar comparisons: (benchmark, arm) -> what it says of the hosts.
-    :ivar judgements: of the budgets, over all pairs.
+    :ivar comparisons: (benchmark, arm) -> what it says of hosts; :ivar judgements: of budgets, over all pairs.
     """
 
     whole: judging.Verdict | None
@@ -65,7 +63,6 @@ class Places:
     pairs, since it is of another boot, that of the server's guest.
 
     :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began there.
-    :ivar fleet: that of the environment, which must have one.
     """
 
     def __init__(self, environment: environments.Environment) -> None:
@@ -83,13 +80,16 @@ class Places:
         pair, host = self.boots[trial.boot]
         return model.HostPair(host, host) if trial.benchmark in self._unpaired else pair
 
+    def ran_on(self, trial: results.Trial) -> tuple[str, str | None]:
+        """Return the host that a trial ran on, empty if not known, and its peer's if that took part."""
+        pair = self.hosts(trial) if trial.boot in self.boots else model.HostPair("", "")
+        return pair.client, pair.server if pair.server != pair.client else None
+
 
 def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and these.
 
     Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
-
-    :param measured: whose environment has ``fleet``.
     """
     environment, places = measured.environment, Places(measured.environment)
     known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
@@ -114,7 +114,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         findings[host].append((_V.INVALID, why))
     comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
     for (benchmark, arm), comparison in comparisons.items():
-        if len(comparison.states) >= peer_comparison.MIN_HOSTS:
+        if comparison.enough:
             for host, logs in comparison.logs.items():
                 losses = [-math.expm1(log - comparison.middle) for log in logs]
                 findings[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
@@ -177,7 +177,6 @@ def _screen(
 
 
 def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int, bool]]) -> Reason:
-    """Return that too many of a host's trials are lost."""
     of, failed, missing = (sum(getattr(cell, name) for cell, *_ in cells) for name in ("of", "failed", "missing"))
     without_cpu = sum(without for _, without, _ in cells)
     return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).reason(
@@ -191,7 +190,6 @@ def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int
 
 
 def _meetings(pair: model.HostPair) -> list[tuple[str, str]]:
-    """Return each host of a pair with its peer."""
     return [(pair.client, pair.server), (pair.server, pair.client)]
 
 
@@ -200,8 +198,7 @@ def _placed(
 ) -> _Finding:
     """Return what a comparison says of a host, and why.
 
-    :param figures: of each of its pairs, the best last.
-    :param slow: beside the other hosts; False: held against a budget.
+    :param figures: of its pairs, the best last; :param slow: beside other hosts; False: held against a budget.
     """
     word = comparison.states[host]
     if word is _V.PASS:

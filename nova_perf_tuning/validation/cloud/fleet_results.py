@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet, model, run_store
 from nova_perf_tuning.validation.judge import verdict
@@ -28,19 +30,24 @@ MAX_TRIALS = 40_000
 _MAX_CPU_FAULTS: Final = 50
 
 
-def environment(plan: model.FleetPlan, cloud: str, host_group: str | None) -> environments.Environment:
+def environment(
+    plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
+) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
+    arms = plan.measure.arms
     return environments.Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
         nova_perf_tuning=metadata.version("nova-perf-tuning"),
         host_group=host_group or "",
+        tags=dict(tags),
         seed=plan.settings.seed,
         blocks=plan.measure.trials,
+        memory_encryption=next(filter(None, (native.memory_encryption(arm.extra_specs) for arm in arms)), ""),
         guest={"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
         arms={
             arm.name: environments.Arm(dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {}))
-            for arm in plan.measure.arms
+            for arm in arms
         },
         benchmarks={job.label: session.describe(job) for job in plan.measure.jobs},
         shown={"settings": dataclasses.asdict(plan.settings)},
@@ -103,7 +110,7 @@ def collect(
         trials = [trial for trial in trials if trial.primary]
     if bare:
         shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
-    each = "; ".join(f"{source} in {number} pairs" for source, number in sources.items())
+    each = "; ".join(f"{source} in {counted(number, 'pair')}" for source, number in sources.items())
     pairs = [_pair(task) for task in run.tasks]
     environment = dataclasses.replace(
         run.environment,

@@ -124,9 +124,8 @@ class FleetRun:
         self._said = ""
 
     def run(self) -> Ended:
-        """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
+        """Run what is left, return how it ended; all stacks of this run are removed then, also after an error.
 
-        All stacks of this run are removed when it returns or raises.
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
         :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
@@ -178,7 +177,6 @@ class FleetRun:
         return bool(self.stopped_by) or self._broken is not None
 
     def _begin_what_can(self) -> None:
-        """Begin pairs while there are hosts and places for them."""
         while len(self._running) < self._limit and not self._halted():
             task = next((task for task in self._pending if not task.pair.hosts & self._busy), None)
             if task is None:
@@ -332,7 +330,8 @@ class FleetRun:
         each_s, now = self._each_s(), self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
         work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
-        return max(0.0, work_s / max(1, min(self._limit, len(self._run.hosts) // 2)))
+        at_once = len(self._run.hosts) // max(len(task.pair.hosts) for task in self._run.tasks)
+        return max(0.0, work_s / max(1, min(self._limit, at_once)))
 
     def _each_s(self) -> float:
         if self._taken_s:

@@ -55,15 +55,12 @@ class HeatCloud:
     connect: Callable[[], connection.Connection]
 
     def choose(self, words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
-        """Return the hosts that the words mean."""
         return cloud_check.choose(api_module.Api(self.connect), words)
 
     def launcher(self, guests: model.GuestSettings) -> "HeatPairLauncher":
-        """Return what measures pairs."""
         return HeatPairLauncher(guests, api_module.Api(self.connect))
 
     def identity(self) -> str:
-        """Return where stacks are made."""
         return cloud_check.identity(api_module.Api(self.connect))
 
 
@@ -71,16 +68,12 @@ class HeatPairLauncher:
     """Launches the guests of a pair, measures and removes them; calls may come from several threads at once."""
 
     def __init__(self, settings: model.GuestSettings, api: api_module.Api) -> None:
-        """Connect nothing yet."""
         self.settings = settings
         self._api = api
         self._closing = stacks.Stacks(api.patient())
 
     def check(self, plan: model.MeasurePlan) -> None:
-        """See that the cloud has what every pair needs; makes nothing.
-
-        :raises model.CloudError: naming what is missing.
-        """
+        """See that the cloud has what every pair needs, and make nothing; CloudError: names what is missing."""
         need = self.expected_s(plan)
         if plan.time_limit_s < need:
             raise model.CloudError(
@@ -95,9 +88,7 @@ class HeatPairLauncher:
         return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + CLOSING_S
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
-        """Measure all arms on one pair and remove everything that was made for it, whatever happens.
-
-        Failures of this pair are in the outcome.
+        """Measure all arms on one pair and remove all that was made for it; its failures are in the outcome.
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
         """
@@ -168,7 +159,6 @@ class _Pair:
                 self.note(model.ErrorClass.TIME_LIMIT, reason, running.arm.name)
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
-        """Note an error of the pair, or of one of its arms."""
         if kind is model.ErrorClass.NO_HOST and not self.outcome.pair.client:
             reason = f"a pair where the scheduler puts it needs two hosts; on one give --hosts all: {reason}"
         self.outcome.errors.append(model.PairError(kind, one_line(reason, 2000), arm))
@@ -226,8 +216,9 @@ class _Pair:
             servers = [running.servers.get(role, "") for role in run.roles]
             if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
                 outcome.host_cpu_source = host_cpu.SOURCE
+                wait_s = used.pop(host_cpu.WAIT, None)
                 for trial in trials:
-                    trial.host_cpu_s = used
+                    trial.host_cpu_s, trial.wait_s = used, wait_s
             outcome.trials += trials
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
@@ -237,7 +228,6 @@ class _Pair:
         outcome.guests[arm] = guests
 
     def _consoles(self, running: _Running) -> str:
-        """Return the tails of both guests' consoles as one line."""
         tails = []
         for role in ("client", "server"):
             if role not in running.servers:

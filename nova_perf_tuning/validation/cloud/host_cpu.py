@@ -30,7 +30,10 @@ INTERVAL_S: Final = 1.0
 LIMIT_S: Final = 0.5
 
 _METRIC: Final = "nova_perf_guest_host_cpu_seconds_total"
-#: An agent knows up to some thousand guests, each has five lines of 100 bytes.
+_WAIT_METRIC: Final = "nova_perf_guest_vcpu_wait_seconds_total"
+#: Name of the vCPUs' wait beside the classes of CPU; agents of before do not tell it.
+WAIT: Final = "wait_s"
+#: An agent knows up to some thousand guests, each has six lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
 _MAX_LINE: Final = 1000
 #: Samples further apart than this, in seconds, do not tell a trial's share of what lies between them.
@@ -53,7 +56,7 @@ def check_url(url: str) -> None:
 
 
 def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
-    """Return guest -> class -> CPU seconds so far of those of ``names`` that the agent knows all classes of.
+    """Return guest -> class, or :data:`WAIT` -> CPU seconds of ``names``, if all their classes are known.
 
     :param limit_s: for connecting, for each wait and for the whole page.
     :raises AgentError: there is no answer, or it is not an agent's.
@@ -77,19 +80,24 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
 
 
 def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
-    lines = [line for line in page.decode("utf-8", "replace").split("\n") if line.startswith(_METRIC)]
+    lines = [
+        line for line in page.decode("utf-8", "replace").split("\n") if line.startswith((_METRIC, _WAIT_METRIC))
+    ]
     wanted = [line for line in lines if len(line) < _MAX_LINE and any(name in line for name in names)]
     guests: dict[str, dict[str, float]] = {name: {} for name in names}
     try:
         for family in parser.text_string_to_metric_families("\n".join(wanted)):
             for sample in family.samples:
-                if sample.name != _METRIC or not 0 <= sample.value < math.inf:
+                if sample.name not in (_METRIC, _WAIT_METRIC) or not 0 <= sample.value < math.inf:
                     raise ValueError(f"{sample.name} is {sample.value}")
                 if (guest := sample.labels["guest"]) in guests:
-                    guests[guest][sample.labels["class"]] = sample.value
+                    kind = WAIT if sample.name == _WAIT_METRIC else sample.labels["class"]
+                    guests[guest][kind] = sample.value
     except Exception as error:  # what the library raises at rubbish is of any kind
         raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
-    return {guest: classes for guest, classes in guests.items() if classes.keys() == set(overhead.CLASSES)}
+    return {
+        guest: classes for guest, classes in guests.items() if classes.keys() - {WAIT} == set(overhead.CLASSES)
+    }
 
 
 def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
@@ -118,6 +126,7 @@ def _is_fault(before: _Sample, after: _Sample) -> bool:
     return (
         not 0 < after[0] - before[0] <= _MAX_GAP_S
         or grown < -overhead.TICK_S
+        or before[1].keys() != after[1].keys()  # of agents of two releases
         or any(before[1][name] - after[1][name] > slack for name in after[1])
     )
 
@@ -159,7 +168,7 @@ class Sampler:
         self._stop.set()
 
     def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
-        """Return what ``servers`` used, by class, and ``total``; None if that is not known of one of them."""
+        """Return what ``servers`` used, by class, ``total``, and :data:`WAIT` if known; None: of one it is not."""
         parts = []
         for guest in (self._guests.get(server, _Guest()) for server in servers):
             part = used_between(guest.samples, begin, end)
@@ -171,7 +180,10 @@ class Sampler:
         if len(parts) < len(servers):
             return None
         used = {name: round(math.fsum(part[name] for part in parts), 6) for name in overhead.CLASSES}
-        return {**used, "total": round(math.fsum(used.values()), 6)}
+        used["total"] = round(math.fsum(used.values()), 6)
+        if all(WAIT in part for part in parts):
+            used[WAIT] = round(math.fsum(part[WAIT] for part in parts), 6)
+        return used
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):

@@ -3,13 +3,12 @@
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model as results_model
 from nova_perf_tuning.validation.measure import schema, store
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
@@ -32,14 +31,14 @@ def read(
     path: str,
     budgets: Sequence[verdict.Budget] | None = None,
     name: str = "",
-    placed: Callable[[results_model.Results], results_model.Results] | None = None,
+    places: tuple[str | None, str | None] = (None, None),
 ) -> HostResults:
     """Return the verdict on each host that a file tells of.
 
     :param path: the result file of one host, or results of ``nova-perf validate``, whose trials budgets judge.
         Without budgets hosts of a fleet have their recorded verdicts, but FAIL where their comparison gives that.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
-    :param placed: adds to results what is known of their hosts beside them.
+    :param places: host group and flavor, if given.
     :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
         judge, or an A/A run.
     """
@@ -52,11 +51,13 @@ def read(
     results = store.from_dict(data, path)
     if summary.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
-    created = _created(results.environment, path)
+    created = results.environment.began.replace(tzinfo=datetime.UTC)
+    if not created.timestamp():
+        raise model.CloudError(f"{path}: environment.created: no time when this was measured")
     many = results.environment.fleet
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
-    results = placed(results) if budgets and placed is not None else results
+    results.environment = results.environment.placed(*places)
     left_out = budget_file.left_out(results, budgets) if budgets else []
     of_bare: Mapping[str, float | None]
     if many:
@@ -81,15 +82,20 @@ def read(
         named = {name: word} if name and judgements else {}
         share = of_bare.get(host)
         score = None if share is None else round(100 * min(1.0, max(0.0, share)), 1)
-        hosts.append(host_result.HostResult(host, created, word, named, score))
+        losses = {
+            " ".join(filter(None, (budget.benchmark, budget.metric, f"{budget.arm}/{budget.baseline}"))): (
+                loss.value,
+                budget.max_loss,
+            )
+            for budget, loss in ((entry.budget, entry.loss) for entry in judgements if not many)
+            if loss is not None and budget.max_loss is not None
+        }
+        hosts.append(host_result.HostResult(host, created, word, named, score, losses))
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
 
 
 def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
-    """Return the verdict on one host.
-
-    :raises CloudError: there is none among them.
-    """
+    """Return the verdict on one host; CloudError: there is none among them."""
     for result in hosts:
         if host_result.same_host(result.host, name):
             return result
@@ -109,12 +115,3 @@ def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
     """Return what guests reach of the bare host in their worst figure, 0.93; None: not known."""
     losses = (entry.loss.value for entry in judged if entry.budget.baseline == "host" and entry.loss is not None)
     return min((1 - loss for loss in losses), default=None)
-
-
-def _created(environment: Environment, path: str) -> datetime.datetime:
-    """Return when the measuring began; a time without zone is UTC, as the database has it."""
-    try:
-        time = datetime.datetime.fromisoformat(environment.created)
-        return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
-    except (ValueError, OverflowError):
-        raise model.CloudError(f"{path}: environment.created: no time when this was measured") from None

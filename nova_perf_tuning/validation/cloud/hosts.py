@@ -24,8 +24,14 @@ from nova_perf_tuning.validation.cloud import api, model
 REASON_PREFIX: Final = "nova-perf: "
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
-#: Filters for the names of traits (1.6) and ``required`` of providers (1.18).
-_PLACEMENT: Final = "1.18"
+#: First version of QEMU that has guests use an offload of its tap, where the kernel offers it, too; live migration
+#: to a host without it fails (kubevirt #16386, #19000).
+_FEATURES: Final = {
+    8_001_000: "USO (QEMU 8.1, Linux 6.2)",
+    10_002_000: "GSO of UDP tunnels (QEMU 10.2, Linux 6.17)",
+}
+#: ``required`` of providers (1.18), and any suffix of a group of resources (1.33).
+_PLACEMENT: Final = "1.33"
 
 
 class ServiceChange(enum.StrEnum):
@@ -45,6 +51,7 @@ class Host:
     :ivar service_id: of its nova-compute; ``provider_id``: of its resource provider, empty without a hypervisor.
     :ivar state: ``up`` or ``down``; ``status``: ``enabled`` or ``disabled``.
     :ivar traits: those that begin with ``CUSTOM_PERF_``.
+    :ivar qemu: its version as Nova has it, 8.2.1 as 8002001; 0: not known.
     """
 
     name: str
@@ -56,6 +63,7 @@ class Host:
     status: str
     disabled_reason: str
     traits: frozenset[str]
+    qemu: int = 0
 
     @property
     def managed(self) -> bool:
@@ -84,8 +92,8 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
             nodes[(node.service_details or {}).get("host", "")].append(node)
     with api.one_line("read traits (Placement shows them to administrators)"):
         carried: dict[str, set[str]] = collections.defaultdict(set)
-        for trait in _placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
-            for provider in _placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
+        for trait in placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
+            for provider in placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
                 carried[provider["uuid"]].add(trait)
     hosts = []
     for service in services:
@@ -93,8 +101,19 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
             name, provider = (node.name, node.id) if node is not None else ("", "")
             where = service.availability_zone or "", service.state or "", service.status or ""
             why, marks = service.disabled_reason or "", frozenset(carried.get(provider, ()))
-            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks))
+            qemu = node.hypervisor_version or 0 if node is not None and node.hypervisor_type == "QEMU" else 0
+            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks, qemu))
     return sorted(hosts, key=lambda host: (host.name, host.node))
+
+
+def mixed(known: Sequence[Host]) -> dict[str, list[str]]:
+    """Return feature -> hosts whose QEMU lacks it while others' has it: guests with it cannot move there."""
+    versions = {host.name: host.qemu for host in known if host.qemu}
+    return {
+        feature: [name for name, version in versions.items() if version < first]
+        for first, feature in _FEATURES.items()
+        if min(versions.values(), default=0) < first <= max(versions.values(), default=0)
+    }
 
 
 def choose(known: Sequence[Host], name: str) -> Host:
@@ -144,7 +163,7 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
 )
 def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
-    provider = _placement(cloud, path)
+    provider = placement(cloud, path)
     present = frozenset(provider["traits"])
     ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
@@ -186,7 +205,7 @@ def _reason(result: host_result.HostResult) -> str:
     return text if len(text) <= 255 else f"{text[:254]}…"
 
 
-def _placement(cloud: connection.Connection, path: str, **query: str) -> Any:
+def placement(cloud: connection.Connection, path: str, **query: str) -> Any:
     """Return what Placement answers to a question that openstacksdk has no method for."""
     response = cloud.placement.get(path, params=query, microversion=_PLACEMENT)
     exceptions.raise_from_response(response)

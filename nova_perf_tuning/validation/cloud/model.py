@@ -59,7 +59,6 @@ class HostPair:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Both, or the one."""
         return frozenset((self.client, self.server))
 
 
@@ -68,17 +67,17 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
 
     Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ... on both sides,
     as often as client as as server, and with an odd number of peers the one opposite. Two hosts meet twice, once
-    in each role; a host that is alone is its own peer. Neighbours in the list have no host in common as far as
-    possible, so that several can be measured at a time.
+    in each role; a host that is alone, or has no peers, is its own. Neighbours in the list have no host in common
+    as far as possible, so that several can be measured at a time.
 
-    :raises ValueError: no host, or ``peers`` below 1.
+    :raises ValueError: no host, or ``peers`` below 0.
     """
     names = sorted(set(hosts))
     count = len(names)
-    if not names or peers < 1:
-        raise ValueError("a schedule needs at least one host and one peer for it")
-    if count == 1:
-        return [HostPair(names[0], names[0])]
+    if not names or peers < 0:
+        raise ValueError("a schedule needs at least one host, and no less than no peers")
+    if count == 1 or not peers:
+        return [HostPair(name, name) for name in names]
     random.Random(seed).shuffle(names)  # noqa: S311  an order that can be repeated, no secret
     wanted = min(peers, count - 1)
     pairs = []
@@ -105,11 +104,9 @@ class Grid:
     length_s: int
 
     def begin(self, index: int) -> int:
-        """Return the second since the epoch at which a slot begins."""
         return index * self.length_s
 
     def arm(self, index: int) -> int:
-        """Return the arm that a slot belongs to."""
         block, position = divmod(index, self.arms)
         return self.arms - 1 - position if block % 2 else position
 
@@ -140,8 +137,7 @@ class MeasurePlan:
     """What to run on every pair.
 
     :ivar run_id: part of the name of everything that is made: at most 32 lower-case letters, digits and dashes.
-    :ivar jobs: benchmarks with their parameters; each runs once in every slot of an arm.
-    :ivar trials: how many slots each arm gets; block N of the results holds the N-th slot of every arm.
+    :ivar trials: how many slots each arm gets, each with all jobs; block N holds the N-th slot of every arm.
     :ivar time_limit_s: for one pair, from the first API call to the last result.
     """
 
@@ -156,7 +152,7 @@ class MeasurePlan:
 class RunSettings:
     """How a fleet is gone through.
 
-    :ivar peers: different ones of every host. :ivar max_parallel: pairs at a time.
+    :ivar peers: different ones of every host; :ivar max_parallel: pairs at a time.
     :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
     :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
     """
@@ -172,9 +168,7 @@ class RunSettings:
 class GuestSettings:
     """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
 
-    :ivar image: name or id of what tools/image/upload made.
     :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
-    :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
@@ -226,15 +220,12 @@ class PairError:
 
 @dataclasses.dataclass(slots=True)
 class PairOutcome:
-    """What a launcher's measure() returns.
+    """What measuring a pair gave; errors are empty when every arm gave all its trials.
 
-    :ivar trials: of all arms that worked; boot 0, or 1 for what ran on the server alone; ``order`` unique within
-        the pair.
-    :ivar errors: empty when every arm gave all its trials.
+    :ivar trials: boot 0, or 1 for what ran on the server alone; ``order`` unique within the pair.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
-    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from; empty: there is none.
-    :ivar host_cpu_faults: where from it is not known -> why.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, or empty; ``host_cpu_faults``: why not.
     """
 
     pair: HostPair

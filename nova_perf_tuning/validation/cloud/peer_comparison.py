@@ -3,17 +3,19 @@
 
 A pair is as fast as the slower of its hosts allows, so that a slow host slows all its pairs and a good one only
 those with slow peers (doc/source/admin/fleet.rst). A figure of which less is better, and which is 0 in most
-trials, compares nobody: it has no ratio.
+trials, compares nobody: it has no ratio. Two hosts that were measured alone are compared with each other.
 """
 
 import collections
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge.verdict import Verdict
 from nova_perf_tuning.validation.measure import model as results
 
@@ -32,12 +34,14 @@ class Comparison:
     :ivar states: of every host that was measured: PASS, FAIL (it is slow) or INCONCLUSIVE.
     :ivar logs: of all its pairs, the best, which is its value, last.
     :ivar middle, spread: what hosts are compared with, and the standard deviation of their values.
+    :ivar enough: whether there are enough hosts to find a slow one.
     """
 
     states: Mapping[str, Verdict]
     logs: Mapping[str, Sequence[float]]
     middle: float
     spread: float
+    enough: bool
 
 
 def compare(
@@ -48,22 +52,52 @@ def compare(
     :param measured: trials with the hosts that they are about, twice the same where there is one.
     :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
     """
-    series: dict[tuple[str, str], dict[model.HostPair, list[float]]] = {}
+    series: dict[tuple[str, str], dict[model.HostPair, dict[int, list[float]]]] = {}
     turned: dict[tuple[str, str], int] = {}
     for pair, trial in measured:
         if trial.primary and trial.value is not None:
             key = trial.benchmark, trial.arm
-            series.setdefault(key, {}).setdefault(pair, []).append(trial.value)
+            series.setdefault(key, {}).setdefault(pair, {}).setdefault(trial.boot, []).append(trial.value)
             turned[key] = -1 if trial.better == "lower" else 1
+
+    def log(values: Iterable[float], turn: int) -> float:
+        median = statistics.median(values)
+        return turn * (math.log(median) if median else -math.inf)
+
     comparisons = {}
     for key, of_pair in series.items():
-        if any(map(any, of_pair.values())):
-            medians = {pair: statistics.median(values) for pair, values in of_pair.items()}
-            logs = {
-                pair: turned[key] * (math.log(median) if median else -math.inf) for pair, median in medians.items()
-            }
-            comparisons[key] = judge(logs, limit, len(series))
+        whole = {pair: [*itertools.chain(*boots.values())] for pair, boots in of_pair.items()}
+        if any(map(any, whole.values())):
+            logs = {pair: log(values, turned[key]) for pair, values in whole.items()}
+            boots = {pair: [log(some, turned[key]) for some in of_pair[pair].values()] for pair in of_pair}
+            comparisons[key] = _of_two(boots, limit, len(series)) or judge(logs, limit, len(series))
     return comparisons
+
+
+def _of_two(boots: Mapping[model.HostPair, Sequence[float]], limit: float, figures: int) -> Comparison | None:
+    """Compare two hosts that were measured alone, the worse with the better one, by Student's t over their boots.
+
+    None where there are others, too few boots, or one without throughput: :func:`judge` then finds nobody.
+    """
+    usable = [
+        pair.client == pair.server and len(some) >= intervals.MIN_BOOTS and all(map(math.isfinite, some))
+        for pair, some in boots.items()
+    ]
+    if usable != [True, True]:
+        return None
+    logs = {pair.client: [statistics.fmean(some)] for pair, some in boots.items()}
+    middle, freedom = max(max(logs.values())), sum(map(len, boots.values())) - 2
+    deviations = [log - logs[pair.client][0] for pair, some in boots.items() for log in some]
+    spread = max(_LEAST_SPREAD, math.sqrt(sum(deviation**2 for deviation in deviations) / freedom))
+    beyond = intervals.student_t(_WRONG / (2 * figures), freedom) * spread
+    beyond *= math.sqrt(sum(1 / len(some) for some in boots.values()))
+    states = {}
+    for host, [value] in logs.items():
+        lost = value - middle < math.log(1 - limit)
+        states[host] = (
+            Verdict.PASS if not lost else Verdict.FAIL if value - middle < beyond else Verdict.INCONCLUSIVE
+        )
+    return Comparison(states, logs, middle, spread, True)
 
 
 def judge(
@@ -97,4 +131,4 @@ def judge(
         separable = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
         certain = len(values) >= MIN_HOSTS and separable and value - middle < beyond
         states[host] = Verdict.PASS if host not in lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
-    return Comparison(states, of_hosts, middle, spread)
+    return Comparison(states, of_hosts, middle, spread, len(values) >= MIN_HOSTS)

@@ -59,7 +59,6 @@ class Line:
 
 
 def new_id() -> str:
-    """Return an id for a run, as :class:`nova_perf_tuning.validation.cloud.model.MeasurePlan` wants it."""
     return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
@@ -67,11 +66,9 @@ class RunStore:
     """Reads and writes runs; for one thread at a time."""
 
     def __init__(self, url: str | None = None, *, make: bool = True) -> None:
-        """Open the database; ``url`` and ``make`` as for :func:`.engine.connect`."""
         self._engine = database.connect(url, make=make)
 
     def close(self) -> None:
-        """Close all connections."""
         self._engine.dispose()
 
     def create(
@@ -81,7 +78,6 @@ class RunStore:
         pairs: Sequence[model.HostPair],
         environment: environments.Environment,
     ) -> model.StoredRun:
-        """Write a new run, owned by this process, and return it."""
         run_id = plan.measure.run_id
         row = {
             "id": run_id,
@@ -132,8 +128,6 @@ class RunStore:
         return model.StoredRun(run.id, run.state, plan, environment, names, tasks, begun, run.leftovers)
 
     def lines(self) -> list[Line]:
-        """Return all runs of fleets, the newest first."""
-
         def count(*states: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
             return sa.select(sa.func.count()).where(_pairs.c.run_id == _runs.c.id, *states).scalar_subquery()
 
@@ -167,14 +161,10 @@ class RunStore:
         return self.load(run_id)
 
     def disown(self, run_id: str) -> None:
-        """Take a dead run over so that its stacks can be removed; its state stays.
-
-        :raises RunError: no such run, or its owner is alive.
-        """
+        """Take a dead run over so that its stacks can be removed; its state stays; RunError: as :meth:`claim`."""
         database.write(self._engine, lambda connection: _take_over(connection, run_id))
 
     def seen(self, run_id: str) -> None:
-        """Say that the owner is alive."""
         database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
 
     def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
@@ -235,7 +225,6 @@ class RunStore:
 
 
 def _plan_data(plan: model.FleetPlan) -> dict[str, object]:
-    """Return a plan as JSON data."""
     data = dataclasses.asdict(plan)
     for job in data["measure"]["jobs"]:
         job["benchmark"] = job["benchmark"].kind
@@ -276,7 +265,6 @@ def _change_run(connection: sa.Connection, run_id: str, **values: object) -> Non
 
 
 def _plan_again(connection: sa.Connection, run_id: str) -> int:
-    """Plan the pairs again that were running and return their number."""
     running = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "running")
     return connection.execute(sa.update(_pairs).where(running).values(state="planned")).rowcount
 

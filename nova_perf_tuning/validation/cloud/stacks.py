@@ -44,10 +44,7 @@ _SILENT_PEER: Final = "client: [silent-peer] "
 
 
 class StackError(Exception):
-    """A stack could not be made, or ended in CREATE_FAILED.
-
-    :ivar kind: the class of the error.
-    """
+    """A stack could not be made, or ended in CREATE_FAILED."""
 
     def __init__(self, kind: model.ErrorClass, reason: str) -> None:
         super().__init__(reason)
@@ -67,7 +64,6 @@ class Stack:
 
 @functools.cache
 def files() -> Mapping[str, str]:
-    """Return every template and script of this package by its name."""
     directory = importlib.resources.files(__package__).joinpath("heat")
     return {file.name: file.read_text(encoding="utf-8") for file in directory.iterdir() if file.is_file()}
 
@@ -122,18 +118,15 @@ class Stacks:
         return str(answer.json()["stack"]["id"])
 
     def status(self, stack: Stack) -> tuple[str, str]:
-        """Return ``CREATE_COMPLETE`` or the like, and why."""
         shown = self._api.call(lambda: self._heat.get_stack(stack.id, resolve_outputs=False))
         # openstacksdk makes a stack without anything of an answer that is no JSON, such as a proxy's page.
         return str(shown.status or "unknown"), one_line(shown.status_reason or "", 600)
 
     def outputs(self, stack: Stack) -> dict[str, object]:
-        """Return the outputs by name, whatever guests put into them."""
         shown = self._api.call(lambda: self._heat.get_stack(stack.id))
         return {entry["output_key"]: entry.get("output_value") for entry in shown.outputs or ()}
 
     def servers(self, stack: Stack) -> dict[str, str]:
-        """Return the ids of the guests that Nova knows, by role."""
         known = self._api.call(lambda: list(self._heat.resources(_sdk(stack))))
         return {
             resource.name: resource.physical_resource_id

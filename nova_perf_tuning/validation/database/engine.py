@@ -10,8 +10,8 @@ import contextlib
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Set
+from typing import Any, Final, TypeVar
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -24,7 +24,7 @@ try:
     from sqlalchemy import event, exc
 except ImportError as error:
     raise errors.PerfTuningError(
-        f"{error.name} is missing; install nova-perf-tuning[report] for the database of runs"
+        f"{error.name} is missing; install nova-perf-tuning[validation] for the database of runs"
     ) from None
 
 metadata: Final = sa.MetaData()
@@ -73,9 +73,16 @@ _PATIENCE_S: Final = 30
 #: Execution options of one that writes.
 _WRITER: Final = {"begin": "IMMEDIATE"}
 #: The transaction was undone for another writer and may be tried again: deadlock (Galera also reports conflicts at
-#: the commit so) and lock wait of MariaDB, serialization failure and deadlock of PostgreSQL.
-_UNDONE: Final = frozenset({1213, 1205, "40001", "40P01"})
-_ATTEMPTS: Final = 8
+#: the commit so), lock wait, a row that changed since the snapshot (MariaDB, by default since 11.6.2: MDEV-35124);
+#: serialization failure and deadlock of PostgreSQL.
+_UNDONE: Final = frozenset[object]({1213, 1205, 1020, "40001", "40P01"})
+#: The database is away, as while it restarts or another node takes over: cannot be reached, stops, or is no member
+#: of its Galera cluster; PostgreSQL stops or starts, and None: psycopg found nobody.
+_AWAY: Final = frozenset[object]({2003, 1053, 1047, "57P01", "57P03", None})
+#: A table, its type or its version is there although it was not a moment ago: another process migrates.
+_RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
+#: How long a writer tries again, in seconds.
+_RETRY_S: Final = 60
 
 _T = TypeVar("_T")
 
@@ -119,12 +126,8 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
         engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
         if is_sqlite:
             event.listen(engine, "begin", _begin_sqlite)
-        settings = config.Config()
-        settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
         try:
-            with engine.execution_options(**_WRITER).begin() as connection:
-                settings.attributes["connection"] = connection
-                command.upgrade(settings, "head")
+            migrate(engine, command.upgrade, "head")
         except util.CommandError:
             raise DatabaseError(
                 f"{shown}: it was made by another version; update nova-perf-tuning, or name another database"
@@ -132,47 +135,70 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     return engine
 
 
-def without_password(url: str | None) -> str:
-    """Return a URL as it may be shown.
+def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str) -> None:
+    """Change the tables to those of a revision; of two that do it at once the second finds what the first made.
 
-    :raises DatabaseError: not a URL.
+    :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
     """
+    settings = config.Config()
+    settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
+
+    def once() -> None:
+        with engine.execution_options(**_WRITER).begin() as connection:
+            settings.attributes["connection"] = connection
+            change(settings, revision)
+
+    _retrying(_UNDONE | _RACED, 10)(once)
+
+
+def without_password(url: str | None) -> str:
+    """Return a URL as it may be shown; DatabaseError: it is none."""
     return _parse(url).render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Give a connection to read by.
-
-    :raises DatabaseError: instead of any error of the database.
-    """
+    """Give a connection to read by; DatabaseError: instead of any error of the database."""
     with _translated(), engine.connect() as connection:
         yield connection
 
 
 def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
-    """Call ``work`` in one transaction, again where the database undid it for another writer; return its result.
+    """Call ``work`` in one transaction and return its result; DatabaseError: in place of any other.
 
-    :raises DatabaseError: instead of any error of the database.
+    It is called again where the database undid it for another writer, or is away for a while. A connection that
+    breaks at the commit does not say whether that was done: ``work`` must bear to be done twice.
     """
 
     def once() -> _T:
         with engine.execution_options(**_WRITER).begin() as connection:
             return work(connection)
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_undone),
+    with _translated():
+        return _retrying(_UNDONE | _AWAY, _RETRY_S)(once)
+
+
+def _retrying(codes: Set[object], seconds: float) -> Callable[[Callable[[], _T]], _T]:
+    """Return what calls a function until it ends with another error than of these codes, or time is up."""
+
+    def passes(error: BaseException) -> bool:
+        if not isinstance(error, exc.DBAPIError):
+            return False
+        # PyMySQL has the code as first argument, and newer ones a coarse sqlstate beside it; SQLite has neither.
+        original: Any = error.orig
+        number = next(iter(original.args), "")
+        code = number if isinstance(number, int) else getattr(original, "sqlstate", "")
+        if error.connection_invalidated:
+            return codes >= _AWAY
+        return code in codes and (code is not None or isinstance(error, exc.OperationalError))
+
+    retrying: Callable[[Callable[[], _T]], _T] = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(passes),
         wait=tenacity.wait_random_exponential(multiplier=0.05, max=2),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        stop=tenacity.stop_after_delay(seconds),
         reraise=True,
     )
-    with _translated():
-        return retrying(once)
-
-
-def _is_undone(error: BaseException) -> bool:
-    original = getattr(error, "orig", None)
-    return not _UNDONE.isdisjoint([getattr(original, "sqlstate", None), *getattr(original, "args", ())[:1]])
+    return retrying
 
 
 def _parse(url: str | None) -> sa.URL:
@@ -188,7 +214,12 @@ def _parse(url: str | None) -> sa.URL:
 def _translated(shown: str = "database") -> Iterator[None]:
     try:
         yield
-    except (exc.SQLAlchemyError, ImportError, OSError) as error:
+    except ImportError as error:
+        raise DatabaseError(
+            f"{shown}: {error.name} is missing; install nova-perf-tuning[postgresql] for postgresql+psycopg://,"
+            " nova-perf-tuning[mariadb] for mysql+pymysql://"
+        ) from None
+    except (exc.SQLAlchemyError, OSError) as error:
         raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
 
 

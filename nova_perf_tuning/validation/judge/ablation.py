@@ -40,11 +40,9 @@ class Call(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """What a knob does in one benchmark.
+    """What a knob does in one benchmark: pays, harms, removable or undecided.
 
-    :ivar call: pays, harms, removable or undecided.
-    :ivar effect: tuned / without it, more than 1 is a gain by the knob, with the interval that the call rests on;
-        None without a pair.
+    :ivar effect: tuned / without it, more than 1 is a gain, with the interval of the call; None: no pair.
     :ivar notes: what failed or was excluded, or why there is no effect for it.
     """
 
@@ -55,10 +53,9 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Knob:
-    """One knob judged.
+    """One knob judged, in each benchmark and as a whole.
 
     :ivar spec, value: the extra spec; :ivar arm: the arm without it.
-    :ivar findings: benchmark -> what it does there.
     :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way round, ``mixed``
         where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
         ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
@@ -74,7 +71,6 @@ class Knob:
 
 
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
-    """Return extra spec -> arm without it, of every knob of a request."""
     return {spec: _without(wanted, spec) for spec in wanted.extra_specs() if spec not in _NO_KNOBS}
 
 
@@ -169,5 +165,4 @@ def undecided(results: model.Results, budgets: Sequence[verdict.Budget]) -> bool
 
 
 def removable(judged: Sequence[Knob]) -> list[str]:
-    """Return the extra specs that can be left out, each by itself."""
     return [knob.spec for knob in judged if knob.call is Call.REMOVABLE]

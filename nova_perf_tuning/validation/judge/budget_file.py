@@ -21,7 +21,7 @@ _MAX_BYTES: Final = 256 * 1024
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.
 _ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
 #: What a budget may be for.
-_PLACES: Final = ("host_group", "flavor")
+_PLACES: Final = ("host_group", "flavor", "memory_encryption")
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED: Final = "default"
 
@@ -50,6 +50,7 @@ class Budget:
     accelerator: str | None = None
     host_group: str | None = None
     flavor: str | None = None
+    memory_encryption: str | None = None
     optional: bool = False
     reason: str = ""
     guards: trial_filter.Limits = dataclasses.field(default_factory=trial_filter.Limits)
@@ -60,7 +61,12 @@ class Budget:
         return {name: pattern for name in _PLACES if (pattern := getattr(self, name)) is not None}
 
     def is_for(self, places: Mapping[str, str]) -> bool:
-        """Return whether it is for the host group and flavor that ``places`` has."""
+        """Return whether it is for the host group and flavor that ``places`` has.
+
+        Encrypted guests pay for each byte that devices see: theirs are only budgets that name their encryption.
+        """
+        if "memory_encryption" in places and self.memory_encryption is None:
+            return False
         return all(fnmatch.fnmatchcase(places.get(name, ""), pattern) for name, pattern in self.patterns.items())
 
 
@@ -98,12 +104,10 @@ def limits(budgets: Sequence[Budget]) -> trial_filter.Limits:
 
 
 def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Mapping[str, str]) -> list[Budget]:
-    """Return the budgets for the host group and flavor that ``places`` has.
+    """Return the budgets for the host group and flavor that ``places`` has; ``primary``: benchmark -> metric.
 
     Of several for the same figure the most specific ones count: those that name both, else all that name one, else
     those that name none.
-
-    :param primary: benchmark -> its primary metric, which a budget may name or not.
     """
 
     def figure(budget: Budget) -> tuple[str | None, ...]:
@@ -132,7 +136,7 @@ def for_run(
     if not chosen:
         why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
         if budgets:
-            named = ", ".join(f"{name} '{places.get(name, '')}'" for name in _PLACES)
+            named = ", ".join(f"{name} '{place}'" for name, place in places.items())
             why = f"none is for {named}; give --host-group or --flavor"
         raise schema.InputError(f"--budget {path}: no budget applies: {why}, or another file")
     measured = {"benchmark": list(kinds), "arm": arms, "baseline": arms}
@@ -144,14 +148,13 @@ def for_run(
 
 
 def why_none(results: model.Results) -> Reason:
-    """Return that no budget applies to results, and what they have."""
     environment = results.environment
     return reason(
         ReasonCode.NO_BUDGET_APPLIES,
         arms=list(dict.fromkeys(trial.arm for trial in results.trials)),
         benchmarks=list(dict.fromkeys(trial.benchmark for trial in results.trials)),
         accelerator=environment.accelerator or "",
-        **environment.places,
+        **{name: getattr(environment, name) for name in _PLACES},
     )
 
 
@@ -176,7 +179,6 @@ def for_measured(
 
 
 def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
-    """Return the budgets that apply to results."""
     environment = results.environment
     chosen = for_measured(budgets, *_measured(results), accelerator(environment))
     primary = {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}
@@ -219,13 +221,14 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
 def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
     """Return which of host group and flavor must be known before a budget can apply; nothing: none."""
     known = {name: pattern for name, pattern in budget.patterns.items() if places.get(name)}
-    if all(fnmatch.fnmatchcase(places[name], pattern) for name, pattern in known.items()):
+    if ("memory_encryption" in places) is (budget.memory_encryption is not None) and all(
+        fnmatch.fnmatchcase(places[name], pattern) for name, pattern in known.items()
+    ):
         return tuple(name for name in budget.patterns if name not in known)
     return ()
 
 
 def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> bool:
-    """Return whether nothing was measured for an optional budget."""
     compared = {budget.arm} if budget.max_loss is None else {budget.arm, budget.baseline}
     other = accelerator is not None and budget.accelerator not in (None, accelerator)
     return other or not compared <= {*arms}

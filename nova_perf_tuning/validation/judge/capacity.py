@@ -28,9 +28,8 @@ _C = reasons.ReasonCode
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limit:
-    """One resource.
+    """One resource; :ivar per_guest: CPUs that one guest takes of it.
 
-    :ivar per_guest: CPUs that one guest takes of it.
     :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the interval, None without.
     """
 
@@ -49,10 +48,9 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a host carries of one flavor's load.
+    """What a host carries of one flavor's load, by so many trials; ``limits``: the tightest resource first.
 
-    :ivar rate: units of work per second of each guest; :ivar limits: the tightest resource first.
-    :ivar trials: how many counted; :ivar notes: what was excluded, and what else the figures do not hold for.
+    :ivar rate: units of work per second of each guest; :ivar notes: what else the figures do not hold for.
     """
 
     benchmark: str

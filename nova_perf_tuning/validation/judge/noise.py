@@ -60,13 +60,10 @@ def fingerprint(environment: Environment, label: str) -> dict[str, Any]:
 
 
 def holding(environment: Environment, entries: Sequence[Entry]) -> NoiseFloor | None:
-    """Return the noise floor of a run; None: none holds for its benchmarks.
+    """Return the noise floor of a run out of entries of the floor file; None: none holds for its benchmarks.
 
-    A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
-    says nothing of another, nor of results that do not tell theirs. Of several the lowest counts: not all
-    is known before a run.
-
-    :param entries: of the floor file.
+    A floor holds where its fingerprint agrees with all that is known, and always the host: a floor of one says
+    nothing of another. Of several the lowest counts: not all is known before a run.
     """
     losses: dict[str, dict[str, float]] = {}
     created = ""
@@ -120,10 +117,7 @@ def check_writable(path: str) -> None:
 
 
 def load(path: str) -> list[Entry]:
-    """Return the entries of a floor file, none when there is no such file.
-
-    :raises schema.InputError: it is no such file.
-    """
+    """Return the entries of a floor file, none when there is no such file; InputError: it is another."""
     if not os.path.exists(path):
         return []
     data = schema.load_json(path, _MAX_BYTES)
@@ -135,10 +129,7 @@ def load(path: str) -> list[Entry]:
 def refusal(
     known: NoiseFloor | None, benchmark: str, metric: str, max_loss: float | None
 ) -> reasons.Reason | None:
-    """Return why a budget cannot be judged on this host; None if it can.
-
-    :param known: the noise floor of the run.
-    """
+    """Return why a budget cannot be judged on this host, whose floor is ``known``; None if it can."""
     if known is None or max_loss is None:
         return None
     least = known.losses.get(benchmark, {}).get(metric, 0.0)
@@ -152,8 +143,7 @@ def check_budgets(
 ) -> None:
     """Refuse budgets tighter than the noise floors of this host, before anything is measured.
 
-    :param entries: of the floor file.
-    :raises reasons.ReasonError: a budget is tighter than that.
+    :param entries: of the floor file; :raises reasons.ReasonError: a budget is tighter than that.
     """
     primary = {job.label: job.benchmark.primary[0] for job in jobs}
     environment = host_environment.read()

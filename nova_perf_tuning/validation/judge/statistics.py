@@ -82,11 +82,9 @@ def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> E
 def interim_confidence(promised: float, looks: Sequence[int], boots: int) -> float:
     """Return the confidence of an interval over ``boots`` boots that keeps the promise over both looks at a run.
 
-    Each look is a chance to be wrong, so the interim look and the one at the end share the error probability
-    (Bonferroni's inequality: it holds for any statistic). A run without an interim look has all of it at its end.
-    The shares are this program's own, whatever a results file says: more looks share :data:`LOOK_SHARE`.
-
-    :param looks: boots that there were at each interim look.
+    Each look, after so many boots, is a chance to be wrong, so that they share the error probability (Bonferroni's
+    inequality: it holds for any statistic). A run without an interim look has all of it at its end. The shares are
+    this program's own, whatever a results file says: more looks share :data:`LOOK_SHARE`.
     """
     if boots in looks:
         share = LOOK_SHARE / len(set(looks))
@@ -107,7 +105,6 @@ def by_boot(
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median, None of nothing."""
     return standard.median(values) if values else None
 
 
@@ -132,14 +129,11 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
 
 @functools.cache
 def student_t(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t.
-
-    :raises errors.PerfTuningError: scipy is missing.
-    """
+    """Return a quantile of Student's t; PerfTuningError: scipy is missing."""
     try:
         from scipy import special  # an extra of this program; scipy.stats takes a second to load
     except ImportError:
         raise errors.PerfTuningError(
-            "scipy is missing; install nova-perf-tuning[report] for intervals and verdicts"
+            "scipy is missing; install nova-perf-tuning[validation] for intervals and verdicts"
         ) from None
     return float(special.stdtrit(freedom, probability))

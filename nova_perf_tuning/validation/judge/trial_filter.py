@@ -74,10 +74,8 @@ class Lost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """What is left of the trials of one figure.
+    """What is left of the trials of one figure, failed ones among them; ``excluded``: run -> why it is not.
 
-    :ivar trials: all but those excluded; failed ones are among them.
-    :ivar excluded: run -> why it does not count.
     :ivar pairs, pairs_excluded: blocks that have a figure of both arms, and those of them that lost one.
     :ivar invalid: why no ratio can be made of what is left; None if it can.
     :ivar lost: of the arm and of its baseline.
@@ -92,7 +90,6 @@ class Selection:
 
     @property
     def notes(self) -> tuple[reasons.Reason, ...]:
-        """Return how many trials failed, how many were excluded and why."""
         failed = tuple(lost.reason() for lost in self.lost if lost.count)
         if not self.excluded:
             return failed
@@ -161,7 +158,6 @@ def _missing(trials: Collection[model.Trial], environment: Environment, arm: str
 
 
 def run(trial: model.Trial) -> Run:
-    """Return the run that a trial's figure is of."""
     return trial.benchmark, trial.arm, trial.order
 
 

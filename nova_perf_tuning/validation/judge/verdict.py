@@ -8,6 +8,7 @@ there are too few boots for an interval; INVALID: what was measured cannot answe
 import collections
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -30,7 +31,6 @@ class Verdict(enum.StrEnum):
 
     @property
     def exit_code(self) -> errors.ExitCode:
-        """Return what ``evaluate`` and ``validate`` exit with."""
         return errors.ExitCode.ERROR if self is Verdict.INVALID else errors.ExitCode[self.value]
 
 
@@ -45,10 +45,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Judgement:
     """The verdict on one budget.
 
-    :ivar loss: ``1 - ratio`` with its interval; None when no limit was set, or without a pair.
-    :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
-    :ivar reasons: one for each limit, and what else is to be said.
-    :ivar verdicts: on each of them alone.
+    :ivar loss, cpu: ``1 - ratio``, and seconds per :attr:`unit`, with intervals; None: no limit, or not measured.
+    :ivar reasons: one for each limit, and what else is to be said; :ivar verdicts: on each of them alone.
     :ivar pairs_excluded: pairs of which a guard rejected a trial.
     """
 
@@ -63,12 +61,10 @@ class Judgement:
 
     @property
     def verdicts_and_reasons(self) -> list[tuple[Verdict, Reason]]:
-        """Return every reason with the verdict on it alone."""
         return list(zip(self.verdicts, self.reasons, strict=True))
 
     @property
     def deciding(self) -> Reason | None:
-        """Return the first reason that the verdict comes from."""
         return next((why for word, why in self.verdicts_and_reasons if word is self.verdict), None)
 
     @property
@@ -203,7 +199,8 @@ class _Case:
         if budget.max_loss is not None and self.fault is None:
             gates.append(_Gate((*figure, "loss"), self._loss, level, budget.max_loss))
         if (limit := budget.max_host_cpu_per_unit) is not None and not (self.fault or self.cpu_fault):
-            gates.append(_Gate((*figure, "cpu"), self._cpu_per_unit, level, limit, self.unit))
+            cost = functools.partial(statistics.estimate, self.cpu, positive=True)
+            gates.append(_Gate((*figure, "cpu"), cost, level, limit, self.unit))
         for gate in gates if level != budget.confidence else ():
             gate.reason = gate.reason.noting(reason(_C.INTERIM, confidence=level, promised=budget.confidence))
         for gate in gates[:1]:
@@ -220,15 +217,11 @@ class _Case:
         return Judgement(self.budget, worst(verdicts), loss, cpu, self.unit, why, verdicts, self.pairs_excluded)
 
     def _loss(self, confidence: float) -> statistics.Estimate | None:
-        """Return ``1 - ratio`` with its interval; None without a pair."""
         ratio = statistics.ratio_of(self.logs, confidence)
         if ratio is None:
             return None
         low, high = (None if end is None else 1 - end for end in (ratio.high, ratio.low))
         return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
-
-    def _cpu_per_unit(self, confidence: float) -> statistics.Estimate | None:
-        return statistics.estimate(self.cpu, confidence, positive=True)
 
 
 class _Measured:
@@ -272,10 +265,7 @@ class _Measured:
         return case
 
     def _absent(self, budget: Budget, metric: str, baseline: str, trials: Sequence[model.Trial]) -> Reason | None:
-        """Return what of a budget was not measured.
-
-        :param trials: those of its figure, failed ones included.
-        """
+        """Return what of a budget was not measured; ``trials``: of its figure, failed ones included."""
         benchmark = budget.benchmark
         if benchmark not in self._trials:
             return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
@@ -338,10 +328,7 @@ def _with_worst(
 
 
 def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> Reason | None:
-    """Return why service CPU cannot be judged by the trials that have it; None if it can.
-
-    :param known: how many of the arm have it.
-    """
+    """Return why service CPU cannot be judged by the ``known`` trials of the arm that have it; None if it can."""
     if fault := next(filter(None, (overhead.cost(trial).contradiction for trial in trials)), None):
         return fault
     if not known:

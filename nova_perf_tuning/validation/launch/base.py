@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+import psutil
+
 from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.environment import Environment
@@ -21,6 +23,8 @@ from nova_perf_tuning.validation.environment import Environment
 #: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
 STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
+#: Counters of bytes beside those of CPU, and what they are of.
+MOVED: Final = {"net_bytes": "net", "disk_bytes": "disk"}
 #: For a program that makes something: more than a second where a disk has other work or was never read from.
 _LIMIT_S = 300.0
 
@@ -58,9 +62,8 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clock:
-    """A machine's clock against the host's.
+    """A machine's clock against the host's: what it shows at 0 of CLOCK_MONOTONIC, in seconds since the epoch.
 
-    :ivar epoch: what it shows at 0 of the host's CLOCK_MONOTONIC, in seconds since the epoch.
     :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question and receipt.
     """
 
@@ -122,7 +125,7 @@ class Machine(abc.ABC):
 
         They are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``, of
         threads there are now; and ``wait_s``, for which its vCPUs were runnable without a host CPU. The host's own
-        machines have ``total`` alone.
+        machines have ``total`` alone. Beside them are those of :data:`MOVED` that are known.
         """
 
     def busy_s(self) -> float | None:
@@ -184,6 +187,14 @@ class Launcher(contextlib.AbstractContextManager["Launcher"]):
     @abc.abstractmethod
     def close(self) -> None:
         """Remove everything made here; may be called twice and after any failure."""
+
+
+def disk_bytes(process: int) -> float:
+    """Return what a process and its ended children moved below the page cache (proc_pid_io(5)); 0: unknown."""
+    with contextlib.suppress(psutil.Error, OSError):
+        moved = psutil.Process(process).io_counters()
+        return float(moved.read_bytes + moved.write_bytes)
+    return 0.0
 
 
 def environment() -> dict[str, str]:

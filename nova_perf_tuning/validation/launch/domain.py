@@ -124,7 +124,6 @@ def remove(run: RunDirectory, name: str) -> None:
 
 
 def base_domain(name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool) -> str:
-    """Return the XML of one untuned guest."""
     values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
     values |= {"name": name, "machine": MACHINE}
     filled = {key: html.escape(str(value)) for key, value in values.items()}

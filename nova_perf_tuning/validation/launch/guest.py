@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import libvirt
 import libvirt_qemu
 
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
@@ -79,7 +80,6 @@ class AgentChannel:
             raise self._failure(f"{command}: the agent's answer is malformed") from error
 
     def is_ready(self) -> bool:
-        """Whether the agent answers now."""
         try:
             return self.ask("guest-ping", lambda _answer: True, timeout_s=2)
         except base.LaunchError:
@@ -90,7 +90,6 @@ class AgentChannel:
         return self._exec([_RUN, job, *argv], capture=True)
 
     def kill(self, job: str) -> None:
-        """Kill everything that a job started."""
         self._exec([_KILL, job, "KILL"], capture=False)
 
     def _exec(self, argv: Sequence[str], capture: bool) -> int:
@@ -102,7 +101,6 @@ class AgentChannel:
         return self.ask("guest-exec-status", _finished, {"pid": pid})
 
     def time_s(self) -> float:
-        """Return the seconds since the epoch by the guest's clock."""
         return self.ask("guest-get-time", lambda answer: _whole(answer) / 1e9)
 
     def busy_s(self) -> float:
@@ -215,7 +213,6 @@ class Guest(base.Machine):
                 self._wait(pid, time.monotonic() + _DEATH_S)
 
     def probe_result(self) -> probe.ProbeResult:
-        """Ask the guest what it is and has."""
         return probe.parse(self.run(probe.ARGV, _SHORT_S).stdout)
 
     def busy_s(self) -> float | None:
@@ -240,7 +237,11 @@ class Guest(base.Machine):
         if not spent:
             raise self.failure("its process is gone")
         waited_s = guest_cpu.waited_s(process.pid, process.threads)
-        return {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+        counters = {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+        with contextlib.suppress(OSError, ValueError):  # what it sends its tap receives
+            tap = f"/sys/class/net/{self.interface}/statistics/rx_bytes"
+            counters["net_bytes"] = float(bounded_read.kernel_text("", tap))
+        return {**counters, "disk_bytes": base.disk_bytes(process.pid)}
 
     def process(self) -> model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them."""
@@ -250,7 +251,6 @@ class Guest(base.Machine):
         raise self.failure("its process is gone")
 
     def suspend(self) -> None:
-        """Pause all vCPUs, if it runs."""
         if self._state() == libvirt.VIR_DOMAIN_RUNNING:
             self._domain.suspend()
 

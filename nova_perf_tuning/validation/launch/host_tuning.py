@@ -8,10 +8,11 @@ given are touched, never a NIC or another guest.
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, owners
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.picture import svg
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -23,16 +24,14 @@ from nova_perf_tuning.validation.launch.guest import Guest
 def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
     """Bring the host settings of ``active`` into force, and return each with what became of it.
 
-    :param directory: of the journal; :param resting: paused guests, which the plan leaves out.
+    :param resting: paused guests, which the plan leaves out.
     :raises LaunchError: a setting could not be brought into force.
     """
-    facts, thread = reader.read_host(), model.ThreadTarget
-    idle = {guest.process().pid for guest in resting}
-    facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
+    facts, thread = _facts(resting), model.ThreadTarget
     pids = {guest.process().pid for guest in active}
     settings = [
         setting
-        for setting in planner.plan(facts, layout.CpuSets()).settings
+        for setting in planner.plan(facts, owners.CpuSets()).settings
         if setting.kind == thread.kind and thread.parse(setting.target, setting.identity).pid in pids
     ]
     if not settings:
@@ -49,8 +48,20 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     return applied
 
 
+def _facts(resting: Sequence[Guest]) -> model.HostFacts:
+    idle = {guest.process().pid for guest in resting}
+    facts = reader.read_host()
+    facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
+    return facts
+
+
+def picture(resting: Sequence[Guest]) -> str:
+    """Return where everything may run on this host now, but paused guests, as SVG."""
+    facts = _facts(resting)
+    return svg.draw(facts, owners.CpuOwners.of(facts, owners.CpuSets())).decode()
+
+
 def restore(directory: str) -> None:
-    """Put back all that :func:`apply` changed, if anything."""
     if not os.path.exists(os.path.join(directory, "journal.sqlite")):
         return
     with journal_module.Journal(directory, writer=True) as journal:

@@ -37,9 +37,7 @@ class Image:
 
 
 def default_directory(programs: Collection[str] = ()) -> str:
-    """Return where this user's image with all ``programs``, and absolute paths of other files, lies.
-
-    It is the small one, the full one, or the one that was built last with something added, in this order.
+    """Return the directory of this user's small, full or own image, the first with all programs and files.
 
     :raises LaunchError: there are images, but none has them all.
     """
@@ -83,11 +81,10 @@ def _added(directory: pathlib.Path) -> dict[str, str]:
 
 
 def check_same_programs(built: Image, programs: Collection[str]) -> None:
-    """See that the host would run the very files that are in an image; what the host lacks is another fault.
+    """See that the host would run the very files that are in an image; LaunchError: names one that is other.
 
-    :param programs: one of this project's own means all of these, one that was added to the image all that was:
-        they use one another.
-    :raises LaunchError: names the first file that is another one.
+    One of this project's own programs means all of these, one that was added to the image all that was: they use
+    one another. What the host lacks is another fault.
     """
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):
@@ -99,17 +96,12 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
     if wanted.intersection([*built.added, *map(os.path.basename, built.added)]):
         digests.update(built.added)
     for path, digest in digests.items():
-        if os.path.exists(path) and _sum(path) != digest:
+        if os.path.exists(path) and hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != digest:
             raise base.LaunchError(
                 f"{path} is not the {os.path.basename(path)} of guest image {built.id}, so host and guests would"
                 " not compare; build the image anew with tools/image/build and the same options, and have no other"
                 " build of it on PATH"
             )
-
-
-def _sum(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy(image: Image, run: RunDirectory) -> Image:

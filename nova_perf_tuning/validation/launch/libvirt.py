@@ -62,6 +62,7 @@ class BootedArm:
     guests: tuple[Guest, ...]
     probed: tuple[probe.ProbeResult, ...]
     settings: list[environments.Setting] = dataclasses.field(default_factory=list)
+    picture: str = ""
 
 
 class LibvirtLauncher(base.Launcher):
@@ -153,8 +154,8 @@ class LibvirtLauncher(base.Launcher):
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
         xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM)
         connection = self._connected()
-        mapping = storage.can_map(connection.getLibVersion(), connection.getVersion())
-        transformed = transform_module.transform(xml, arm.request, mapping=mapping)
+        spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
+        transformed = transform_module.transform(xml, arm.request, spread=spread)
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = connection.createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
@@ -186,6 +187,7 @@ class LibvirtLauncher(base.Launcher):
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
         chosen.settings = host_tuning.apply(journal, chosen.guests, resting) if chosen.arm.request else []
+        chosen.picture = chosen.picture or host_tuning.picture(resting)
         self._active = arm
 
     def host_pair(self) -> base.Pair:
@@ -220,6 +222,7 @@ class LibvirtLauncher(base.Launcher):
                     virtualization=booted.probed[0].virtualization,
                     findings=findings(booted, rig.accelerator.name, self._size.vcpus),
                     xml=booted.guests[0].transformed.xml,
+                    picture=booted.picture,
                     shown={"probe": dataclasses.asdict(booted.probed[0])},
                 )
                 for name, booted in self._arms.items()
@@ -327,7 +330,6 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.
 
 @contextlib.contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """Say in one line what libvirt refused."""
     try:
         yield
     except libvirt.libvirtError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launchers by their names; and this host as one, whose arms are all the host itself, over loopback.
+"""This host as a launcher, whose arms are all the host itself, over loopback.
 
 Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
-from nova_perf_tuning import signals
+from nova_perf_tuning import bounded_read, signals
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.validation.environment import Environment
@@ -143,7 +143,8 @@ class HostMachine(base.Machine):
         self.name, self.address = f"host-{role}", address
         self._namespace, self._directory = namespace, directory
         self._processes: dict[int, _Process] = {}
-        self._ended_s = self._most_s = 0.0
+        self._ended_s = self._most_s = self._ended_disk_bytes = 0.0
+        self._sent = dict[str, float]()
         self._lock = threading.Lock()
         os.makedirs(directory, exist_ok=True)
         os.chmod(directory, 0o711)  # noqa: S103  # a share's guest, who is nobody, passes through
@@ -186,10 +187,13 @@ class HostMachine(base.Machine):
             )
             # A child that ends between two looks is missing in both.
             self._most_s = max(self._most_s, total)
-            return {"total": self._most_s}
+            for pid in self._processes if self._namespace else ():
+                with contextlib.suppress(OSError, LookupError, ValueError):
+                    self._sent["net_bytes"] = _sent_bytes(pid)
+            disk = self._ended_disk_bytes + sum(map(_tree_disk_bytes, self._processes))
+            return {"total": self._most_s, "disk_bytes": disk, **self._sent}
 
     def close(self) -> None:
-        """End everything that still runs and remove the directory."""
         for process in list(self._processes.values()):
             self._finish(process)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -201,23 +205,45 @@ class HostMachine(base.Machine):
         return process
 
     def _finish(self, process: _Process) -> tuple[int, str, str]:
+        moved = _tree_disk_bytes(process.pid)
         ended = process.end()
         with self._lock:
             self._ended_s += process.cpu_s
+            self._ended_disk_bytes += moved
             self._processes.pop(process.pid, None)
         return ended
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    with contextlib.suppress(OSError):  # it has ended in between
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                for child in file.read().split():
+                    yield from _tree(int(child))
 
 
 def _tree_cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process and all below it, of those that have ended and were waited for too."""
     spent = 0.0
-    with contextlib.suppress(OSError, psutil.Error):  # it has ended in between
-        times = psutil.Process(pid).cpu_times()
-        spent += guest_cpu.process_s(pid) + times.children_user + times.children_system
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                spent += sum(_tree_cpu_s(int(child)) for child in file.read().split())
+    for process in _tree(pid):
+        with contextlib.suppress(OSError, psutil.Error):
+            times = psutil.Process(process).cpu_times()
+            spent += guest_cpu.process_s(process) + times.children_user + times.children_system
     return spent
+
+
+def _tree_disk_bytes(pid: int) -> float:
+    return sum(map(base.disk_bytes, _tree(pid)))
+
+
+def _sent_bytes(pid: int) -> float:
+    """Return the bytes that the network namespace of a process has sent (proc_pid_net(5), column 9 of dev).
+
+    :raises OSError: it has ended.
+    """
+    rows = (line.split() for line in bounded_read.kernel_text("", f"/proc/{pid}/net/dev").splitlines()[2:])
+    return sum(float(row[9]) for row in rows if row[0] != "lo:")
 
 
 def _await_idle(process: _Process) -> bool:

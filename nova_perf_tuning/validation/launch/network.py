@@ -44,7 +44,6 @@ class Network:
         return f"nova-perf-{self.run_id}-{role}"
 
     def create(self) -> None:
-        """Make bridge, namespaces and the pairs of veth between them."""
         for role in ROLES:
             base.call(["ip", "netns", "add", self.namespace(role)])
         commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
@@ -67,7 +66,6 @@ class Network:
         return str(POOL[1 + ROLES.index(role)])
 
     def new_port(self) -> Port:
-        """Return names and addresses for one more guest."""
         number = self._guests
         self._guests += 1
         mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"

@@ -72,10 +72,7 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
 
 
 def _locked(path: str) -> int:
-    """Return a descriptor of a directory that holds the lock on it.
-
-    :raises BlockingIOError: another process has it.
-    """
+    """Return a descriptor of a directory that holds the lock on it; BlockingIOError: another process has it."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
+from nova_perf_tuning.host.facts import reader, root
 from nova_perf_tuning.validation.environment import Environment
 
 _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
@@ -29,6 +30,7 @@ def read() -> Environment:
         cpus=psutil.cpu_count() or 0,
         memory_mib=psutil.virtual_memory().total >> 20,
         kernel=platform.release(),
+        vhost_mode=reader.read_vhost_mode(root.Root(), platform.release()) or "",
         load_at_start=round(os.getloadavg()[0], 2),
         python=platform.python_version(),
         nova_perf_tuning=metadata.version("nova-perf-tuning"),
@@ -125,6 +127,12 @@ def softirq_by_cpu() -> dict[int, float]:
     return {cpu: (times.irq + times.softirq) / hertz for cpu, times in _stat("/").items()}
 
 
+def busy_by_cpu() -> dict[str, float]:
+    """Return CPU -> seconds that it has been busy since boot, with whatever."""
+    hertz = os.sysconf("SC_CLK_TCK")
+    return {str(cpu): times.busy / hertz for cpu, times in _stat("/").items()}
+
+
 def idle_softirq() -> float:
     """Watch this host do nothing and return its CPU seconds of interrupts and softirqs per second."""
     before, begun = softirq_by_cpu(), time.monotonic()
@@ -134,7 +142,6 @@ def idle_softirq() -> float:
 
 
 def _stat(root: str) -> dict[int, Ticks]:
-    """Return CPU -> its ticks."""
     text = _text(pathlib.Path(root, "proc/stat"))
     return {int(match[1]): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
 

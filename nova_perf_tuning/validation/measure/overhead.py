@@ -47,7 +47,6 @@ class Cost:
 
 
 def cost(trial: model.Trial) -> Cost:
-    """Return what ``trial`` cost."""
     total = trial.host_cpu_s.get("total")
     vcpu = trial.host_cpu_s.get("vcpu")
     if total is None or vcpu is None:
@@ -67,7 +66,6 @@ def cost(trial: model.Trial) -> Cost:
 
 
 def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Reason | None:
-    """Return which counters cannot all be true; None: none."""
     if vcpu > total + SLACK_S:
         return reason(_C.COUNTERS_VCPU, vcpu=vcpu, total=total)
     guest, wait = trial.guest_cpu_s, trial.wait_s

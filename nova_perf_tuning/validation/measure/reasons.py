@@ -68,6 +68,7 @@ class ReasonCode(enum.StrEnum):
     ENDED_EARLY = "ended_early"  # ended
     TRIALS_FAILED = "trials_failed"  # count, of
     WIDE_WINDOWS = "wide_windows"  # count
+    WATCHED = "watched"  # count, of, collectors
     NO_RATIO = "no_ratio"  # benchmark, arm, baseline, why
     OTHER_WORK = "other_work"  # load, cpus
     NO_VHOST_NET = "no_vhost_net"
@@ -171,7 +172,6 @@ class Reason:
         return frozenset({self.code}).union(*(why.codes for why in beside))
 
     def noting(self, *notes: "Reason") -> "Reason":
-        """Return it with further notes."""
         return dataclasses.replace(self, notes=(*self.notes, *notes))
 
 
@@ -184,12 +184,10 @@ class ReasonError(errors.PerfTuningError):
 
 
 def reason(code: ReasonCode, **params: Any) -> Reason:
-    """Return a reason."""
     return Reason(code, params)
 
 
 def distinct(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Return the first reason of each code."""
     first: dict[ReasonCode, Reason] = {}
     for why in reasons:
         first.setdefault(why.code, why)

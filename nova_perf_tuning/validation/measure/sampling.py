@@ -8,6 +8,7 @@ one per cent of a CPU; guests are asked for their own busy time a few times per 
 import bisect
 import contextlib
 import functools
+import itertools
 import statistics
 import threading
 import time
@@ -16,11 +17,14 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment
+from nova_perf_tuning.validation.measure import host_environment, model
 
 #: Seconds between two readings at first. An answer of a guest costs it some 2 ms of CPU where it is emulated.
 _HOST_S: Final = 0.05
 _GUEST_S: Final = 0.25
+_CPUS_S: Final = 0.5
+#: Readings of all CPUs that are kept: of a thousand CPUs they are 50 MB.
+_CPU_READINGS: Final = 512
 #: After a reading so many times the CPU that it took passes without one, as many host CPUs make it expensive.
 _REST: Final = 100
 #: Name of the vCPUs' wait beside the classes of CPU.
@@ -31,8 +35,10 @@ _BUSY: Final = "busy_s"
 class Series:
     """Cumulative counters at some moments."""
 
-    def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
+    def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float, most: int = 1 << 30) -> None:
+        """:param most: readings that are kept; with more every second one goes, and they get rarer."""
         self._read = read
+        self._most = most
         self._interval_s = interval_s
         self._times: list[float] = []
         self._values: list[Mapping[str, float]] = []
@@ -52,11 +58,13 @@ class Series:
         self.take()
 
     def take(self) -> None:
-        """Read once."""
         begun = time.monotonic()
         values = self._read()
         self._times.append((begun + time.monotonic()) / 2)
         self._values.append(values)
+        if len(self._times) > self._most:
+            del self._times[1:-1:2], self._values[1:-1:2]
+            self._interval_s *= 2
 
     def _run(self) -> None:
         pause = self._interval_s
@@ -70,7 +78,6 @@ class Series:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """CLOCK_MONOTONIC of the first and the last reading."""
         return self._times[0], self._times[-1]
 
     def spent(self, begin: float, end: float) -> dict[str, float]:
@@ -110,6 +117,7 @@ class Counters:
         self._softirq: dict[int, float] = {}
         self.host = Series(self._read_host, _HOST_S)
         self.speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
+        self._cpus = Series(host_environment.busy_by_cpu, _CPUS_S, _CPU_READINGS)
         self._guests = [Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines]
 
     @contextlib.contextmanager
@@ -118,27 +126,57 @@ class Counters:
         self._counters = [machine.counter() for machine in self._machines]
         with contextlib.ExitStack() as stack:
             # Guests answer late; the host is read next to the program.
-            for series in (self.speeds, *self._guests, self.host):
+            for series in (self.speeds, self._cpus, *self._guests, self.host):
                 stack.enter_context(series.running())
             yield
 
     def spent(self, begin: float, end: float) -> tuple[dict[str, float], float | None, float | None]:
         """Return CPU seconds on the host by class, guests' own and vCPUs' wait between two moments."""
-        host_s = self.host.spent(begin, end)
+        host_s = {name: grown for name, grown in self.host.spent(begin, end).items() if name not in launch.MOVED}
         wait_s = host_s.pop(_WAIT, None)
         busy = [series.spent(begin, end).get(_BUSY) for series in self._guests]
         guest_s = None if None in busy else sum(seconds for seconds in busy if seconds is not None)
         return dict(sorted(host_s.items())), guest_s, wait_s
 
+    def course(self, begin: float, end: float) -> model.Course:
+        """Return what went on between two moments, second by second or, if they are far apart, in longer steps."""
+        count = min(model.MAX_STEPS, max(1, round(end - begin)))
+        step_s = (end - begin) / count
+        edges = [begin + step_s * index for index in range(count + 1)]
+        host, cpus = _rates(self.host, edges), _rates(self._cpus, edges)
+        if "vcpu" in host:  # all other classes make up the total
+            del host["total"]
+        busiest = sorted(cpus, key=lambda cpu: -sum(share or 0 for share in cpus[cpu]))[: model.MAX_CPUS]
+        return {
+            "step_s": round(step_s, 6),
+            "moved": {kind: host.pop(name) for name, kind in launch.MOVED.items() if name in host},
+            "host_cpu": {name.removesuffix("_s"): values for name, values in sorted(host.items())},
+            "busy": {
+                cpu: [None if share is None else round(100 * min(share, 1.0)) for share in cpus[cpu]]
+                for cpu in sorted(busiest, key=int)
+            },
+            "hidden": len(cpus) - len(busiest),
+        }
+
     def _read_host(self) -> Mapping[str, float]:
-        seconds_by_class: dict[str, float] = {}
-        for read in self._counters:
-            for name, seconds in read().items():
-                seconds_by_class[name] = seconds_by_class.get(name, 0.0) + seconds
+        readings = [read() for read in self._counters]
+        shared = set(readings[0]).intersection(*readings)  # what a machine tells later is no jump
+        counters = {name: sum(reading[name] for reading in readings) for name in shared}
         now = host_environment.softirq_by_cpu()
         # A CPU that goes offline has no counter any more, and one that comes online was not there at the begin.
         self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
-        return {**seconds_by_class, "softirq": sum(self._softirq.values())}
+        return {**counters, "softirq": sum(self._softirq.values())}
+
+
+def _rates(series: Series, edges: Sequence[float]) -> dict[str, list[float | None]]:
+    steps = [(series.spent(*span), span[1] - span[0]) for span in itertools.pairwise(edges)]
+    names = set[str]().union(*(grown for grown, _ in steps))
+    return {
+        name: [
+            float(f"{max(0.0, grown[name]) / length:.4g}") if name in grown else None for grown, length in steps
+        ]
+        for name in names
+    }
 
 
 def _read_guest(machine: launch.Machine) -> Mapping[str, float]:

@@ -23,18 +23,18 @@ class InputError(errors.PerfTuningError):
 
 
 @functools.cache
-def _validator(name: str) -> Any:
-    text = (resources.files(__package__) / f"{name}.schema.json").read_text(encoding="utf-8")
+def _validator(name: str, package: str) -> Any:
+    text = (resources.files(package) / f"{name}.schema.json").read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def check(name: str, data: object, where: str) -> None:
-    """Check ``data`` against ``NAME.schema.json``.
+def check(name: str, data: object, where: str, package: str = __package__) -> None:
+    """Check ``data`` against ``NAME.schema.json`` of a package.
 
     :param where: the file's name, for the message.
     :raises InputError: naming the place of a fault; an unknown key, perhaps misspelt, comes first.
     """
-    faults = list(itertools.islice(_validator(name).iter_errors(data), _MOST_FAULTS))
+    faults = list(itertools.islice(_validator(name, package).iter_errors(data), _MOST_FAULTS))
     if not faults:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")
@@ -46,11 +46,7 @@ def check(name: str, data: object, where: str) -> None:
 
 
 def read_text(path: str, limit: int) -> str:
-    """Return a file's text.
-
-    :param limit: most bytes it may have.
-    :raises InputError: unreadable, larger, or no UTF-8.
-    """
+    """Return a file's text; InputError: unreadable, larger than ``limit`` bytes, or no UTF-8."""
     try:
         return bounded_read.read_argument(path, limit).decode("utf-8")
     except OSError as error:
@@ -60,19 +56,26 @@ def read_text(path: str, limit: int) -> str:
 
 
 def load_json(path: str, limit: int) -> Any:
-    """Return a JSON document without NaN, infinity and half surrogate pairs.
+    """Return a JSON document without NaN, infinity and half surrogate pairs; InputError: no such."""
+    return parse_json(read_text(path, limit), path)
 
-    :raises InputError: no JSON, or not acceptable.
-    """
-    text = read_text(path, limit)
+
+def parse_json(text: str, where: str) -> Any:
+    """As :func:`load_json`, of a text; ``where``: what it is called in the message."""
     try:
-        data = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        data = json.loads(
+            text,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+            object_pairs_hook=json_schema.distinct,
+        )
         if "\\ud" in text.lower():
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
+        raise InputError(f"{where}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
+        raise InputError(f"{where}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
     return data
 
 

@@ -17,7 +17,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, model, trial
+from nova_perf_tuning.validation.measure import collectors, host_environment, model, trial
 
 _I = environments.IncidentCode
 #: Left of the time limit for removing guests and writing the report.
@@ -45,10 +45,9 @@ class Plan:
     """What to measure.
 
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
-    :ivar seed: of the order of trials.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
-    :ivar host_group, flavor: what the operator says of the host, for choosing budgets.
-    :ivar ablation: arm -> what an ablation leaves out there.
+    :ivar host_group, flavor: what the operator says of the host, for choosing budgets; ``tags``: of the run.
+    :ivar ablation: arm -> what an ablation leaves out there; :ivar attached: tools that watch each trial.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -63,6 +62,8 @@ class Plan:
     host_group: str = ""
     flavor: str = ""
     ablation: Mapping[str, environments.LeftOut] = dataclasses.field(default_factory=dict)
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    attached: collectors.Attachment = collectors.Attachment()
 
 
 class Timetable:
@@ -73,7 +74,6 @@ class Timetable:
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Start the clock."""
         self.begun = time.monotonic()
         self.deadline = self.begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
         self._guests, self._boots = len(plan.arms), plan.boots
@@ -88,12 +88,10 @@ class Timetable:
         self.done, self._starts_left = boot * self._per_boot, (self._boots - boot) * self._guests
 
     def booted(self, seconds: float) -> None:
-        """Note that one guest is up."""
         self._starts_left -= 1
         self._boot_s = seconds
 
     def measured(self, job: plugins.Job, seconds: float) -> None:
-        """Note what one trial in its full length took."""
         self._trials_s[job.label] = seconds
 
     def fits(self, job: plugins.Job, boot: int, block: int) -> bool:
@@ -170,6 +168,7 @@ class Session:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             host_group=plan.host_group,
             flavor=plan.flavor,
+            tags=plan.tags,
             ablation=plan.ablation,
             seed=plan.seed,
             boots=plan.boots,
@@ -271,7 +270,6 @@ class Session:
             raise failed[0]
 
     def _run_block(self, boot: int, block: int, order: Sequence[str]) -> bool:
-        """Run one block; False when time is up."""
         for job in self._plan.jobs:
             for arm in order:
                 if not self._times.fits(job, boot, block):
@@ -279,8 +277,10 @@ class Session:
                 where = f"boot {boot + 1}/{self._plan.boots} block {block + 1}/{self._plan.blocks}"
                 self._tell(f"{where}: {job.label} on {arm}")
                 begun = time.monotonic()
-                outcome = self._trial(job, arm)
-                if outcome.error is None:
+                about = {"benchmark": job.label, "arm": arm, "boot": boot, "block": block}
+                with self._plan.attached.around(self._order, about):
+                    outcome = self._trial(job, arm)
+                if outcome.readings:
                     self._times.measured(job, time.monotonic() - begun)
                 self._record(job, arm, boot, block, outcome)
         return True
@@ -294,15 +294,17 @@ class Session:
             return
         self._tell(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}")
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
-        if outcome.error:
-            incident = environments.Incident(f"warm-up: {outcome.error}", boot, arm, job.label, code=_I.WARM_UP)
+        if not outcome.readings:
+            incident = environments.Incident(
+                f"warm-up: {outcome.trial.error}", boot, arm, job.label, code=_I.WARM_UP
+            )
             self.results.environment.errors.append(incident)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"
-            return trial.Outcome(error=text, failure=model.TrialFailure.NOT_RUN, lost=True)
+            return trial.Outcome(trial.failed(job, text, model.TrialFailure.NOT_RUN), lost=True)
         limit_s = self._times.deadline - time.monotonic()
         if limit_s <= 0:
             raise TimeUp
@@ -315,32 +317,16 @@ class Session:
     # -- what is written down
 
     def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        work = next((reading for reading in outcome.readings if reading.metric == job.benchmark.work_metric), None)
-        window = outcome.window
-        figures = [reading for reading in outcome.readings if reading is not work]
-        failed = model.Trial(
-            job.label,
-            *job.benchmark.primary,
-            arm,
-            boot,
-            block,
-            value=None,
-            host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
-            guest_cpu_s=outcome.guest_cpu_s,
-            window_s=window.end - window.begin if window else 0.0,
-            wait_s=outcome.wait_s,
+        run = dataclasses.replace(
+            outcome.trial,
+            arm=arm,
+            boot=boot,
+            block=block,
             order=self._order,
-            error=outcome.error or "no figure in the output",
-            failure=outcome.failure or model.TrialFailure.NO_FIGURE,
-            work=work.value if work else None,
-            work_unit=work.unit if work else "",
-            conditions=outcome.conditions,
-            window=window.kind if window else "",
-            exec_s=outcome.exec_s if window else None,
+            collectors=[kind.kind for kind in self._plan.attached.kinds],
         )
-        self.results.trials += [
-            dataclasses.replace(failed, **dataclasses.asdict(figure), error=None, failure="") for figure in figures
-        ] or [failed]
+        rows = model.figures(run, outcome.readings, job.benchmark.work_metric)
+        self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows]
         self._order += 1
 
     def _read_environment(self) -> None:
@@ -351,7 +337,8 @@ class Session:
             known = arms.get(name, environments.Arm())
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
-            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings)
+            picture = arm.picture or known.picture
+            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings, picture=picture)
         environment = dataclasses.replace(before.updated(launched), arms=arms)
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment
@@ -362,7 +349,6 @@ class Session:
 
 
 def describe(job: plugins.Job) -> environments.Benchmark:
-    """Return a job as the environment of results has it."""
     peer = "PEER" if job.benchmark.paired else None
     return environments.Benchmark(
         job.benchmark.kind,

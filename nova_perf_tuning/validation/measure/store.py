@@ -21,7 +21,6 @@ _Kinds = Mapping[str, type[base.Benchmark]]
 
 
 def to_dict(results: model.Results) -> dict[str, Any]:
-    """Return ``results`` as the JSON contract has it."""
     return {
         "schema": model.SCHEMA,
         "environment": environments.to_dict(results.environment),
@@ -30,11 +29,7 @@ def to_dict(results: model.Results) -> dict[str, Any]:
 
 
 def from_dict(data: Any, where: str) -> model.Results:
-    """Return results from a JSON document.
-
-    :param where: the file's name, for messages.
-    :raises schema.InputError: the document breaks the schema or itself.
-    """
+    """Return results from a JSON document; InputError: it breaks the schema or itself."""
     schema.check("results", data, where)
     environment = environments.from_dict(data["environment"])
     trials = [model.Trial(**row) for row in data["trials"]]
@@ -99,20 +94,17 @@ def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
 
 
 def load(path: str) -> model.Results:
-    """Read a results file.
-
-    :raises schema.InputError: unreadable, too large, no JSON or not of the schema.
-    """
+    """Read a results file; InputError: unreadable, too large, no JSON or not of the schema."""
     return from_dict(schema.load_json(path, MAX_BYTES), path)
 
 
 def save(results: model.Results, path: str) -> None:
-    """Write a results file; a reader sees the old one or the new one, never a part.
-
-    :raises OSError: the directory cannot be written or the disk is full; the old file is untouched.
-    """
-    text = json.dumps(to_dict(results), ensure_ascii=False, allow_nan=False, indent=1)
-    write_atomically(path, text + "\n")
+    """Write a results file; a reader sees the old one or the new one, never a part."""
+    document = to_dict(results)
+    trials = [json.dumps(trial, ensure_ascii=False, allow_nan=False) for trial in document.pop("trials")]
+    head = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
+    rows = ",\n  ".join(trials)  # each in a line: a course has many numbers
+    write_atomically(path, f'{head},\n "trials": [\n  {rows}\n ]\n}}\n')
 
 
 def write_atomically(path: str, text: str) -> None:

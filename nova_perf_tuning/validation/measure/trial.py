@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping
 from typing import Final, Literal
 
 from nova_perf_tuning.printing import one_line
@@ -36,27 +35,14 @@ class Window:
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What one run gave.
+    """What one run gave; after ``lost`` the machine itself failed, further trials on it are pointless.
 
-    :ivar readings: empty when :attr:`error` is set; :ivar failure: the code of the error.
-    :ivar host_cpu_s, guest_cpu_s, wait_s: spent in the window, see
-        :meth:`nova_perf_tuning.validation.launch.base.Machine.counter`; of both machines for a paired benchmark.
-    :ivar window: None: there is none.
-    :ivar exec_s: length of the whole execution.
-    :ivar conditions: of the host during the execution, see :mod:`.host_environment`.
-    :ivar lost: the machine itself failed; further trials on it are pointless.
+    :ivar trial: the run by itself, of no arm yet: what it cost, and why there is no figure.
     """
 
+    trial: model.Trial
     readings: list[bench.Reading] = dataclasses.field(default_factory=list)
-    error: str | None = None
-    failure: model.TrialFailure | None = None
-    host_cpu_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    guest_cpu_s: float | None = None
-    wait_s: float | None = None
-    window: Window | None = None
-    exec_s: float = 0.0
     lost: bool = False
-    conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
@@ -69,11 +55,18 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     try:
         return _run(job, pair, deadline, idle_softirq)
     except bench.OutputError as error:
-        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.OUTPUT)
+        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.OUTPUT))
     except launch.ProgramError as error:
-        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.SERVER)
+        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.SERVER))
     except launch.LaunchError as error:
-        return Outcome(error=one_line(error, 600), failure=model.TrialFailure.MACHINE, lost=True)
+        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.MACHINE), lost=True)
+
+
+def failed(job: plugins.Job, error: str, failure: model.TrialFailure) -> model.Trial:
+    """Return a trial that has no figure and cost nothing that is known."""
+    return model.Trial(
+        job.label, *job.benchmark.primary, "", 0, 0, None, {}, None, 0.0, error=error, failure=failure
+    )
 
 
 def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
@@ -95,7 +88,9 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             later = host_environment.look(pair.client.interface)
             conditions = host_environment.conditions(circumstances, later, counters.speeds.means())
             try:
-                readings = _readings(job.benchmark, finished, limit_s)
+                if finished.returncode is None:
+                    raise job.benchmark.fault(f"did not end within {limit_s:.3g} s and was stopped")
+                readings = job.benchmark.readings(finished.returncode, finished.stdout, finished.stderr)
             except bench.NotReadyError:
                 if time.monotonic() >= min(give_up, deadline):
                     raise
@@ -105,28 +100,18 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             window = find_window(job.benchmark, finished, clock, (begun, ended))
             host_cpu_s, guest_cpu_s, wait_s = counters.spent(window.begin, window.end)
             host_cpu_s["softirq"] -= idle_softirq * (window.end - window.begin)
-            return Outcome(
-                readings, None, None, host_cpu_s, guest_cpu_s, wait_s, window, ended - begun, conditions=conditions
+            cost = dataclasses.replace(
+                failed(job, "no figure in the output", model.TrialFailure.NO_FIGURE),
+                host_cpu_s={name: round(value, 6) for name, value in host_cpu_s.items()},
+                guest_cpu_s=guest_cpu_s,
+                wait_s=wait_s,
+                window=window.kind,
+                window_s=window.end - window.begin,
+                exec_s=ended - begun,
+                conditions=conditions,
+                course=counters.course(window.begin, window.end),
             )
-
-
-def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: float) -> list[bench.Reading]:
-    """Return what the client measured.
-
-    :raises bench.OutputError: killed, failed or unreadable; the tool's own words come first.
-    """
-    if finished.returncode is None:
-        raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
-    if finished.returncode == 0:
-        return benchmark.parse(finished.stdout)
-    message = one_line(finished.stderr.strip()[-600:], 300)
-    if not message and finished.stdout.strip():
-        benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
-    if benchmark.paired and "refused" in message.lower():  # its server does not listen yet
-        raise bench.NotReadyError(f"{benchmark.kind}: {message}")
-    raise bench.OutputError(
-        f"{benchmark.kind}: ended with status {finished.returncode}: {message or 'no message'}"
-    )
+            return Outcome(cost, readings)
 
 
 def find_window(

@@ -11,6 +11,8 @@ from nova_perf_tuning.validation.judge import statistics
 #: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
 _LOG_FROM = 4.0
 _MARGIN = 3.0
+#: Dots of a chart's fullest line: those of a thousand hosts would be most of a report.
+_DOTS = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +32,6 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """The values that are marked."""
         return (_log_steps if self.logarithmic else _linear_steps)(self.low, self.high)
 
 
@@ -45,8 +46,11 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
+    """:ivar every: of so many dots one is drawn."""
+
     axis: Axis
     lines: Sequence[Line]
+    every: int
 
 
 def axis(values: Sequence[float]) -> Axis:
@@ -66,7 +70,9 @@ def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
         end for estimate in estimates for end in (estimate.value, estimate.low, estimate.high) if end is not None
     ]
     values = [value for line in lines for value, _ in line.values] + ends
-    return Chart(axis([*values, *include]), lines) if values else None
+    every = math.ceil(max((len(line.values) for line in lines), default=0) / _DOTS)
+    drawn = [line._replace(values=sorted(line.values)[::every]) if every > 1 else line for line in lines]
+    return Chart(axis([*values, *include]), drawn, every) if values else None
 
 
 def _linear_steps(low: float, high: float) -> list[float]:

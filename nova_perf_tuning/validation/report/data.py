@@ -37,7 +37,6 @@ def judgement(judged: verdict.Judgement) -> dict[str, Any]:
 
 
 def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
-    """Return what an ablation says of an extra spec."""
     document = dataclasses.asdict(measured_knob)
     for label, finding in measured_knob.findings.items():
         document["findings"][label] |= {"notes": list(map(text.of, finding.notes))}

@@ -6,7 +6,7 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 """
 
 import dataclasses
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import FleetHost
@@ -52,7 +52,7 @@ class Diagnosis:
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
     """Return what judgements, or of a fleet the verdicts on its hosts, say together; None where there is none."""
     if results.environment.fleet is not None:
-        return _of_fleet(results.environment.fleet.hosts)
+        return _of_fleet(results, results.environment.fleet.hosts)
     if not judged:
         return None
     whole = verdict.overall(judged)
@@ -80,7 +80,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     return Diagnosis(headline, culprit, tuple(actions))
 
 
-def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
+def _of_fleet(results: model.Results, hosts: Sequence[FleetHost]) -> Diagnosis | None:
     known = [verdict.Verdict(host.verdict) for host in hosts if host.verdict]
     if not known:
         return None
@@ -92,7 +92,21 @@ def _of_fleet(hosts: Sequence[FleetHost]) -> Diagnosis | None:
     codes = frozenset(code for detail in details for code in detail.codes)
     said = {"hosts": names, "of": len(hosts), "example": example, "codes": sorted(codes)}
     headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, **said)
-    return Diagnosis(headline, "", (reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes),))
+    actions = [reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes)]
+    lossy = {_resource(results, detail.benchmark) for detail in details if detail.figure != "cpu"}
+    culprit = _first(lossy) if whole is verdict.Verdict.FAIL else ""
+    actions += [reason(_C(f"check_{culprit.lower()}"))] if culprit else []
+    return Diagnosis(headline, culprit, tuple(actions))
+
+
+def _resource(results: model.Results, label: str) -> str:
+    """Return what a benchmark loads; empty: nobody knows."""
+    benchmark = plugins.of_label(label, results.environment.benchmarks)
+    return _RESOURCES.get(benchmark.kind, "") if benchmark else ""
+
+
+def _first(resources: Collection[str]) -> str:
+    return next((name for name in _RESOURCES.values() if name in resources), "")
 
 
 def _why(judgement: verdict.Judgement) -> Reason:
@@ -108,9 +122,8 @@ def _failed(
         return failed[0], "host CPU", [reason(_C.CHECK_HOST_CPU)]
     by_culprit: dict[str, verdict.Judgement] = {}
     for judgement in lossy:
-        benchmark = plugins.of_label(judgement.budget.benchmark, results.environment.benchmarks)
-        by_culprit.setdefault(_RESOURCES.get(benchmark.kind, "") if benchmark else "", judgement)
-    culprit = next((name for name in _RESOURCES.values() if name in by_culprit), "")
+        by_culprit.setdefault(_resource(results, judgement.budget.benchmark), judgement)
+    culprit = _first(by_culprit)
     first = by_culprit[culprit]
     if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
@@ -126,6 +139,5 @@ def _advice(codes: Set[str]) -> Reason:
 
 
 def guest_findings(results: model.Results) -> list[str]:
-    """Return where guests are not what was asked for, a line each."""
     arms = results.environment.arms.items()
     return [f"{name}: {finding.text}" for name, arm in arms for finding in arm.findings]

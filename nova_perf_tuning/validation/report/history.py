@@ -13,6 +13,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
 
@@ -57,6 +58,7 @@ class Point:
     value: float
     n: int
     versions: Mapping[str, str]
+    tags: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Series:
         return f"{profile} ({text})" if profile and text else profile or text or "-"
 
 
-def _fingerprint(environment: environments.Environment) -> str:
+def _fingerprint(environment: environments.Environment, collectors: Sequence[str]) -> str:
     """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
     if not environment.cpu_model:
         return ""
@@ -106,6 +108,7 @@ def _fingerprint(environment: environments.Environment) -> str:
     parts = [f"{environment.cpu_model}, {cpus} CPUs, {gib} GiB", environment.accelerator or "?"]
     if guest := environment.guest:
         parts.append(f"guest {guest.get('vcpus', '?')} vCPU {guest.get('memory_mib', '?')} MiB")
+    parts += [f"watched by {name}" for name in collectors]
     return ", ".join(parts)[:200]
 
 
@@ -122,10 +125,10 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     Return the run's id, and False if it was there already; DatabaseError: it cannot be written.
     """
     text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
-    at = _created(results)
+    at = results.environment.began
     run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
-    # Domain XML would be most of the database.
-    arms = {name: dataclasses.replace(arm, xml="") for name, arm in results.environment.arms.items()}
+    # Domain XML and pictures would be most of the database.
+    arms = {name: dataclasses.replace(arm, xml="", picture="") for name, arm in results.environment.arms.items()}
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
     host = (results.environment.host or "unknown")[:200]
     excluded = trial_filter.alone(results)
@@ -146,9 +149,13 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
 
 
 def series(
-    engine: sa.Engine, host: str | None = None, benchmark: str | None = None, arm: str | None = None
+    engine: sa.Engine,
+    host: str | None = None,
+    benchmark: str | None = None,
+    arm: str | None = None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Series]:
-    """Return histories by host, benchmark, arm and request, or those of one host, benchmark or arm."""
+    """Return histories by host, benchmark, arm and request, or of one host, benchmark, arm, or runs with tags."""
     runs, pairs = database.runs.c, database.pairs.c
     points: dict[_Key, list[Point]] = collections.defaultdict(list)
     with database.reading(engine) as connection:
@@ -156,6 +163,8 @@ def series(
         for run_id, created in connection.execute(by_time).all():
             kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
             environment = environments.from_dict(kept)
+            if not tags.items() <= environment.tags.items():
+                continue
             versions = {name: value for name in _VERSIONS if (value := getattr(environment, name))}
             done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
             if host is not None:
@@ -167,7 +176,9 @@ def series(
                     if wanted and trial.primary and trial.value is not None and trial.value > 0:
                         values[_key(client, environment, trial)].append(trial.value)
             for key, some in values.items():
-                points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
+                points[key].append(
+                    Point(run_id, created, statistics.median(some), len(some), versions, environment.tags)
+                )
     return [
         Series(*key, tuple(some), tuple(changes([point.value for point in some])))
         for key, some in sorted(points.items())
@@ -178,18 +189,9 @@ def _key(host: str, environment: environments.Environment, trial: model.Trial) -
     benchmark = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
     parameters = json.dumps(dict(benchmark.parameters), sort_keys=True)
     return (
-        *(host, trial.benchmark, trial.metric, trial.arm, _fingerprint(environment)),
+        *(host, trial.benchmark, trial.metric, trial.arm, _fingerprint(environment, trial.collectors)),
         *(parameters, _request(environment, trial.arm), trial.unit, trial.better),
     )
-
-
-def _created(results: model.Results) -> datetime.datetime:
-    """Return when the run began, in UTC without a zone as the database has it; the epoch if it does not say."""
-    try:
-        at = datetime.datetime.fromisoformat(results.environment.created)
-        return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
-    except (ValueError, OverflowError):
-        return datetime.datetime(1970, 1, 1)
 
 
 def changes(values: Sequence[float]) -> list[Change]:

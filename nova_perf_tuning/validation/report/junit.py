@@ -29,7 +29,6 @@ class _Case(NamedTuple):
 
 
 def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
-    """Return a case for each budget that was judged, and for each host of a fleet."""
     cases = []
     for judgement in judged:
         budget = judgement.budget

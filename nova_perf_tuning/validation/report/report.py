@@ -5,19 +5,19 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning import errors, printing
+from nova_perf_tuning import errors, printing, rules
 
 try:
     import jinja2
 except ImportError:
-    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
+    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[validation] for reports") from None
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
 from nova_perf_tuning.validation.measure import model, overhead
-from nova_perf_tuning.validation.report import charts, data, diagnosis, summary, text
+from nova_perf_tuning.validation.report import charts, course, data, diagnosis, overview, summary, text
 
-_SHOWN_TRIALS = 5000
+_SHOWN_TRIALS = 2000
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 #: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
@@ -55,23 +55,16 @@ def render(
 
     :param recorded: verdicts on hosts of a fleet are those of the file.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("nova_perf_tuning.validation.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printing.printable(value, "\n\t") if type(value) is str else value,
-    )
-    environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
     guests = [arm for arm in arms if arm != model.HOST]
     colours = {model.HOST: "host"} | {arm: f"arm{index % 4}" for index, arm in enumerate(guests)}
     fleet = results.environment.fleet
     boot = functools.partial(_boot, pairs=len(fleet.pairs) if fleet else 0)
     trials = sorted(results.trials, key=lambda trial: trial.order)
-    return environment.get_template("report.html.j2").render(
+    return _template("report.html.j2").render(
         environment=results.environment,
         recorded=recorded,
+        overview=overview.overview(results) if fleet else None,
         headline=text.of(summary.headline(summaries)),
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),
@@ -87,6 +80,7 @@ def render(
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
         benchmarks=[(benchmark, _dots(benchmark, colours, boot), _full(benchmark)) for benchmark in summaries],
         stacked=_stacked,
+        courses={benchmark.label: course.panels(benchmark, results.trials) for benchmark in summaries},
         classes=_CLASSES,
         arms=[(arm, results.environment.arms.get(arm, environments.Arm())) for arm in guests],
         reasons=text.lines,
@@ -101,6 +95,41 @@ def render(
         excluded={run: text.of(why) for run, why in summary.excluded(summaries).items()},
         trial_count=sum(trial.primary for trial in trials),
     )
+
+
+def render_audits(audits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a page of audits of many hosts; :param audits: host -> what ``nova-perf audit -f json`` printed."""
+    rank = {level.value: level.rank for level in rules.Level}
+    worst: dict[str, dict[str, Any]] = {}
+    for host, audit in audits.items():
+        for finding in sorted(audit["findings"], key=lambda finding: rank[finding["level"]]):
+            worst.setdefault(finding["rule"], {})[host] = finding
+    severity = {rule: max(rank[finding["level"]] for finding in found.values()) for rule, found in worst.items()}
+    columns = sorted(worst, key=lambda rule: (-severity[rule], -len(worst[rule]), rule))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host, audit in audits.items():
+        unknown = {row["rule"] for row in (*audit["unknown"], *audit["failed"])}
+        levels = (
+            worst[rule][host]["level"] if host in worst[rule] else "unknown" if rule in unknown else "clean"
+            for rule in columns
+        )
+        groups.setdefault(tuple(levels), []).append(host)
+    ordered = sorted(groups.items(), key=lambda group: [rank.get(level, -1) for level in group[0]], reverse=True)
+    return _template("audits.html.j2").render(
+        rules=[(rule, worst[rule]) for rule in columns], groups=ordered, count=len(audits)
+    )
+
+
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("nova_perf_tuning.validation.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printing.printable(value, "\n\t") if type(value) is str else value,
+    )
+    environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
+    return environment.get_template(name)
 
 
 def _gains(

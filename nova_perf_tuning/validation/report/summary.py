@@ -134,7 +134,6 @@ def arm_order(results: model.Results) -> list[str]:
 
 
 def excluded(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
-    """Return run -> why it does not count."""
     return {
         (benchmark.label, arm.arm, order): why
         for benchmark in summaries
@@ -250,7 +249,6 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
 
 
 def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
-    """Return the figures that are not judged, of all trials of a benchmark."""
     figures = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [trial for trial in trials if trial.value is None]
@@ -313,6 +311,9 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
         remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
     if wide:
         remarks.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
+    if watched := {trial.order for trial in results.trials if trial.collectors}:
+        names = sorted({name for trial in results.trials for name in trial.collectors})
+        remarks.append(reason(_C.WATCHED, count=len(watched), of=len(orders), collectors=names))
     return remarks + [
         reason(_C.NO_RATIO, benchmark=benchmark.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
         for benchmark in summaries

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
@@ -103,10 +104,7 @@ def _guests(params: _Params) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return names in words, the first of very many."""
-    known = sorted(names)
-    more = f" and {len(known) - _NAMES} more" if len(known) > _NAMES else ""
-    return f"{', '.join(known[:_NAMES]) or 'none'}{more}"
+    return rules.named(sorted(names), _NAMES) or "none"
 
 
 def _unplaced(params: _Params) -> str:
@@ -135,7 +133,6 @@ def _perhaps(params: _Params) -> str:
 
 
 def _compared(params: _Params) -> str:
-    """Return what the first comparison of guests shows, benchmark by benchmark."""
     said = []
     for outcome, words in _OUTCOMES.items():
         labels = [
@@ -177,6 +174,7 @@ _LISTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "why": lines,
     "known": _listed,
     "arms": ", ".join,
+    "collectors": ", ".join,
     "benchmarks": ", ".join,
     "budgets": "; ".join,
     "mhz": lambda mhz: ", ".join(f"{arm} {speed:.0f} MHz" for arm, speed in mhz.items()),
@@ -195,7 +193,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
     _C.FAILED: _lost,
     _C.EXCLUDED: "{count} of {of} {what} excluded: {why}",
-    _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
+    _C.WORST: "blocks without a figure of '{arm}', taken as its worst: {count}",
     _C.NO_BENCHMARK: "benchmark '{benchmark}' was not measured; the results have {known}",
     _C.NO_METRIC: _metric,
     _C.NO_ARM: "arm '{arm}' was not measured; the results have {known}",
@@ -225,7 +223,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
     _C.NO_BUDGET_APPLIES: (
         "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks}, accelerator"
-        " '{accelerator}', host_group '{host_group}', flavor '{flavor}'"
+        " '{accelerator}', host_group '{host_group}', flavor '{flavor}', memory_encryption '{memory_encryption}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
     _C.ONLY_COMPARED: "hosts were only compared with each other",
@@ -242,8 +240,12 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.ENDED_EARLY: "The run ended early ({ended}); the figures are of the trials up to then.",
     _C.TRIALS_FAILED: "{count} of {of} trials failed; see the errors.",
     _C.WIDE_WINDOWS: (
-        "In {count} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of the"
-        " program."
+        "In {count} of the trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
+        " the program."
+    ),
+    _C.WATCHED: (
+        "Tools watched {count} of {of} trials ({collectors}) and took CPU; compare them with trials watched the"
+        " same way."
     ),
     _C.NO_RATIO: "{benchmark}: no ratio {arm}/{baseline}: {why}.",
     _C.OTHER_WORK: (
@@ -438,7 +440,6 @@ KNOB_HEAD: Final = ("knob", "extra spec", "benchmark", "here", "tuned / without 
 
 
 def knob_rows(knobs: Sequence[ablation.Knob]) -> list[list[str]]:
-    """Return a row per knob and benchmark, as :data:`KNOB_HEAD` has it."""
     rows = []
     for knob in knobs:
         met = "" if knob.met_without is None else f"without it: {knob.met_without.value}"

@@ -25,6 +25,7 @@ SPECS = {
     "perf:vif_guest_offload.ufo": "off",
     "perf:iothreads": "2",
     "perf:disk_queues": "2",
+    "perf:free_page_reporting": "on",
     "perf:vhost_placement": "spread",
 }
 NAME = "perf-functional"
@@ -52,6 +53,7 @@ GUEST = """<domain type="qemu">
       <model type="virtio"/>
       <target dev="{tap}"/>
     </interface>
+    <memballoon model="virtio"/>
   </devices>
 </domain>
 """
@@ -139,7 +141,8 @@ class LibvirtTest(testcase.TestCase):
                 file.truncate(1 << 20)
         result = transform.transform(GUEST.format(directory=self.directory, tap=tap), parsing.parse(SPECS))
         path = self.write("guest.xml", result.xml)
-        disk, scsi, nic = (f"/machine/peripheral/{name}" for name in ("virtio-disk0", "scsi0", "net0"))
+        names = ("virtio-disk0", "scsi0", "net0", "balloon0")
+        disk, scsi, nic, balloon = (f"/machine/peripheral/{name}" for name in names)
         expected = {
             (disk, "num-queues"): 2,
             (disk, "iothread"): "/objects/iothread1",
@@ -151,6 +154,8 @@ class LibvirtTest(testcase.TestCase):
             (nic, "host_tso4"): False,
             (nic, "guest_ufo"): False,
             (nic, "guest_csum"): True,
+            (balloon, "free-page-reporting"): True,
+            (balloon, "deflate-on-oom"): True,
         }
         asked = [{"path": device, "property": name} for device, name in expected]
         questions = [{"execute": "query-iothreads"}]

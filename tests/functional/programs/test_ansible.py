@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
@@ -46,7 +47,6 @@ class PlaybooksTest(directories.DirectoryCase):
             "perf_host_bin": str(BIN),
             "perf_host_manage_units": False,
             "perf_host_libvirt": ["/run/libvirt"],
-            "perf_host_nova_config": [],
         }
 
     def start(self, playbook, *arguments, **variables):
@@ -81,6 +81,36 @@ class PlaybooksTest(directories.DirectoryCase):
         files = [path for place in places for path in pathlib.Path(place).rglob("*") if path.is_file()]
         return {path: path.stat().st_mtime_ns for path in files}
 
+    def hosts(self):
+        return [sysroots.content(root) for root in self.roots.values()]
+
+    def test_check_tune_again_and_rollback(self):
+        before, files = self.hosts(), self.written()
+        code, output, changed = self.play("tune", "--check")
+        self.assertEqual((0, files), (code, self.written()), output)
+        self.assertIn("irq_affinity irq:24: 0-7 -> ", output)
+        self.assertNotIn(0, changed.values(), output)
+        code, output, changed = self.play("tune")
+        self.assertEqual((0, {"canary", "other"}), (code, set(changed)), output)
+        self.assertNotEqual(before, self.hosts())
+        self.assertEqual({"canary": 0, "other": 0}, self.play("tune")[2])
+        code, output, changed = self.play("rollback")
+        self.assertEqual((0, before), (code, self.hosts()), output)
+        self.assertIn("canary: nothing is applied, no agent runs, 8 originals were read back", output)
+        self.assertFalse(any(path.exists() for path in self.config.values()))
+        self.assertEqual({"canary": 0, "other": 0}, self.play("rollback")[2])
+
+    def test_a_killed_run_goes_on(self):
+        process = self.start("tune", "--limit", "canary")
+        while not self.config["canary"].exists():
+            self.assertIsNone(process.poll(), "it has ended without a configuration")
+            time.sleep(0.01)
+        process.kill()
+        process.communicate(timeout=patience.LIMIT_S)
+        code, output, _ = self.play("tune", "--limit", "canary")
+        self.assertEqual(0, code, output)
+        self.assertEqual({"canary": 0}, self.play("tune", "--limit", "canary")[2])
+
     def test_canary_that_drifts_stops_the_others(self):
         root = self.roots["canary"]
         with sysroots.open_journal(root) as journal:
@@ -103,6 +133,10 @@ class PlaybooksTest(directories.DirectoryCase):
             ({"perf_host_houskeeping": "0"}, "no such variable of role perf_host: perf_host_houskeeping"),
             ({"perf_host_libvirt": ["/nowhere"]}, "canary has no libvirt (none of /nowhere)"),
             ({"perf_nova_python": str(old)}, "canary has Nova 29.2.0"),
+            (
+                {"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"},
+                "fatal: [canary]: UNREACHABLE",
+            ),
         ):
             with self.subTest(variables):
                 code, output, _ = self.play("tune", **variables)

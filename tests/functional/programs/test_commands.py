@@ -39,7 +39,7 @@ class CommandsTest(testcase.TestCase):
         code += "sys.exit(main.main(['history']))"
         done = patience.run([sys.executable, "-c", code])
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
-        self.assertIn("install nova-perf-tuning[report]", done.stderr)
+        self.assertIn("install nova-perf-tuning[validation]", done.stderr)
 
     def test_closed_pipe_ends_with_141(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):

@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong use of tools/demo.sh: refused before anything is installed or started."""
+"""tools/demo.sh without a cloud: wrong use is refused before anything starts; its story, also broken off."""
 
+import contextlib
+import os
 import pathlib
+import random
+import shutil
+import subprocess
+import sys
 
-from tests.support import patience, testcase
+import psutil
 
-DEMO = pathlib.Path(__file__).parents[3] / "tools" / "demo.sh"
+from tests.support import directories, patience, testcase
+
+TOP = pathlib.Path(__file__).parents[3]
+DEMO = TOP / "tools" / "demo.sh"
 
 
 class OptionsTest(testcase.TestCase):
@@ -28,3 +37,128 @@ class OptionsTest(testcase.TestCase):
         self.refused("--blocks '0': give a number from 1", "--blocks", "0")
         self.refused("--slot-time '4s': give 5s or more", "--slot-time", "4s")
         self.refused("unknown option --blocks", "--local", "--blocks", "4")
+
+
+class StepsTest(testcase.TestCase):
+    def test_time_left_follows_the_machine_and_the_split_adds_up(self):
+        """The first step is a download, a clock has the third; the second takes twice its time, so the fourth."""
+        script = """
+            . tools/steps.sh; expected=(100 30 50 20); clocked='0 2'
+            next one; SECONDS=10; next two; SECONDS=70; next three; SECONDS=120; next four; SECONDS=160; split"""
+        done = patience.run(["bash", "-euc", script], cwd=TOP)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        left = [line.split("about ")[1].split()[0] for line in done.stdout.splitlines() if "left" in line]
+        self.assertEqual(["200", "100", "90", "40"], left)
+        rows = [line.split() for line in done.stdout.split("went:\n")[1].splitlines()]
+        self.assertEqual(
+            [["10", "one"], ["60", "two"], ["50", "three"], ["40", "four"]], [[r[0], r[-1]] for r in rows]
+        )
+
+
+class QuotaTest(directories.DirectoryCase):
+    def test_both_versions_of_cgroups(self):
+        for version, mount, name, limit in (
+            (1, "cgroup {} cgroup rw,cpu,cpuacct 0 0", "cpu.cfs_quota_us", ("40000", "-1")),
+            (2, "cgroup2 {} cgroup2 rw,nsdelegate 0 0", "cpu.max", ("40000 100000", "max 100000")),
+        ):
+            with self.subTest(version):
+                root = self.directory / str(version)
+                mounts = self.write_file("mounts", f"proc /proc proc rw 0 0\n{mount.format(root)}\n")
+                for file, text in (("controllers", "cpuset cpu"), ("subtree_control", "cpu"), ("procs", "")):
+                    self.write_file(f"{version}/cgroup.{file}", f"{text}\n")
+                script = f"""
+                    . tools/cloud/quota.sh; quota_find; quota_take mine 42; group={root}/mine
+                    cat $group/cgroup.procs; quota_set 40; cat $group/{name}; quota_set none; cat $group/{name}
+                    rmdir() {{ rm -r "$1"; }}; quota_drop; quota_drop; cat {root}/cgroup.procs"""
+                environment = {**os.environ, "NOVA_PERF_MOUNTS": mounts}
+                done = patience.run(["bash", "-euc", script], cwd=TOP, env=environment)
+                self.assertEqual(["42", *limit, "42"], done.stdout.splitlines(), done.stderr)
+                self.assertFalse((root / "mine").exists())
+
+
+class StoryTest(directories.DirectoryCase):
+    """The real script on a cloud that answers from files, with a cgroup that is a directory."""
+
+    def setUp(self):
+        super().setUp()
+        self.tree, self.cloud = self.directory / "tree", self.directory / "cloud"
+        for path in ("tools/steps.sh", "tools/cloud/demo", "tools/cloud/quota.sh"):
+            (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(TOP / path, self.tree / path)
+        self.write_file("tree/nova_perf_tuning/specs/profiles/balanced.yaml", "")
+        for name in ("up", "down", "run"):
+            stub = f'#!/bin/sh\nexec {sys.executable} {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
+            os.chmod(self.write_file(f"tree/tools/cloud/{name}", stub), 0o755)
+        for name, command in (("rmdir", 'exec rm -r "$@"'), ("nproc", "echo 1")):
+            os.chmod(self.write_file(f"bin/{name}", f"#!/bin/sh\n{command}\n"), 0o755)
+        for name in ("controllers", "subtree_control", "procs"):
+            self.write_file(f"cgroup/cgroup.{name}", "cpu\n" if name != "procs" else "")
+        mounts = self.write_file("mounts", f"cgroup2 {self.directory}/cgroup cgroup2 rw 0 0\n")
+        self.environment = {
+            **os.environ,
+            "PATH": f"{self.directory}/bin:{os.environ['PATH']}",
+            "DEMO_CLOUD": str(self.cloud),
+            "NOVA_PERF_MOUNTS": mounts,
+            "TMPDIR": str(self.directory / "tmp"),
+        }
+
+    def tell(self, *verdicts, stop=0):
+        """Run it; return exit code, output and what was asked of the cloud. Nothing may be left."""
+        shutil.rmtree(self.cloud, ignore_errors=True)
+        for directory in ("cloud", "tmp"):
+            (self.directory / directory).mkdir(exist_ok=True)
+        (self.cloud / "verdicts").write_text("\n".join(verdicts))
+        argv = ["bash", "-c", f'echo $$ >{self.cloud}/demo; exec "$@"', "sh", self.tree / "tools/cloud/demo"]
+        output = ["--output", self.directory / "report"]
+        environment = {**self.environment, "DEMO_STOP": str(stop)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        running = subprocess.Popen([*argv, *output], env=environment, start_new_session=True, **pipes)
+        shown, _ = patience.finish(running)
+        calls = (self.cloud / "calls").read_text().splitlines()
+        self.assertEqual([], os.listdir(self.directory / "tmp"), shown)
+        self.assertFalse([name for name in os.listdir(self.directory / "cgroup") if "demo" in name], shown)
+        self.assertIn("down", calls)
+        patience.until(lambda: not self.alive(running.pid), "the end of all that it started")
+        return running.returncode, shown, calls
+
+    def alive(self, group):
+        """Return the processes of a group; those that only wait for init are none."""
+        processes = psutil.process_iter(["pid", "status"])
+        alive = {process.pid for process in processes if process.info["status"] != psutil.STATUS_ZOMBIE}
+        return [pid for pid in alive if self.group(pid) == group]
+
+    def group(self, pid):
+        with contextlib.suppress(ProcessLookupError):
+            return os.getpgid(pid)
+
+    def test_it_is_told_to_its_end(self):
+        code, shown, calls = self.tell("PASS FAIL", "PASS PASS")
+        self.assertEqual(0, code, shown)
+        words = ["vif_queues=many", "--svg", "perf validate", "publish", "--enable host2", "perf validate"]
+        places = [next(n for n, call in enumerate(calls) if word in call) for word in words]
+        self.assertEqual(2, sum("perf validate" in call for call in calls))
+        self.assertEqual(sorted(places[3:5]), places[3:5])
+        guests = [call.split()[-7] for call in calls if "server create" in call]
+        self.assertEqual(["first", "second"], guests)
+        self.assertLess(
+            calls.index(next(call for call in calls if "--live-migration" in call)), calls.index("down")
+        )
+        self.assertEqual(1, calls.count("down"))
+        self.assertEqual(11, shown.split("Where the time went:")[1].count(" % "))
+        self.assertRegex(shown, r"That took \d+ s\.")
+
+    def test_ctrl_c_at_any_moment_leaves_nothing(self):
+        for stop in random.Random(31).sample(range(1, 29), 6):
+            with self.subTest(stop):
+                code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", stop=stop)
+                self.assertEqual(130, code, shown)
+
+    def test_other_verdicts_are_measured_once_more_and_end_it(self):
+        for verdicts, code, count in (
+            (("PASS PASS",), 3, 2),
+            (("PASS INCONCLUSIVE", "PASS FAIL", "FAIL FAIL"), 1, 4),
+        ):
+            with self.subTest(verdicts):
+                ended, shown, calls = self.tell(*verdicts)
+                self.assertEqual(code, ended, shown)
+                self.assertEqual(count, sum("perf validate" in call for call in calls))

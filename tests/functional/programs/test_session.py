@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
+import json
 import os
 import time
 
@@ -8,7 +9,7 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
-from nova_perf_tuning.validation.measure import session, store
+from nova_perf_tuning.validation.measure import collectors, session, store
 from nova_perf_tuning.validation.measure import trial as trial_module
 from tests.support import directories, samples
 
@@ -87,10 +88,24 @@ class SessionTest(directories.DirectoryCase):
             self.assertTrue(trial.host_cpu_s["total"] >= 0)
         beside = [trial for trial in results.trials if not trial.primary]
         self.assertEqual({"twice"}, {trial.metric for trial in beside})
+        self.assertTrue(all(trial.course["host_cpu"]["total"] for trial in primary))
+        self.assertEqual([None] * len(beside), [trial.course for trial in beside], "one is enough")
         self.assertEqual([trial.order for trial in primary], [trial.order for trial in beside])
         self.assertEqual("complete", results.environment.ended)
         self.assertEqual((5, 2), (results.environment.seed, results.environment.boots_run))
         self.assertEqual({"untuned", "tuned"}, set(results.environment.arms))
+
+    def test_tools_watch_every_trial_and_mark_it(self):
+        attached = collectors.Attachment((collectors.Interrupts,), str(self.directory))
+        running = self.make(samples.job("echo 40 2; sleep 0.1"), boots=1, blocks=2, attached=attached)
+        with self.launcher:
+            running.run()
+        self.assertEqual({("interrupts",)}, {tuple(trial.collectors) for trial in store.load(self.path).trials})
+        files = sorted((self.directory / "collected").iterdir())
+        self.assertEqual([f"{order:05d}-interrupts.json" for order in range(6)], [path.name for path in files])
+        for path in files:
+            served = json.loads(path.read_text())["data"]["softirqs"]
+            self.assertTrue(all(served["cpus"].values()) for served in served)
 
     def test_guests_are_warmed_up_in_every_boot_and_the_host_once(self):
         said = []
@@ -178,12 +193,12 @@ class TrialTest(directories.DirectoryCase):
         with local.LocalLauncher(str(self.directory)) as launcher:
             job = samples.job(f"{burn}; sleep 1; echo 40 2", kind)
             outcome = trial_module.run(job, launcher.host_pair(), 60.0)
-        self.assertIsNone(outcome.error)
-        return outcome
+        self.assertTrue(outcome.readings, outcome.trial.error)
+        return outcome.trial
 
     def test_start_is_not_counted(self):
-        outcome, whole = self.run_trial(Spanned), self.run_trial(samples.Quick)
-        self.assertEqual(("measuring", "program"), (outcome.window.kind, whole.window.kind))
+        spanned, whole = self.run_trial(Spanned), self.run_trial(samples.Quick)
+        self.assertEqual(("measuring", "program"), (spanned.window, whole.window))
         self.assertTrue(whole.host_cpu_s["total"] > 0.05, whole)
-        self.assertTrue(outcome.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (outcome, whole))
-        self.assertTrue(outcome.window.end - outcome.window.begin < outcome.exec_s)
+        self.assertTrue(spanned.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (spanned, whole))
+        self.assertTrue(spanned.window_s < spanned.exec_s)

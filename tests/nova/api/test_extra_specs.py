@@ -8,7 +8,8 @@ import sys
 from nova.api.validation.extra_specs import validators
 from nova.tests.functional.api import client
 
-from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.nova import native_specs
+from nova_perf_tuning.specs import native, vocabulary
 from tests.nova import base
 from tests.support import testcase
 
@@ -32,6 +33,35 @@ def right_and_wrong(spec):
     if spec.kind is vocabulary.Kind.CHOICE:
         return list(spec.choices), wrong
     return [*spec.choices[:2], spec.choices[-1]], [*wrong, str(int(spec.choices[-1]) + 1)]
+
+
+class NativeSpecsTest(testcase.TestCase):
+    def test_the_list_is_a_list_of_what_nova_knows(self):
+        """Later releases add keys, so of this release's none may be missing in the list."""
+        known = {re.sub(r"\{.*\}", "N", key) for key in validators.VALIDATORS if key.startswith("hw:")}
+        self.assertEqual(set(), known - native.KNOWN.keys())
+
+    def test_the_list_judges_values_as_nova_does(self):
+        check = native_specs.validator()
+        for key in native.KNOWN:
+            if check(name := key.replace(".N", ".0"), "1") and "does not appear" in check(name, "1"):
+                continue  # of a later release
+            for value in (
+                "0",
+                "1",
+                "-1",
+                "x",
+                "true",
+                "Off",
+                "0-3,^1",
+                "dedicated",
+                "share",
+                "large",
+                "2MB",
+                "none",
+            ):
+                listed = any(native.findings({name: value}))
+                self.assertTrue(bool(check(name, value)) >= listed, (name, value))
 
 
 class ExtraSpecsTest(base.PerfTestCase):

@@ -51,7 +51,7 @@ class ResultTestCase(base.PerfTestCase):
     def stats_of(self, host):
         """Return the score that the scheduler sees."""
         node = objects.ComputeNode.get_by_host_and_nodename(context.get_admin_context(), host, host)
-        return (node.stats or {}).get(weigher.SCORE)
+        return (node.stats or {}).get(traits.SCORE)
 
 
 class TraitsTest(ResultTestCase):

@@ -3,7 +3,6 @@
 
 import configparser
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -15,11 +14,16 @@ from unittest import mock
 
 import inotify_simple
 
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.agent import metrics, sources, state
+from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.kinds import irqbalance
 from tests.support import agent_samples, directories, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
+PRESSURE = (
+    "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=250000"
+)
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
@@ -95,21 +99,19 @@ class WatchTest(testcase.TestCase):
         self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 
+    def test_guests_and_cpus_are_looked_at_and_affinities_are_not(self):
+        for path, text, changes in (
+            ("run/libvirt/qemu/new.xml", "<domain/>", True),
+            ("sys/devices/system/cpu/online", "0-6\n", True),
+            ("proc/irq/24/smp_affinity_list", "0\n", False),
+        ):
+            with self.subTest(path):
+                pathlib.Path(self.root, path).write_text(text)
+                self.assertEqual(changes, self.watch.changed())
+
     def test_a_vector_that_goes(self):
         shutil.rmtree(pathlib.Path(self.root, "proc/irq/24"))
         self.assertTrue(self.watch.changed())
-        self.assertFalse(self.watch.changed())
-
-    def test_a_guest_that_comes(self):
-        pathlib.Path(self.root, "run/libvirt/qemu/new.xml").write_text("<domain/>")
-        self.assertTrue(self.watch.changed())
-
-    def test_a_cpu_that_goes(self):
-        pathlib.Path(self.root, "sys/devices/system/cpu/online").write_text("0-6\n")
-        self.assertTrue(self.watch.changed())
-
-    def test_an_affinity_is_not_looked_at(self):
-        pathlib.Path(self.root, "proc/irq/24/smp_affinity_list").write_text("0\n")
         self.assertFalse(self.watch.changed())
 
 
@@ -161,11 +163,38 @@ class UnitTest(testcase.TestCase):
         self.assertEqual(("yes", f"run/{directory}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
 
 
-class DashboardTest(testcase.TestCase):
-    def test_it_asks_for_all_metrics_that_there_are_and_no_others(self):
-        board = json.loads((TOP / "etc/grafana/nova-perf-agent.json").read_text())
-        queries = " ".join(target["expr"] for panel in board["panels"] for target in panel["targets"])
-        snapshot = agent_samples.agent_state(), None
-        families = metrics.Collector(types.SimpleNamespace(snapshot=snapshot)).collect()
-        names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
-        self.assertEqual(names, set(re.findall(r"nova_perf_[a-z_]+", queries)))
+class MetricsTest(directories.DirectoryCase):
+    def families(self, result_file="", guests=()):
+        """Return name -> labels -> value of what an agent serves."""
+        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
+        families = list(metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file).collect())
+        names = [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
+        return {
+            name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+            for name, family in zip(names, families, strict=True)
+        }
+
+    def test_boards_and_alerts_ask_for_all_metrics_that_there_are_and_no_others(self):
+        names = self.families(agent_samples.verdict_file(self.directory)).keys()
+        self.assertEqual(names, set(re.findall(r"nova_perf_[a-z_]+", " ".join(agent_samples.queries()))))
+        alerts = (TOP / "etc/prometheus/nova-perf-alerts.yaml").read_text().partition("rules:")[2]
+        self.assertEqual(set(), set(re.findall(r"nova_perf_[a-z_]+", alerts)) - names)
+
+    def test_the_verdict_on_this_host(self):
+        found = self.families(agent_samples.verdict_file(self.directory))
+        self.assertEqual({("", "FAIL"): 1.0, ("network", "FAIL"): 1.0}, found["nova_perf_verdict"])
+        losses = [found[f"nova_perf_loss_{name}"][("iperf3 tuned/host",)] for name in ("ratio", "limit_ratio")]
+        self.assertEqual([0.12, 0.1], losses)
+        self.assertAlmostEqual(time.time(), found["nova_perf_verdict_timestamp_seconds"][()], delta=600)
+        for file in (self.write_file("broken.json", "{"), str(self.directory / "missing.json"), ""):
+            with self.subTest(file):
+                self.assertNotIn("nova_perf_verdict", self.families(file))
+
+    def test_wait_of_guests_and_pressure(self):
+        thread = model.Thread(os.getpid(), "vcpu", None, None, guest_cpu.started(f"/proc/{os.getpid()}"))
+        gone = model.GuestProcess("gone", 1 << 22, (), None)
+        found = self.families(guests=[model.GuestProcess("one", os.getpid(), (thread,), None), gone])
+        self.assertEqual([("one",)], list(found["nova_perf_guest_vcpu_wait_seconds_total"]))
+        self.patch(bounded_read, "kernel_text", lambda _root, path: PRESSURE if "io" in path else "rubbish")
+        pressure = self.families()["nova_perf_host_pressure_seconds_total"]
+        self.assertEqual({("io", "some"): 1.5, ("io", "full"): 0.25}, pressure)

@@ -11,14 +11,12 @@ from nova_perf_tuning.host.transaction import apply
 from tests.support import agent_bench, testcase
 
 
-class RefusalTest(testcase.TestCase):
+class RefusalTest(agent_bench.BenchCase):
     """What the kernel does not take is told until it holds, and not tried without end."""
 
     def setUp(self):
         super().setUp()
         self.patch(apply, "PAUSES", (0.0,) * (agent_bench.TRIES - 1))
-        self.bench = agent_bench.Bench()
-        self.addCleanup(self.bench.close)
         self.host, self.agent = self.bench.host, self.bench.agent
         self.number = min(self.host.numbers("eth0"))
         self.target = f"irq:{self.number}"

@@ -24,9 +24,7 @@ class AuditTest(testcase.TestCase):
         return hosts.grow(self, hosts.changed(hosts.good(), changes))
 
     def json(self, *arguments: str, code: int) -> dict[str, list[dict[str, object]]]:
-        status, out, err = run("audit", "-f", "json", *arguments)
-        self.assertEqual((code, ""), (status, err))
-        result: dict[str, list[dict[str, object]]] = json.loads(out)
+        result: dict[str, list[dict[str, object]]] = program.document(self, "audit", *arguments, code=code)
         schema = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
         jsonschema.Draft202012Validator(json.loads(schema)).validate(result)
         return result
@@ -49,25 +47,22 @@ class AuditTest(testcase.TestCase):
             self.json("--sysroot", root, "--fail-on", level, code=code)
 
     def test_table_shows_evidence_remedy_and_source(self) -> None:
-        code, out, err = run("audit", "--sysroot", self.grow("nic-irq-on-cpu0"))
-        self.assertEqual((1, ""), (code, err))
+        out = program.shown(self, "audit", "--sysroot", self.grow("nic-irq-on-cpu0"), code=1)
         for text in (
             "WARNING nic-irq-on-cpu0 (eth0)",
             "read: /proc/irq/40/effective_affinity_list: 0 (eth0-TxRx-0)",
-            "apply: nova-perf apply --rule nic-irq-on-cpu0 (also with --all-safe)",
+            "apply: nova-perf apply --rule nic-irq-on-cpu0 --sysroot ",
             "source: Oracle",
             "1 warning; ",
         ):
             with self.subTest(text):
                 self.assertIn(text, out)
-        code, out, _err = run("audit", "--sysroot", self.grow(), "--all")
-        self.assertEqual(0, code)
+        out = program.shown(self, "audit", "--sysroot", self.grow(), "--all")
         self.assertIn("holds    nic-irq-on-cpu0", out)
         self.assertIn("unknown  cpu-governor: ", out)
 
     def test_list_names_every_rule(self) -> None:
-        code, out, _err = run("audit", "--list", "-f", "json")
-        self.assertEqual((0, len(runner.load())), (code, len(json.loads(out)["rules"])))
+        self.assertEqual(len(runner.load()), len(program.document(self, "audit", "--list")["rules"]))
         self.assertIn("thp-never", run("audit", "--list")[1])
 
     def test_junit_fails_warnings_and_shows_hints(self) -> None:
@@ -105,6 +100,19 @@ class AuditTest(testcase.TestCase):
         findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
         self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
+    def test_options_that_were_given_are_repeated(self) -> None:
+        """Two commands must not look at two configurations; --no-nova-config leaves all of them out."""
+        root = self.grow("nic-irq-on-dedicated")
+        conf = f"{hosts.grow(self, {'own.conf': hosts.NOVA_CONF})}/own.conf"
+        for options in (("--no-nova-config",), ("--nova-config", conf)):
+            with self.subTest(options):
+                report = self.json("--sysroot", root, *options, "--rule", "nic-irq-on-dedicated", code=1)
+                [finding] = report["findings"]
+                given = " ".join(("--sysroot", root, *options))
+                self.assertIn(f"apply --rule nic-irq-on-dedicated {given}", finding["remedy"])
+        report = self.json("--sysroot", root, "--no-nova-config", "--rule", "nova-cpu-sets", code=0)
+        self.assertEqual(["nova-cpu-sets"], [lack["rule"] for lack in report["unknown"]])
+
     def test_physnet_names_the_network_in_the_remedy(self) -> None:
         tree = hosts.changed(
             hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
@@ -128,13 +136,13 @@ class AuditTest(testcase.TestCase):
 
 class GenerateTest(testcase.TestCase):
     def made(self, what: str, tree: hosts.Tree, *arguments: str) -> str:
-        root = hosts.grow(self, tree)
-        code, out, err = run("generate", what, "--sysroot", root, *arguments)
-        self.assertEqual((0, ""), (code, err))
-        return out
+        return program.shown(self, "generate", what, "--sysroot", hosts.grow(self, tree), *arguments)
 
     def test_nova_conf_is_read_back_and_audited_clean(self) -> None:
-        bare = hosts.changed(hosts.good(), {"etc/nova/nova.conf": None})
+        cpu = "sys/devices/system/cpu"
+        bare = hosts.changed(
+            hosts.good(), dict.fromkeys(("etc/nova/nova.conf", f"{cpu}/isolated", f"{cpu}/nohz_full"))
+        )
         text = self.made("nova-conf", bare)
         directory = hosts.grow(self, {"nova.conf": text})
         sets = novaconf.read([f"{directory}/nova.conf"])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf capacity on results with a known answer."""
 
-import json
-
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
 
@@ -15,9 +13,8 @@ class CapacityCommandTest(directories.DirectoryCase):
         store.save(samples.of(blocks), self.path)
 
     def test_how_many_guests_fit_and_what_runs_out_first(self):
-        done = program.nova_perf("capacity", self.path, "--shared", "0-11,^1-2", "-f", "json")
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        [first, *_] = json.loads(done.stdout)["capacity"]["limits"]
+        done = program.document(self, "capacity", self.path, "--shared", "0-11,^1-2")
+        [first, *_] = done["capacity"]["limits"]
         self.assertEqual(("all shared work", 16), (first["resource"], first["guests"]))
 
     def test_mistakes_name_the_option(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """openstack perf validate on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
+import collections
 import dataclasses
 import json
 import os
@@ -80,6 +81,15 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
 
+    def test_two_hosts_by_themselves(self):
+        """Each is a pair with itself; what ran on a host alone tells a slow one, and what holds it back."""
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h001": 0.4}), count=2)
+        self.assertEqual(1, self.validate("--hosts", "all", "--peers", "0", cloud=cloud), self.err.getvalue())
+        verdicts = {host.host: host.verdict for host in self.results().environment.fleet.hosts}
+        self.assertEqual({"h000": "PASS", "h001": "FAIL"}, verdicts)
+        self.assertIn("- Look for a limit on the guests' CPUs", self.out.getvalue())
+        self.assertEqual(2, self.cloud.made.most)
+
     def test_host_cpu_by_class_is_judged_and_its_source_told(self):
         """h002 costs more beside its vCPUs; what agents do not tell is no reason to fail."""
 
@@ -122,6 +132,13 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         results = self.results()
+        path = os.path.join(self.output, "trials.ndjson")
+        program.nova_perf("report", os.path.join(self.output, "results.json"), "--ndjson", path)
+        with open(path, encoding="ascii") as file:
+            documents = list(map(json.loads, file))
+        self.assertEqual({False}, {row["peer"] is None for row in documents if row["benchmark"] == "iperf3"})
+        alone = collections.Counter(row["host"] for row in documents if row["peer"] is None and row["primary"])
+        self.assertEqual(dict.fromkeys((f"h00{number}" for number in range(6)), 12), alone)
         fleet = results.environment.fleet
         fleet.verdict = "PASS"
         for host in fleet.hosts:
@@ -195,7 +212,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
         for arguments, message in (
             ((), "--hosts: give compute hosts"),
             (("--hosts", "a,,b"), "--hosts: give compute hosts"),
-            (("--hosts", "a", "--peers", "0"), "--peers: '0'"),
+            (("--hosts", "a", "--peers=-1"), "--peers: '-1'"),
             (("--hosts", "a", "--max-parallel", "x"), "--max-parallel: 'x'"),
             (("--hosts", "a", "--max-loss", "15"), "--max-loss: '15': give a number"),
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf evaluate: exit codes and lines for recorded samples."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 
+from nova_perf_tuning.cli import result_tables
+from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
 
@@ -13,7 +17,8 @@ class EvaluateTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.results = os.path.join(self.directory, "results.json")
-        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), self.results)
+        self.data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
+        store.save(self.data, self.results)
 
     def evaluate(self, *lines, form="table"):
         budgets = [f"- {{benchmark: iperf3, {line}}}\n" for line in lines]
@@ -40,9 +45,8 @@ class EvaluateTest(directories.DirectoryCase):
 
     def test_no_budget_for_these_arms(self):
         store.save(samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results)
-        done = program.nova_perf("evaluate", self.results)
-        self.assertEqual((3, ""), (done.returncode, done.stderr))
-        self.assertIn("no budget applies: the results have the arms untuned, again", done.stdout)
+        out = program.shown(self, "evaluate", self.results, code=3)
+        self.assertIn("no budget applies: the results have the arms untuned, again", out)
 
     def test_json_has_verdict_cost_and_interval(self):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.3", form="json")
@@ -60,10 +64,9 @@ class EvaluateTest(directories.DirectoryCase):
             ({"clock_source": clock, "queues": queues}, "INVALID"),
         ):
             with self.subTest(findings_of_guests):
-                data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
                 findings = [{"code": code, "text": line} for code, line in findings_of_guests.items()]
-                samples.tell(data, arms={"untuned": {}, "tuned": {"findings": findings}})
-                store.save(data, self.results)
+                samples.tell(self.data, arms={"untuned": {}, "tuned": {"findings": findings}})
+                store.save(self.data, self.results)
                 done = self.evaluate("arm: tuned, max_loss: 0.15")
                 self.assertEqual(word, done.stdout.split()[-1])
                 for line in findings_of_guests.values():
@@ -73,16 +76,15 @@ class EvaluateTest(directories.DirectoryCase):
 
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
-        data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-        for trial in data.trials:
+        for trial in self.data.trials:
             trial.benchmark = f"b{escape}"
-        store.save(data, self.results)
+        store.save(self.data, self.results)
         budgets = {"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}
         budget = self.write_file("budget.yaml", json.dumps(budgets))
         seen = [program.nova_perf("evaluate", self.results, "--budget", budget)]
         self.assertEqual(1, seen[0].returncode, seen[0].stderr)
-        data.trials[-1].unit = escape
-        store.save(data, self.results)
+        self.data.trials[-1].unit = escape
+        store.save(self.data, self.results)
         seen.append(program.nova_perf("evaluate", self.results, "--budget", budget))
         seen.append(program.nova_perf("evaluate", f"/missing{escape}"))
         seen.append(program.nova_perf("evaluate", self.results, f"--x{escape}"))
@@ -101,6 +103,11 @@ class EvaluateTest(directories.DirectoryCase):
                 done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
                 self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
+
+    def test_a_host_of_which_nothing_is_known_is_called_as_publish_calls_it(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            result_tables.print_hosts([environment.FleetHost("a", None, [], 0, 0)])
+        self.assertEqual(["INCONCLUSIVE", "a"], out.getvalue().splitlines()[1].split()[:2])
 
     def test_mistakes_are_one_line_and_exit_3(self):
         os.unlink(self.results)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf history and the JUnit file as commands."""
 
-import json
 import os
 from xml.etree import ElementTree
 
@@ -20,19 +19,16 @@ class HistoryTest(directories.DirectoryCase):
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def run_command(self, *arguments):
-        return program.nova_perf(*arguments, env=self.environment)
-
     def test_keep_show_and_json(self):
-        done = self.run_command("history", "--add", self.results)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        self.assertIn("kept as run 19700101-000000-", done.stdout)
-        again = self.run_command("history", "one", "--arm", "tuned", "--add", self.results, "-f", "json")
-        [series] = json.loads(again.stdout)["series"]
+        out = program.shown(self, "history", "--add", self.results, env=self.environment)
+        self.assertIn("kept as run 19700101-000000-", out)
+        again = ("history", "one", "--arm", "tuned", "--add", self.results)
+        [series] = program.document(self, *again, env=self.environment)["series"]
         self.assertEqual(("one", "tuned", 1), (series["host"], series["arm"], len(series["points"])))
-        nobody = self.run_command("history", "nobody")
-        self.assertEqual(0, nobody.returncode)
-        self.assertIn("no run of this kind is in the database", nobody.stdout)
+        tagged = ("history", "one", "--tag", "kernel=new")
+        self.assertEqual([], program.document(self, *tagged, env=self.environment)["series"])
+        out = program.shown(self, "history", "nobody", env=self.environment)
+        self.assertIn("no run of this kind is in the database", out)
 
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": samples.pairs(3)}
@@ -44,6 +40,7 @@ class HistoryTest(directories.DirectoryCase):
         for arguments, words in (
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--tag", "a b=1"), "--tag a b: give a key of"),
             (("--database", f"sqlite:///{self.path('new.db')}"), "there is no database of runs at"),
         ):
             with self.subTest(arguments):
@@ -62,12 +59,10 @@ class HistoryTest(directories.DirectoryCase):
         budget = self.write_file("budget.yaml", text)
         for arguments in (("evaluate", broken, "--budget", budget), ("validate", "--benchmark", "nowhere")):
             with self.subTest(arguments):
-                done = self.run_command("evaluate", self.results, "--budget", budget, "--junit", path)
-                self.assertEqual((1, ""), (done.returncode, done.stderr))
+                program.shown(self, "evaluate", self.results, "--budget", budget, "--junit", path, code=1)
                 suite = ElementTree.parse(path).getroot()
                 self.assertEqual(("1", "0"), (suite.get("failures"), suite.get("errors")))
-                done = self.run_command(*arguments, "--junit", path)
-                self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+                program.refused(self, *arguments, "--junit", path, env=self.environment)
                 [case] = ElementTree.parse(path).getroot()
                 self.assertIn("did not come to a verdict", case.find("error").get("message"))
         program.refused(self, "evaluate", self.results, "--junit", self.path("missing/out.xml"))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf paths, as it is installed here; a wheel in an environment of its own is in tools/test_package.sh."""
 
-import json
 import os
 import pathlib
 
@@ -18,15 +17,14 @@ FILES = {
     "systemd": "",
     "irqbalance": "",
     "dashboard": "nova-perf-agent.json",
+    "alerts": "nova-perf-alerts.yaml",
     "tmpfiles.d": "nova-perf-tuning.conf",
 }
 
 
 class PathsTest(testcase.TestCase):
     def test_each_kind_is_where_it_says(self):
-        done = program.nova_perf("paths", "-f", "json")
-        self.assertEqual(["", 0], [done.stderr, done.returncode])
-        rows = {row["name"]: row for row in json.loads(done.stdout)["paths"]}
+        rows = {row["name"]: row for row in program.document(self, "paths")["paths"]}
         # The sample is made with the package.
         self.assertEqual(set(FILES), set(rows) - {"sample"})
         for name, file in FILES.items():
@@ -35,8 +33,7 @@ class PathsTest(testcase.TestCase):
                 self.assertTrue(os.path.isabs(rows[name]["path"]) and rows[name]["what"])
 
     def test_one_for_scripts(self):
-        done = program.nova_perf("paths", "profiles")
-        (path,) = done.stdout.splitlines()
+        (path,) = program.shown(self, "paths", "profiles").splitlines()
         self.assertTrue((pathlib.Path(path) / "storage.yaml").exists())
 
     def test_unknown_name(self):

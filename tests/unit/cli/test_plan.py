@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
 
-import json
 import os
 import pathlib
 
 import jsonschema
 
-from tests.support import directories, gen_host, program
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import plan
+from nova_perf_tuning.host.plan import layout
+from tests.support import audit_hosts, directories, gen_host, program, testcase
 
 SCHEMA = {
     "type": "object",
-    "required": ["settings", "sets", "warnings", "notes"],
+    "required": ["settings", "sets", "nova_config", "warnings", "notes"],
     "additionalProperties": False,
     "properties": {
         "settings": {
@@ -32,14 +34,11 @@ SCHEMA = {
             },
         },
         "sets": {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"}},
+        "nova_config": {"type": "array", "items": {"type": "string"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
     },
 }
-
-
-def run(*arguments):
-    return program.run("plan", *arguments)
 
 
 class PlanCommandTest(directories.DirectoryCase):
@@ -60,9 +59,7 @@ class PlanCommandTest(directories.DirectoryCase):
         self.assertEqual("1,3-5,7", self.plan("--nova-config", str(other))["sets"]["dedicated"])
 
     def plan(self, *arguments):
-        code, out, err = run("--sysroot", self.root, "-f", "json", *arguments)
-        self.assertEqual((0, ""), (code, err))
-        plan = json.loads(out)
+        plan = program.document(self, "plan", "--sysroot", self.root, *arguments)
         jsonschema.validate(plan, SCHEMA)
         return plan
 
@@ -109,24 +106,25 @@ class PlanCommandTest(directories.DirectoryCase):
         self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
 
     def test_table_for_people(self):
-        code, out, err = run("--sysroot", self.root)
-        self.assertEqual((0, ""), (code, err))
+        out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
             "dedicated     1,3,5,7  owned by guests",
-            "no overlap: emulator, iothread, vhost and irq share no CPU with dedicated",
+            "no overlap with dedicated: emulator, iothread, vhost, irq",
             "nic-irq-local  4        0,",
             "nic-xps        4        -",
             "8 settings, 8 to change; --all lists each with its reason",
         ):
             with self.subTest(words):
                 self.assertIn(words, out)
-        code, out, _err = run("--sysroot", self.root, "--all")
+        for name in ("isolated", "irq_vcpu"):  # that no CPU may carry what nobody has reads as forbidden
+            self.assertNotIn(f"\n{name} ", out)
+        out = program.shown(self, "plan", "--sysroot", self.root, "--all")
         self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
 
     def test_contradictions_are_one_line(self):
         for options, arguments, words in (
-            ({"dedicated": "0-3", "shared": "3-5"}, [], "_set and [compute] cpu_shared_set overlap in CPUs 3"),
-            ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPUs 3"),
+            ({"dedicated": "0-3", "shared": "3-5"}, [], "_set and [compute] cpu_shared_set overlap in CPU 3"),
+            ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPU 3"),
             ({"dedicated": "1,3,99"}, [], "cpu_dedicated_set names CPUs that this host lacks: 99; it has 0-7"),
             ({"shared": ",".join(map(str, range(8000)))}, [], "cpu_shared_set names CPUs that this host lacks"),
             ({}, ["--housekeeping", ""], "--housekeeping: '' names no CPU"),
@@ -149,5 +147,22 @@ class PlanCommandTest(directories.DirectoryCase):
         path = self.directory / "evil.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
-        _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path))
+        _code, out, err = program.run(
+            "plan", "--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path)
+        )
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
+
+
+class QuietCpusTest(testcase.TestCase):
+    def test_those_of_the_plan_without_a_guest_or_none(self):
+        nova, cpus = "etc/nova/nova.conf", "sys/devices/system/cpu"
+        isolated, nohz_full = f"{cpus}/isolated", f"{cpus}/nohz_full"
+        for changes, expected in (
+            ({}, "14-15"),
+            ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5"),
+        ):
+            with self.subTest(expected):
+                root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
+                self.assertEqual(expected, cpulist.format(plan.quiet_cpus(root)))
+        nothing = audit_hosts.changed(audit_hosts.good(), {nova: None, isolated: "2-3\n", nohz_full: "\n"})
+        self.assertRaises(layout.PlanError, plan.quiet_cpus, audit_hosts.grow(self, nothing))

@@ -14,6 +14,8 @@ from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
 
+AGAINST_UNTUNED = "baseline: untuned, arm: tuned"
+
 
 class PublishTest(directories.DirectoryCase):
     def setUp(self):
@@ -31,23 +33,17 @@ class PublishTest(directories.DirectoryCase):
         samples.tell(measured, **{"created": now, "host": "cmp1", **environment})
         store.save(measured, self.results)
 
-    def budget(self, max_loss, name="net-10g.yaml"):
-        return self.write_file(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
-
-    def publish(self, *arguments):
-        return program.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
+    def budget(self, max_loss, arms="arm: tuned"):
+        return self.write_file("net-10g.yaml", f"budgets: [{{benchmark: iperf3, {arms}, max_loss: {max_loss}}}]")
 
     def published_by(self, *arguments):
-        done = self.publish(*arguments)
-        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stderr)
-        return json.loads(done.stdout)
+        return program.document(self, "publish", *arguments, "--nova-config", self.config)
 
     def refused(self, *arguments):
         before = os.path.exists(self.published)
-        done = self.publish(*arguments)
-        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        line = program.refused(self, "publish", *arguments, "--nova-config", self.config, "-f", "json")
         self.assertEqual(before, os.path.exists(self.published))
-        return done.stderr
+        return line
 
     def read_by_compute(self):
         """Return what the driver makes of the file, with the configuration that publish has read."""
@@ -63,10 +59,9 @@ class PublishTest(directories.DirectoryCase):
                 path = f"{self.directory}/{number}.json"
                 text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
                 self.write_file(f".nova/{name}/10-ours.conf", text)
-                done = program.nova_perf(
-                    "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": str(self.directory)}
-                )
-                self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
+                home = {**os.environ, "HOME": str(self.directory)}
+                done = program.document(self, "publish", "--withdraw", env=home)
+                self.assertEqual({"file": path, "removed": False}, done)
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()
@@ -75,6 +70,9 @@ class PublishTest(directories.DirectoryCase):
         result = self.read_by_compute()
         self.assertEqual(("PASS", {"net-10g": "PASS"}), (result.verdict, result.budgets))
         self.assertAlmostEqual(90, result.score, delta=3)
+        [(figure, (loss, limit))] = result.losses.items()
+        self.assertEqual(("iperf3 tuned/host", 0.15), (figure, limit))
+        self.assertAlmostEqual(0.1, loss, delta=0.03)
         self.assertEqual(0o644, stat.S_IMODE(os.stat(self.published).st_mode))
         self.assertEqual(["verdict.json"], os.listdir(os.path.dirname(self.published)))
         # A later FAIL takes its place.
@@ -107,18 +105,14 @@ class PublishTest(directories.DirectoryCase):
         samples.tell(data, created=now, launcher="heat", fleet=fleet)
         store.save(data, self.results)
 
-    def untuned_budget(self, max_loss, more=""):
-        line = f"{{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: {max_loss}{more}}}"
-        return self.write_file("net-10g.yaml", f"budgets: [{line}]\n")
-
     def test_a_budget_judges_the_hosts_of_a_fleet_again(self):
         self.measure_fleet(0.3)
         recorded = self.published_by(self.results)
         self.assertEqual((True, "PASS"), (recorded["recorded"], recorded["result"]["verdict"]))
-        done = self.published_by(self.results, "--budget", self.untuned_budget(0.05))
+        done = self.published_by(self.results, "--budget", self.budget(0.05, AGAINST_UNTUNED))
         self.assertEqual((False, "FAIL", []), (done["recorded"], done["result"]["verdict"], done["traits"]))
         self.assertEqual({"net-10g": "FAIL"}, self.read_by_compute().budgets)
-        done = self.published_by(self.results, "--budget", self.untuned_budget(0.4))
+        done = self.published_by(self.results, "--budget", self.budget(0.4, AGAINST_UNTUNED))
         self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
 
     def test_a_result_file_and_its_withdrawal(self):
@@ -148,19 +142,12 @@ class PublishTest(directories.DirectoryCase):
 
     def test_a_run_in_which_nothing_was_tuned(self):
         """Its arms are alike, so every budget passes."""
-        budget = self.write_file(
-            "b.yaml", "budgets:\n- {benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.2}\n"
-        )
         self.measure({"host": 1000.0, "untuned": 1000.0, "tuned": 1000.0}, launcher="host", accelerator="none")
-        line = self.refused(self.results, "--budget", budget)
-        self.assertIn(
-            "every arm is the host itself (launcher host), so it says nothing about guests; publish", line
-        )
-        budget = self.write_file("b.yaml", "budgets:\n- {benchmark: iperf3, arm: again, max_loss: 0.2}\n")
+        line = self.refused(self.results, "--budget", self.budget(0.2, AGAINST_UNTUNED))
+        self.assertIn("every arm is the host itself (launcher host), so it says nothing about guests", line)
         self.measure({"host": 1000.0, "untuned": 990.0, "again": 990.0}, launcher="libvirt")
-        self.assertIn(
-            "both pairs of guests are untuned (an A/A run)", self.refused(self.results, "--budget", budget)
-        )
+        line = self.refused(self.results, "--budget", self.budget(0.2, "arm: again"))
+        self.assertIn("both pairs of guests are untuned (an A/A run)", line)
 
     def test_a_nova_conf_that_cannot_be_used(self):
         self.measure()

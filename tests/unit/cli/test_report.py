@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf report: HTML beside the results, JSON for programs."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -43,3 +44,36 @@ class ReportTest(directories.DirectoryCase):
             program.refused(self, "report", self.results, "-o", path)
         self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+
+    def test_ndjson_is_a_document_a_trial_with_keys_and_types_that_stay(self):
+        """A store takes the type of the first document: neither an integer nor a name of a spec may be a key's."""
+        data = samples.results({"untuned": 500.0, "tuned": 900.0}, created="2026-11-20T10:00:00+01:00", host="one")
+        samples.tell(data, arms={"untuned": {}, "tuned": {"request": {"perf:vif_host_offload.csum": "true"}}})
+        data.trials[0] = dataclasses.replace(
+            data.trials[0], value=1, conditions={"steal_share": 1, "of.others": 2}
+        )
+        data.trials.append(samples.trial(arm="tuned", boot=4, value=None, error="\u2028", order=99))
+        store.save(data, self.results)
+        path = os.path.join(self.directory, "trials.ndjson")
+        documents = []
+        for _ in range(2):
+            done = program.nova_perf("report", self.results, "--ndjson", path)
+            self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
+            with open(path, encoding="ascii") as file:
+                documents.append(list(map(json.loads, file.read().splitlines())))
+        self.assertEqual(["results.json", "trials.ndjson"], sorted(os.listdir(self.directory)))
+        self.assertEqual(*documents)
+        first, *_, last = documents[0]
+        self.assertEqual(len(data.trials), len({document["id"] for document in documents[0]}))
+        types = [set(map(type, (document["value"], document["window_s"]))) for document in documents[0][:-1]]
+        self.assertEqual([{float}] * (len(data.trials) - 1), types)
+        self.assertEqual({frozenset(first)}, set(map(frozenset, documents[0])))
+        self.assertEqual(
+            ("2026-11-20T09:00:00Z", "one", None), tuple(map(first.get, ("@timestamp", "host", "peer")))
+        )
+        self.assertEqual(
+            (True, False), (first["conditions"]["steal_share"] == 1, "of.others" in first["conditions"])
+        )
+        self.assertEqual(("steal", None), (first["excluded"], documents[0][1]["excluded"]))
+        self.assertEqual(["perf:vif_host_offload.csum=true"], last["request"])
+        program.refused(self, "report", self.results, "--ndjson", self.results)

@@ -4,8 +4,7 @@
 import pathlib
 
 from tests.support import sysroots, transaction_case
-
-_RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+from tests.support.transaction_case import BOOT_ID, RPS
 
 
 class RestoreTest(transaction_case.TransactionCase):
@@ -16,28 +15,29 @@ class RestoreTest(transaction_case.TransactionCase):
         self.assertEqual({"restored": 4}, self.run_json("restore")["counts"])
         self.assertEqual(before, sysroots.content(self.root))
         self.assertEqual({}, self.run_json("restore")["counts"])
-        self.assertEqual((0, "nothing is applied, nothing to restore\n", ""), self.run_command("restore"))
+        self.assertEqual("nothing is applied, nothing to restore\n", self.shown("restore"))
+
+    def test_what_held_already_is_told_from_what_was_put_back(self):
+        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
+        self.assertEqual("1 setting: 1 with the original already\n", self.shown("restore"))
 
     def test_what_somebody_else_changed(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.put(_RPS, "3c")
-        code, out, _err = self.run_command("restore")
-        self.assertEqual(1, code)
-        self.assertIn("foreign", out)
-        self.assertEqual("3c", pathlib.Path(self.root, _RPS).read_text().strip())
+        self.put(RPS, "3c")
+        self.assertIn("foreign", self.shown("restore", code=1))
+        self.assertEqual("3c", self.held(RPS))
+        self.assertEqual({"foreign": 1}, self.run_json("restore", code=1)["counts"])
         self.assertEqual({"restored": 1}, self.run_json("restore", "--force")["counts"])
-        self.assertEqual("00", pathlib.Path(self.root, _RPS).read_text().strip())
+        self.assertEqual("00", self.held(RPS))
+        self.assertEqual({}, self.run_json("restore")["counts"])
 
     def test_after_a_reboot_it_says_so_and_forgets(self):
-        pathlib.Path(self.root, "proc/sys/kernel/random").mkdir(parents=True)
-        self.put("proc/sys/kernel/random/boot_id", "one")
+        self.put(BOOT_ID, "one")
         self.run_json("apply", "--from", self.some_plan())
         after = sysroots.content(self.root)
-        self.put("proc/sys/kernel/random/boot_id", "two")
-        code, out, _err = self.run_command("restore")
-        self.assertEqual(0, code)
-        self.assertIn("booted since", out)
-        self.put("proc/sys/kernel/random/boot_id", "one")
+        self.put(BOOT_ID, "two")
+        self.assertIn("booted since", self.shown("restore"))
+        self.put(BOOT_ID, "one")
         self.assertEqual(after, sysroots.content(self.root))
         self.assertEqual({}, self.run_json("restore")["counts"])
 

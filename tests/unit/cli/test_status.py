@@ -5,14 +5,12 @@ import pathlib
 import sqlite3
 from unittest import mock
 
+from nova_perf_tuning.agent import findings
 from nova_perf_tuning.agent import state as agent_state
 from nova_perf_tuning.cli import restore
 from nova_perf_tuning.host.transaction import journal
 from tests.support import agent_samples, transaction_case
-
-_RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
-
-TOP = pathlib.Path(__file__).parents[3]
+from tests.support.transaction_case import RPS
 
 
 class StateCase(transaction_case.TransactionCase):
@@ -25,18 +23,14 @@ class StateCase(transaction_case.TransactionCase):
         self.run_dir.mkdir(parents=True, exist_ok=True)
         agent_state.write(str(self.run_dir), agent_samples.agent_state(settings=3, **content))
 
-    def line(self):
-        """Return what is said first of the agent."""
-        code, out, err = self.run_command("status")
-        self.assertEqual((0, ""), (code, err))
-        return next(line for line in out.splitlines() if line.startswith("agent: "))
+    def lines(self):
+        """Return what is said of the agent."""
+        return [line for line in self.shown("status").splitlines() if line.startswith("agent: ")]
 
 
 class StatusTest(StateCase):
     def test_nothing_applied(self):
-        code, out, err = self.run_command("status")
-        self.assertEqual((0, ""), (code, err))
-        self.assertIn("nothing is applied", out)
+        self.assertIn("nothing is applied", self.shown("status"))
 
     def test_what_is_applied(self):
         self.run_json("apply", "--from", self.some_plan())
@@ -45,8 +39,7 @@ class StatusTest(StateCase):
         irq = next(setting for setting in result["settings"] if setting["target"] == "irq:24")
         self.assertEqual(("2", "0-7", "nic", "why"), (irq["value"], irq["original"], irq["rule"], irq["reason"]))
         self.assertRegex(irq["since"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d$")
-        code, out, _err = self.run_command("status")
-        self.assertEqual(0, code)
+        out = self.shown("status")
         for word in ("irq:24", "eth0/tx-1", "eth0/rx-0", "journal: "):
             with self.subTest(word):
                 self.assertIn(word, out)
@@ -64,8 +57,7 @@ class StatusTest(StateCase):
     def test_drift_names_the_suspect(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put("proc/irq/24/smp_affinity_list", "5")
-        self.put(_RPS, "3c")
-        pathlib.Path(self.root, "proc/4242").mkdir()
+        self.put(RPS, "3c")
         self.put("proc/4242/comm", "irqbalance")
         result = self.run_json("status")
         self.assertEqual({"irqbalance": 4242}, result["competing_daemons"])
@@ -84,8 +76,8 @@ class StatusTest(StateCase):
 
     def test_what_a_file_says_cannot_command_the_terminal(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.put(_RPS, "\x1b[2J3c")
-        _code, out, _err = self.run_command("status")
+        self.put(RPS, "\x1b[2J3c")
+        out = self.shown("status")
         self.assertNotIn("\x1b", out)
         self.assertIn("?[2J3c", out)
 
@@ -95,23 +87,28 @@ class AgentTest(StateCase):
 
     def test_a_state_that_no_agent_wrote(self):
         self.run_json("apply", "--from", self.some_plan())
-        for schema, updated in ((agent_state.SCHEMA, "null"), (agent_state.SCHEMA + 1, "0")):
-            with self.subTest(schema):
-                self.agent()
-                path = f"{self.run_dir}/agent.json"
-                pathlib.Path(path).write_text(f'{{"schema": {schema}, "updated_monotonic": {updated}}}')
-                code, out, err = self.run_command("status")
-                self.assertEqual((0, ""), (code, err))
-                self.assertIn("irq:24", out)
-                lines = [line for line in out.splitlines() if line.startswith("agent: ")]
-                self.assertEqual(1, len(lines))
-                self.assertIn(f"agent: its state cannot be read: {path}: ", lines[0])
-                document = self.run_json("status")
-                self.assertEqual(4, len(document["settings"]))
-                self.assertIsNone(document["agent"]["running"])
-                self.assertIn(path, document["agent"]["unreadable"])
-                self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
+        self.agent()
+        path = self.run_dir / "agent.json"
+        path.write_text(f'{{"schema": {agent_state.SCHEMA}, "updated_monotonic": null}}')
+        (line,) = self.lines()
+        self.assertIn(f"agent: its state cannot be read: {path}: ", line)
+        document = self.run_json("status")
+        self.assertEqual(4, len(document["settings"]))
+        self.assertIsNone(document["agent"]["running"])
+        self.assertIn(str(path), document["agent"]["unreadable"])
+        self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
+
+    def test_findings_are_sentences(self):
+        codes = findings.FindingCode
+        known = [
+            findings.Finding(codes.COMPETING_DAEMON, "ksmtuned", pid=5751),
+            findings.Finding(codes.NOT_IN_FORCE, "EIO", "xps", "eth0/tx-0", "0f", "03"),
+        ]
+        self.agent(findings=[finding.as_json() for finding in known])
+        daemon, other = self.lines()[-2:]
+        self.assertEqual("agent: ksmtuned (process 5751) runs and may change settings of kind memory", daemon)
+        self.assertEqual("agent: xps eth0/tx-0: EIO, holds 03", other)
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
-        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.line())
+        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.lines()[0])

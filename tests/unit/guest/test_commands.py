@@ -70,6 +70,18 @@ class ExplainTest(CommandTest):
         codes = [warning["code"] for warning in document["warnings"]]
         self.assertEqual(["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes)
 
+    def test_novas_own_specs_are_shown_and_judged(self):
+        options = ("explain", "--vcpus", "8", "--spec", "hw:numa_nodes=1", "--spec", "hw:later=1", "-f", "json")
+        code, out, _ = program.run(*options)
+        document = json.loads(out)
+        rows = [(row["spec"], row["origin"]) for row in document["specs"]]
+        self.assertEqual((0, [("hw:numa_nodes", "flavor"), ("hw:later", "flavor")]), (code, rows))
+        self.assertEqual(["native-unknown"], [warning["code"] for warning in document["warnings"]])
+        specs = ("hw:pmu=2", "perf:vif_queues=0", "perf:disk_queues=9")
+        refused = program.run(*options, *(part for spec in specs for part in ("--spec", spec)))
+        for key in ("hw:later=1", *specs):
+            self.check_error(refused, key)
+
     def test_wrong_options_are_one_line(self):
         for options, words in WRONG_OPTIONS:
             self.check_error(program.run("explain", *options), words)

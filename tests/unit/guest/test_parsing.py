@@ -75,7 +75,7 @@ class RightTest(testcase.TestCase):
             with self.subTest(text):
                 guest = parsing.parse_domain(text)
                 self.assertEqual(
-                    ("a", 7, 4, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
+                    ("a", 7, 2, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
                 )
 
     def test_dedicated_without_metadata(self):
@@ -85,6 +85,23 @@ class RightTest(testcase.TestCase):
 
         self.assertTrue(pinned("4", "5"))
         self.assertEqual([False] * 3, [pinned(*cpus) for cpus in (("4",), ("4", "4"), ("4", "5-6"))])
+
+    def test_vcpus_that_are_not_plugged_in_do_not_count(self):
+        pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{vcpu + 4}'/>" for vcpu in range(4))
+        plugged = "".join(
+            f"<vcpu id='{vcpu}' enabled='{'yes' if vcpu in (0, 3) else 'no'}'/>" for vcpu in range(4)
+        )
+        for text, expected in (
+            ("<vcpu current='2'>4</vcpu>", {0: "4", 1: "5"}),
+            (f"<vcpu current='2'>4</vcpu><vcpus>{plugged}</vcpus>", {0: "4", 3: "7"}),
+            ("<vcpu>4</vcpu>", {0: "4", 1: "5", 2: "6", 3: "7"}),
+        ):
+            with self.subTest(text):
+                guest = parsing.parse_domain(corpus.SMALL % f"{text}<cputune>{pins}</cputune>")
+                self.assertEqual((len(expected), expected, True), (guest.vcpus, guest.vcpu_pins, guest.dedicated))
+        for text in ("<vcpu current='5'>4</vcpu>", "<vcpu>4</vcpu><vcpus><vcpu id='4' enabled='yes'/></vcpus>"):
+            with self.subTest(text):
+                self.assertRaises(parsing.DomainError, parsing.parse_domain, corpus.SMALL % text)
 
     def test_unusable_request_leaves_the_guest(self):
         text = corpus.text("virtio-blk.xml").replace(">auto<", ">many<")

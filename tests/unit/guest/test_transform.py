@@ -158,18 +158,71 @@ class StorageTest(testcase.TestCase):
         self.assertNotIn('cache="none" iothread=', done.xml)
         self.assertEqual((LeftOut(Omission.THREADS_NUMBERED),), done.left_out)
 
-    def test_spare_threads_share_a_disk_where_qemu_can(self):
-        specs = {"perf:iothreads": "4"}
-        self.assertEqual(
-            {"vda": ["1", "3"], "vdb": ["2", "4"]}, self.threads("virtio-blk.xml", specs, mapping=True)
-        )
-        self.assertEqual({"vda": ["1"], "vdb": ["2"]}, self.threads("virtio-blk.xml", specs))
-        expected = {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]}
-        self.assertEqual(expected, self.threads("numa-pinned.xml", {"perf:iothreads": "2"}, mapping=True))
-        self.assertTrue(storage.can_map(10_000_000, 9_000_000))
-        self.assertFalse(storage.can_map(9_000_000, 7_002_022))
-        once = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse(specs), mapping=True).xml
-        self.assertEqual(once, transform.transform(once, spec_parsing.parse(specs), mapping=True).xml)
+    def test_versions_that_spread_a_device_over_threads(self):
+        for libvirt, qemu, tags in (
+            (9_000_000, 7_002_022, set()),
+            (10_000_000, 9_000_000, {"disk"}),
+            (11_001_000, 10_000_000, {"disk"}),
+            (11_002_000, 9_002_000, {"disk"}),
+            (11_002_000, 10_000_000, {"disk", "controller"}),
+        ):
+            with self.subTest(libvirt=libvirt, qemu=qemu):
+                self.assertEqual(tags, storage.spreadable(libvirt, qemu))
+
+    def test_spare_threads_share_a_device_where_qemu_can(self):
+        four, disk, both = {"perf:iothreads": "4"}, {"disk"}, {"disk", "controller"}
+        one_queue = {"perf:iothreads": "4", "perf:disk_queues": "1"}
+        for name, specs, spread, served, codes in (
+            ("virtio-blk.xml", four, disk, {"vda": ["1", "3"], "vdb": ["2", "4"]}, []),
+            ("virtio-blk.xml", four, (), {"vda": ["1"], "vdb": ["2"]}, ["disk vda", "disk vdb", ""]),
+            ("virtio-blk.xml", one_queue, disk, {"vda": ["1"], "vdb": ["2"]}, [""]),
+            ("numa-pinned.xml", {"perf:iothreads": "2"}, disk, {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]}, []),
+            ("virtio-scsi.xml", four, both, {"0": ["1", "3"], "1": ["2", "4"]}, []),
+            ("virtio-scsi.xml", one_queue, both, {"0": ["1"], "1": ["2"]}, [""]),
+            (
+                "virtio-scsi.xml",
+                four,
+                disk,
+                {"0": ["1"], "1": ["2"]},
+                ["scsi controller 0", "scsi controller 1", ""],
+            ),
+        ):
+            with self.subTest(name, spread=spread, specs=specs):
+                wanted = spec_parsing.parse(specs)
+                once = transform.transform(corpus.text(name), wanted, spread=spread)
+                threads = self.threads(name, specs, spread=spread)
+                self.assertEqual(served, {device: threads[device] for device in served})
+                reasons = {Omission.ONE_THREAD, Omission.IDLE_THREADS}
+                self.assertEqual(codes, [part.device for part in once.left_out if part.omission in reasons])
+                self.assertEqual(once.xml, transform.transform(once.xml, wanted, spread=spread).xml)
+
+    def test_a_refused_controller_says_what_it_needs(self):
+        _, left_out = changed("virtio-scsi.xml", {"perf:iothreads": "4"}, spread={"disk"})
+        needed = LeftOut(Omission.ONE_THREAD, "scsi controller 0", "libvirt 11.2 and QEMU 10.0")
+        self.assertIn(needed, left_out)
+
+
+class BalloonTest(testcase.TestCase):
+    def test_reporting_is_written_as_nova_32_writes_it(self):
+        for text, line in (
+            ("true", '<memballoon model="virtio" autodeflate="on" freePageReporting="on">'),
+            ("false", '<memballoon model="virtio" freePageReporting="off">'),
+        ):
+            with self.subTest(text):
+                lines, left_out = changed("virtio-blk.xml", {"perf:free_page_reporting": text})
+                self.assertEqual(([line], []), (lines, left_out))
+                domain = transform.transform(
+                    corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:free_page_reporting": text})
+                )
+                self.assertEqual(text == "true", parsing.parse_inventory(domain.xml).free_page_reporting)
+
+    def test_without_a_balloon_there_is_nothing_to_switch_off(self):
+        none = corpus.text("virtio-blk.xml").replace('<memballoon model="virtio">', '<memballoon model="none">')
+        for text, omissions in (("true", [Omission.NO_BALLOON]), ("false", [])):
+            with self.subTest(text):
+                done = transform.transform(none, spec_parsing.parse({"perf:free_page_reporting": text}))
+                self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
+                self.assertNotIn("freePageReporting", done.xml)
 
 
 class WholeTest(testcase.TestCase):

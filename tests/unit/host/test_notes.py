@@ -14,17 +14,21 @@ _TEXTS = (
     ),
     (
         _FAR.about(guest="g", device="0000:01:00.0", distance=15),
-        "guest g, device 0000:01:00.0: nodes 2-3 has no housekeeping CPU: node 1 is used instead, "
+        "guest g, device 0000:01:00.0: no housekeeping CPU on nodes 2-3: node 1 is used instead, "
         "the nearest (distance 15)",
     ),
     (
         _FAR.about(nic="eth0", emulator_pin="5"),
-        "eth0: nodes 2-3 has no housekeeping CPU: node 1 is used instead, distances are unknown (emulatorpin 5)",
+        "eth0: no housekeeping CPU on nodes 2-3: node 1 is used instead, distances are unknown (emulatorpin 5)",
     ),
-    (_OVERLAP, "overlap: vhost workers may run on dedicated CPUs 3"),
+    (
+        Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, guest="g", cpus="1-2", option="o"),
+        "guest g owns CPUs 1-2, outside of o",
+    ),
+    (_OVERLAP, "overlap: vhost workers may run on the dedicated CPU 3"),
     (
         _OVERLAP.about(nics=("eth7", "eth8"), devices=("x",)),
-        "overlap: vhost workers may run on dedicated CPUs 3: of eth7, eth8, which the plan leaves alone (an "
+        "overlap: vhost workers may run on the dedicated CPU 3: of eth7, eth8, which the plan leaves alone (an "
         "online CPU that is neither dedicated nor isolated takes them); of x, which the plan leaves alone "
         "(perf:irq_placement=numa moves them)",
     ),

@@ -15,20 +15,16 @@ from tests.support import directories, host_results, testcase
 
 
 class WantedTest(testcase.TestCase):
-    def wanted(self, **kwargs):
-        return traits.wanted(host_results.result(**kwargs))
-
-    def test_pass_earns_the_validated_trait(self):
-        self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted())
-
-    def test_each_passed_budget_earns_a_trait(self):
-        self.assertEqual(
-            {"CUSTOM_PERF_BUDGET_NET_10G"},
-            self.wanted(verdict="FAIL", budgets={"net-10g": "PASS", "disk": "FAIL", "x": "INCONCLUSIVE"}),
-        )
-
-    def test_invalid_earns_nothing(self):
-        self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}))
+    def test_a_pass_and_each_passed_budget_earn_a_trait(self):
+        budgets = {"net-10g": "PASS", "disk": "FAIL", "x": "INCONCLUSIVE"}
+        for verdict, of_budgets, names in (
+            ("PASS", {}, {"CUSTOM_PERF_VALIDATED"}),
+            ("FAIL", budgets, {"CUSTOM_PERF_BUDGET_NET_10G"}),
+            ("INVALID", budgets, set()),
+        ):
+            with self.subTest(verdict):
+                result = host_results.result(verdict=verdict, budgets=of_budgets)
+                self.assertEqual(names, traits.wanted(result))
 
     @hypothesis.given(host_results.RESULTS)
     def test_names_are_what_placement_takes(self, result):
@@ -66,14 +62,14 @@ class ReportTest(directories.DirectoryCase):
         return self.log.output.splitlines()
 
     def test_valid_score_is_a_statistic_of_the_host(self):
-        self.write(self.fresh(score=97.53))
-        self.assertEqual({"perf_score": "97.53"}, self.traits.stats("cmp1"))
-        self.write(self.fresh(score=0))
-        self.assertEqual({"perf_score": "0"}, self.traits.stats("cmp1"))
-        self.write(self.fresh(score=97.53, verdict="INVALID"))
-        self.assertEqual({}, self.traits.stats("cmp1"))
-        self.write(self.fresh())
-        self.assertEqual({}, self.traits.stats("cmp1"))
+        for fields, stats in (
+            ({"score": 97.53}, {"perf_score": "97.53"}),
+            ({"score": 0}, {"perf_score": "0"}),
+            ({"score": 97.53, "verdict": "INVALID"}, {}),
+            ({}, {}),
+        ):
+            self.write(self.fresh(**fields))
+            self.assertEqual(stats, self.traits.stats("cmp1"))
 
     def test_same_reason_is_said_once(self):
         for _ in range(3):

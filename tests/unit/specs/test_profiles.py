@@ -30,6 +30,12 @@ class ShippedTest(testcase.TestCase):
             for key, spec in profile.specs.items():
                 self.assertIn(spec.basis, ("rule", "practice", "measured"), key)
 
+    def test_no_free_page_reporting_with_memory_of_its_own(self):
+        own = {name for name, profile in profiles.shipped().items() if "hw:cpu_policy" in profile.specs}
+        self.assertEqual({"compute", "network-latency"}, own)
+        for name in own:
+            self.assertIs(False, parsing.parse({"perf:profile": name}).free_page_reporting, name)
+
 
 class ParseTest(testcase.TestCase):
     def error(self, text):

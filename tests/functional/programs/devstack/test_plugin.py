@@ -96,7 +96,7 @@ class PluginTestCase(directories.DirectoryCase):
 class StackTest(PluginTestCase):
     def test_all_in_one(self):
         self.phases(*STACK)
-        self.assertEqual([f"setup_develop {TOP} cloud,report,metrics"], self.called("setup_develop"))
+        self.assertEqual([f"setup_develop {TOP} cloud,validation,agent"], self.called("setup_develop"))
         self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
         self.assertEqual("True", self.option("DEFAULT", "debug"))
         self.assertEqual("fail", self.option("nova_perf_tuning", "on_error"))
@@ -270,7 +270,7 @@ class StopsStackTest(PluginTestCase):
 class SmokeTest(PluginTestCase):
     def test_without_an_image(self):
         self.phases(*STACK, NOVA_PERF_SMOKE="True")
-        self.assertEqual([f"setup_develop {TOP} cloud,report,metrics,smoke"], self.called("setup_develop"))
+        self.assertEqual([f"setup_develop {TOP} cloud,validation,agent,smoke"], self.called("setup_develop"))
         self.assertEqual(["python -m nova_perf_tuning_smoke"], self.called("python -m"))
         self.assertEqual(["cloud devstack-admin image "], self.called("cloud"))
 

@@ -10,6 +10,7 @@ from tests.support import audit_hosts as hosts
 SECRETS = {
     "etc/nova/nova.conf": hosts.NOVA_CONF
     + "[database]\nconnection = mysql://nova:geheim@db\n[compute]\nx = geheim\n",
+    "etc/kolla/nova-compute/nova.conf": "[database]\nconnection = geheim\n[compute]\ncpu_shared_set = 1\n",
     "etc/neutron/plugins/ml2/ml2_conf.ini": "[ovs]\nbridge_mappings = p:br-ex\nlocal_ip = 192.0.2.77\n",
     "proc/cmdline": "root=UUID=geheim isolcpus=2-3 luks.key=geheim ip=192.0.2.77\n",
     "etc/default/irqbalance": "SECRET=geheim\nIRQBALANCE_ARGS=--debug\n",
@@ -59,6 +60,7 @@ class RecordingTest(testcase.TestCase):
         tree = record.collect(hosts.TreeRoot(hosts.changed(hosts.good(), SECRETS)))
         files = {path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)}
         self.assertEqual([], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text])
+        self.assertIn("cpu_shared_set = 1", files["etc/kolla/nova-compute/nova.conf"])
         self.assertIn("CPUAffinity=0-1", files["etc/systemd/system.conf"])
         self.assertIn("bridge_mappings", files["etc/neutron/plugins/ml2/ml2_conf.ini"])
         self.assertIn('bus="virtio"', files["etc/libvirt/qemu/disk.xml"])

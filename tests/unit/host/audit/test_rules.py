@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule of the audit fires on a host where it must, and is silent on one where it must be."""
 
+import re
 import shlex
 
 from nova_perf_tuning import rules
@@ -55,11 +56,60 @@ class TableTest(testcase.TestCase):
     def test_all_rules_on_the_good_host(self) -> None:
         report = runner.run(hosts.view(hosts.good(), **audit_cases.PATH), strict=True)
         self.assertEqual([], report.findings)
-        self.assertEqual({"cpu-governor"}, {lack.rule for lack in report.unknown})
+        unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
+        unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
+        self.assertEqual(unknown, {lack.rule for lack in report.unknown})
 
     def test_an_empty_host_is_unknown_not_clean(self) -> None:
         report = runner.run(hosts.view({"proc/x": "", "sys/x": ""}), strict=True)
         self.assertEqual(([], []), (report.findings, report.clean))
+
+
+class FactsTakenAwayTest(testcase.TestCase):
+    #: Where something else than what is taken away proves that the rule holds.
+    PROVED = frozenset({("xen-pv-guest", "type")})  # the flags of the CPU: there is no hypervisor
+
+    @staticmethod
+    def facts(tree: hosts.Tree) -> dict[str, set[str]]:
+        """Return the paths of a host by what they tell: their last part without its numbers."""
+        paths: dict[str, set[str]] = {}
+        for path in tree:
+            name = path.rpartition("/")[2]
+            fact = "xml" if name.endswith(".xml") else re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "N", name)
+            paths.setdefault(fact, set()).add(path)
+        return paths
+
+    def test_no_rule_holds_without_one_of_its_facts(self) -> None:
+        """Of the host on which a rule fires each kind of fact is taken away: it still fires, or it is unknown."""
+        for name, case in audit_cases.CASES.items():
+            (rule,) = runner.chosen([name])
+            tree = case.tree()
+            for fact, paths in self.facts(tree).items():
+                left = {path: text for path, text in tree.items() if path not in paths}
+                report = runner.run(hosts.view(left, **{**audit_cases.PATH, **case.options}), [rule], strict=True)
+                if report.clean and (name, fact) not in self.PROVED:
+                    with self.subTest(rule=name, fact=fact):
+                        self.fail("it holds although it could not look")
+
+
+class PlainGuestsTest(testcase.TestCase):
+    def test_remedies_of_guests_that_nova_did_not_make(self) -> None:
+        """Nobody can give them a flavor: each rule on one guest says what to write into its XML."""
+        judged = set()
+        for name, case in audit_cases.CASES.items():
+            changes = {path: text for path, text in case.tree().items() if text and path.endswith(".xml")}
+            for namespace, plain in (("xmlns/libvirt/nova/1.0", False), ("vm/1.1", True)):
+                others = {
+                    path: text.replace("xmlns/libvirt/nova/1.1", namespace) for path, text in changes.items()
+                }
+                view = hosts.view(hosts.changed(case.tree(), others), **audit_cases.PATH)
+                for finding in runner.run(view, runner.chosen([name])).findings:
+                    if finding.subject in [guest.name for guest in view.guests]:
+                        judged.add(name)
+                        with self.subTest(name):
+                            edit = f"virsh edit {finding.subject}  # "
+                            self.assertEqual(plain, finding.remedy.startswith(edit), finding.remedy)
+        self.assertGreater(len(judged), 10)
 
 
 class OracleTest(testcase.TestCase):
@@ -127,6 +177,40 @@ class CautionTest(testcase.TestCase):
     def test_assumed_rtt_never_makes_a_buffer_too_small(self) -> None:
         report = audit_cases.judge("tcp-buffers-too-small", {}, rtt_ms=None)
         self.assertEqual((0, 1), (len(report.findings), len(report.unknown)))
+
+    def test_what_holds_of_one_holds_of_its_kin(self) -> None:
+        """Every virtio model is virtio, and a core that any of Nova's sets splits is named."""
+        single = hosts.domain(model="virtio-transitional", vcpus=4, driver="")
+        for rule, changes in (
+            ("guest-queues", {"run/libvirt/qemu/instance-1.xml": single}),
+            ("nova-cpu-sets", {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 0-1,8\n"}),
+        ):
+            with self.subTest(changes):
+                self.assertEqual([rule], [finding.rule for finding in audit_cases.judge(rule, changes).findings])
+        xen = {"sys/hypervisor/type": "xen\n"}
+        self.assertEqual("no_data", audit_cases.judge("xen-pv-guest", xen).unknown[0].code)
+
+    def test_what_people_write_for_irqbalance(self) -> None:
+        """Of the good host 2-3, 6-7, 10-11 and 14-15 are dedicated and isolated: cccc."""
+        warning, error = rules.Level.WARNING, rules.Level.ERROR
+        for line, levels in (
+            ("IRQBALANCE_BANNED_CPUS=0000cccc", []),
+            ("IRQBALANCE_BANNED_CPUS=0000ccc0", [warning]),
+            ("export IRQBALANCE_BANNED_CPUS=0000cccc", [warning]),
+            ("IRQBALANCE_BANNED_CPULIST=2-3,6-7,10-11,14-15", []),
+            ("IRQBALANCE_BANNED_CPULIST=4-3", [error]),
+            ("IRQBALANCE_BANNED_CPULIST=-", [error]),
+            ("IRQBALANCE_ARGS='--banirq=40 -i 41'", []),
+            ("IRQBALANCE_ARGS='-i 40'", [warning]),
+            ("IRQBALANCE_ARGS='-t 5 -i'", [warning]),
+            ("OPTIONS=-l/usr/bin/ours", []),
+        ):
+            with self.subTest(line):
+                host = {"proc/300/comm": "irqbalance\n", "etc/sysconfig/irqbalance": f"{line}\n"}
+                findings = audit_cases.judge("irqbalance-unaware", host).findings
+                self.assertEqual(levels, [finding.level for finding in findings])
+                names = [finding.evidence[1].value for finding in findings]
+                self.assertTrue(all(line.partition("=")[0] in name for name in names), names)
 
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
         empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}

@@ -153,6 +153,58 @@ class TestIrqs(testcase.TestCase):
         self.assertIn(Note.of(NoteCode.NOT_CPU_LIST, places=("proc/irq/5",)), self.root.notes.all())
 
 
+class TestOtherInterrupts(testcase.TestCase):
+    """Interrupts that the NIC's own PCI function does not have, and what polls in threads."""
+
+    def read(self, tree: Tree) -> dict[str, model.Nic]:
+        self.root = Root(trees.grow(self, tree))
+        return {nic.name: nic for nic in reader.read_root(self.root).nics}
+
+    def mlx5(self, queues: int, *functions: str) -> dict[str, str | None]:
+        tree = _device(_NIC, 0, "30 31 32") | _netdev(f"{_NIC}/net/eth0", queues, queues)
+        tree[f"{_NIC}/net/eth0/device"] = link("../../../0000:81:00.0")
+        tree |= _irq(30, "0", "0", 0, "mlx5_async0@pci:0000:81:00.0")
+        for vector in (31, 32):
+            tree |= _irq(vector, "0", "0", 0, f"mlx5_comp{vector - 31}@pci:0000:81:00.0")
+        for number, address in enumerate(functions, 40):
+            tree |= _device(f"{_PCI}/{address}", 1, str(number))
+            tree |= _irq(number, "4", "4", 1, f"mlx5_comp0@pci:{address}")
+        return tree
+
+    def test_queues_on_functions_without_a_netdev(self) -> None:
+        for tree, irqs in (
+            (self.mlx5(3, "0000:c1:00.0"), (30, 31, 32, 40)),
+            (self.mlx5(2, "0000:c1:00.0"), (30, 31, 32)),  # it lacks none
+            (self.mlx5(3, "0000:c1:00.1"), (30, 31, 32)),  # of another port
+            (self.mlx5(3, "0000:c1:00.0", "0000:c2:00.0"), (30, 31, 32)),  # in two ways
+        ):
+            with self.subTest(irqs):
+                self.assertEqual(irqs, self.read(tree)["eth0"].irqs)
+
+    def test_a_nic_without_pci_has_those_of_its_name(self) -> None:
+        device = "sys/devices/vif-0"
+        tree = _netdev(f"{device}/net/eth1") | {f"{device}/net/eth1/device": link("../../../vif-0")}
+        for number, name in enumerate(("eth10-q0-rx", "eth1", "eth1-q0-rx", "vif-0:x", "blkif", "xen-eth1"), 70):
+            tree |= _irq(number, "0-3", "0", -1, name)
+        nic = self.read(tree)["eth1"]
+        self.assertEqual(("physical", None, (71, 72, 73)), (nic.kind, nic.pci, nic.irqs))
+
+    def test_threads_of_napis(self) -> None:
+        """Anybody may take the name: it is a child of kthreadd. A record is a stranger's."""
+        tree = _netdev(f"{_VIRTUAL}/veth0", iflink="9", ifindex="8", type="1", threaded="1")
+        tree |= _thread(0, 60, "napi/veth0-8193", "0-3", 60) | _thread(0, 61, "napi/veth9-8194", "0-3", 61)
+        tree |= {"proc/62/stat": _stat(62, "napi/veth0-8195", 62)}
+        nic = self.read(tree)["veth0"]
+        thread = model.Thread(60, "napi", 8193, "0-3", 60, True)
+        self.assertEqual((True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis))
+        record = "veth0 8193 irq=30 thread=60 rx=0 tx="
+        nic = self.read(tree | {"nova-perf/napis": record})["veth0"]
+        self.assertEqual((model.Napi(8193, 30, (0,), (), thread),), nic.napis)
+        for text in ("[]", record.replace("30", "-30"), record.replace("rx=0", "rx=0-999999"), record * 9):
+            self.read(tree | {"nova-perf/napis": text})
+            self.assertIn(NoteCode.NAPI_UNKNOWN, {note.code for note in self.root.notes.all()})
+
+
 _XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-1111-111111111111</uuid>
 <vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='4'/></cputune><devices><interface type='bridge'>
 <target dev='vnet0'/><model type='virtio'/>{driver}</interface></devices></domain>"""
@@ -291,6 +343,22 @@ class TestTopologyTraps(testcase.TestCase):
         self.assertEqual(("0-7", "2-3", ""), (host.online, host.isolated, host.nohz_full))
 
 
+class TestVhostMode(testcase.TestCase):
+    def test_workers_are_what_the_module_says_or_the_kernel_does(self) -> None:
+        chosen, release = "sys/module/vhost/parameters/fork_from_owner_default", "proc/sys/kernel/osrelease"
+        for wanted, tree in (
+            ("task", {release: "6.12.0-1-amd64"}),
+            ("kthread", {release: "6.1.0"}),
+            ("kthread", {release: "6.18.2", chosen: "N"}),
+            ("task", {release: "5.14.0-570.el9", chosen: "Y"}),
+            (None, {release: "6.18.2", chosen: "2"}),
+            (None, {release: "next"}),
+            (None, {}),
+        ):
+            with self.subTest(tree):
+                self.assertEqual(wanted, reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree})).vhost_mode)
+
+
 class TestVirtualization(testcase.TestCase):
     def test_hypervisor_is_told_by_cpu_clock_and_dmi(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
@@ -306,6 +374,8 @@ class TestVirtualization(testcase.TestCase):
             ("hyperv", {f"{dmi}/sys_vendor": "Microsoft Corporation", f"{dmi}/product_name": "Virtual Machine"}),
             ("xen-pv", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "PV"}),
             ("xen-hvm", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "HVM"}),
+            ("xen-hvm", {"sys/hypervisor/type": "xen", f"{dmi}/sys_vendor": "Xen"}),
+            ("xen", {"sys/hypervisor/type": "xen"}),
             ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):

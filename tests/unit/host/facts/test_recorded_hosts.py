@@ -75,6 +75,8 @@ class TestRecordedHosts(testcase.TestCase):
         self.check_cores(host, expected, known, shown)
         self.check_packages(host, expected, known, shown)
         self.check_nodes(host, expected, known, shown)
+        caches = {frozenset(cpulist.parse(cpu["l3"]) & shown) for cpu in host["cpus"] if cpu["l3"]} - {frozenset()}
+        self.assertEqual({frozenset(cache.cpus) for cache in expected.of("L3Cache") if cache.cpus}, caches)
 
     def check_cores(
         self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]

@@ -1,28 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova.conf as nova-compute reads it, and what goes wrong with it."""
 
-import os
-import pathlib
-import tempfile
-
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.plan.layout import CpuSets
-from tests.support import testcase
+from tests.support import directories
 
 
-class NovaConfTest(testcase.TestCase):
-    def setUp(self):
-        super().setUp()
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
-
+class NovaConfTest(directories.DirectoryCase):
     def files(self, *texts):
-        paths = []
-        for number, text in enumerate(texts):
-            paths.append(os.path.join(self.directory, f"{number}.conf"))
-            pathlib.Path(paths[-1]).write_bytes(text if isinstance(text, bytes) else text.encode())
-        return paths
+        return [self.write_file(f"{number}.conf", text) for number, text in enumerate(texts)]
 
     def test_sets_and_power_management(self):
         [path] = self.files(
@@ -41,8 +27,8 @@ class NovaConfTest(testcase.TestCase):
         """The same reader; a wrong line costs itself alone."""
         text = "  x\n[compute\ngarbage\n[compute]\ncpu_shared_set = 1,\n  3\n= 4\ncpu_dedicated_set = 5\n"
         options = novaconf.merge([("a", text), ("b", "[compute]\ncpu_dedicated_set = 6-x\n")])
-        self.assertEqual({1, 3}, novaconf.cpu_set(options, "cpu_shared_set"))
-        self.assertIsNone(novaconf.cpu_set(options, "cpu_dedicated_set"))
+        self.assertEqual({1, 3}, novaconf.cpu_set(options, novaconf.SHARED))
+        self.assertIsNone(novaconf.cpu_set(options, novaconf.DEDICATED))
         self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
 
     def test_faults_name_the_file_and_the_option(self):

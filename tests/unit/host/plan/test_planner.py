@@ -5,7 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import guests, nics, planner
+from nova_perf_tuning.host.plan import guests, nics, planner, vectors
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
 from tests.support import gen_host, hosts, testcase
 
@@ -60,20 +60,6 @@ class NicTest(testcase.TestCase):
             [(setting.target, setting.value) for setting in plan.changes() if setting.kind == "irq_affinity"],
         )
 
-    def test_vectors_by_their_names(self):
-        for names, queues, control in (
-            (["eth0", "eth0-TxRx-0", "eth0-TxRx-1"], [0, 1], 1),  # igb
-            (["eth0-rxtx-0", "eth0-rxtx-1", "eth0-event-2"], [0, 1], 1),  # vmxnet3
-            (["mlx5_async0@pci:0000:82:00.0", "mlx5_comp0@pci:0000:82:00.0"], [0], 1),
-            (["i40e-0000:18:00.0:misc", "i40e-eth0-TxRx-0"], [0], 1),
-            (["eth0"], [0], 0),  # one vector for all
-            (["ena-mgmnt@pci:0000:00:05.0", "eth0-Tx-Rx-0"], [0], 1),
-        ):
-            with self.subTest(names):
-                irqs = [hosts.irq(number, name) for number, name in enumerate(names)]
-                queue_irqs, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
-                self.assertEqual((queues, control), (list(queue_irqs), len(rest)), names)
-
     def test_a_nic_that_is_called_as_a_control_vector(self):
         """People choose names such as mgmt0: its queues are queues, and XPS goes through the one beside it."""
         for name in ("mgmt0", "control", "misc.7"):
@@ -83,9 +69,9 @@ class NicTest(testcase.TestCase):
                         hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0") for at in range(4)
                     ]
                     nic = hosts.nic(name, range(24, 28), queues=3)
-                    queues, control = nics.vectors(nic, irqs)
-                    self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, queues)
-                    self.assertEqual([irqs[0]], control)
+                    found = vectors.classify(nic, irqs)
+                    self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, found.queues)
+                    self.assertEqual([irqs[0]], found.other)
                     plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
                     placed, masks = values(plan, "irq_affinity"), values(plan, "xps")
                     for number in range(3):

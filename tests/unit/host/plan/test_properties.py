@@ -16,6 +16,7 @@ from tests.support import hosts, plan_checks, sysroots, testcase
 
 SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
+_ASKS = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
 TOPOLOGIES = pathlib.Path(os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies")
 
 
@@ -113,55 +114,37 @@ def _one_node(host):
     )
 
 
-class GeneratedHostsTest(testcase.TestCase):
-    """The generator's hosts, through the real reader, with guests that ask for everything."""
+class ReadHostsTest(testcase.TestCase):
+    """Through the real reader: the generator's hosts with their own guests, and recorded machines.
 
-    ASKS = (
-        None,
-        {"vhost_placement": "spread", "emulator_placement": "numa"},
-        {"vhost_placement": "numa", "irq_placement": "vcpu"},
-    )
+    These are real and constructed ones: sparse node ids, offline CPUs, no NUMA data, non-x86.
+    """
 
-    def check(self, preset):
-        host = reader.read_host(sysroots.make_host(self, preset))
-        for asks in self.ASKS:
-            wanted = request.Request(**asks) if asks else None
-            guests = tuple(
-                dataclasses.replace(guest, domain=dataclasses.replace(guest.domain, request=wanted))
-                for guest in host.guests
-            )
-            asking = dataclasses.replace(host, guests=guests)
-            plan = planner.plan(asking, CpuSets())
-            self.assertEqual([], plan_checks.problems(asking, CpuSets(), plan))
-            after = hosts.applied(asking, plan)
-            self.assertEqual([], planner.plan(after, CpuSets()).changes())
-            self.assertEqual("", plan.sets["overlap"])
-        self.assertNotEqual([], plan.settings)
+    def check(self, host, name):
+        plan = planner.plan(host, CpuSets())
+        self.assertEqual([], plan_checks.problems(host, CpuSets(), plan), name)
+        again = planner.plan(hosts.applied(host, plan), CpuSets())
+        self.assertEqual([], again.changes(), name)
+        self.assertNotEqual([], plan.settings, name)
+        return plan
 
-    def test_properties_hold_on_tiny_hosts(self):
-        self.check("tiny")
+    def test_generated_hosts(self):
+        for preset in ("tiny", "small"):
+            host = reader.read_host(sysroots.make_host(self, preset))
+            for asks in ({}, _ASKS, {"vhost_placement": "numa", "irq_placement": "vcpu"}):
+                wanted = request.Request(**asks) if asks else None
+                guests = tuple(
+                    dataclasses.replace(guest, domain=dataclasses.replace(guest.domain, request=wanted))
+                    for guest in host.guests
+                )
+                plan = self.check(dataclasses.replace(host, guests=guests), preset)
+                self.assertEqual("", plan.sets["overlap"])
 
-    def test_properties_hold_on_small_hosts(self):
-        self.check("small")
-
-
-class RecordedHostsTest(testcase.TestCase):
-    """Real and constructed machines: sparse node ids, offline CPUs, no NUMA data, non-x86."""
-
-    def test_rules_hold_on_all(self):
-        used = 0
-        for path in sorted(TOPOLOGIES.glob("*.tar.bz2")):
-            host = reader.read_host(str(path))
-            host = _with_work(host)
-            plan = planner.plan(host, CpuSets())
-            self.assertEqual([], plan_checks.problems(host, CpuSets(), plan), path.name)
-            again = planner.plan(hosts.applied(host, plan), CpuSets())
-            self.assertEqual([], again.changes(), path.name)
-            self.assertNotEqual([], plan.settings, path.name)
-            used += 1
-        self.assertGreater(
-            used, 0, f"no recorded host in {TOPOLOGIES}; name their directory in NOVA_PERF_TOPOLOGIES"
-        )
+    def test_recorded_hosts(self):
+        paths = sorted(TOPOLOGIES.glob("*.tar.bz2"))
+        for path in paths:
+            self.check(_with_work(reader.read_host(str(path))), path.name)
+        self.assertTrue(paths, f"no recorded host in {TOPOLOGIES}; name their directory in NOVA_PERF_TOPOLOGIES")
 
 
 def _with_work(host):
@@ -174,7 +157,6 @@ def _with_work(host):
         irqs.update({irq.number: irq for irq in mine})
         number += 6
         local = [cpu.id for cpu in online if cpu.node == node]
-        asks = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
         guests.append(
             hosts.guest(
                 f"guest{index}",
@@ -182,7 +164,7 @@ def _with_work(host):
                 [str(cpu) for cpu in local[1:2]],
                 workers=2,
                 affinity=host.online or "0",
-                asks=asks,
+                asks=_ASKS,
                 memory_nodes=None if node is None else str(node),
             )
         )

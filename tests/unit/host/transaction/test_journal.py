@@ -11,7 +11,7 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.transaction import journal
-from tests.support import testcase
+from tests.support import directories
 
 
 def entry(target="irq:1", boot="boot", **changes):
@@ -23,11 +23,10 @@ def entry(target="irq:1", boot="boot", **changes):
     return journal.Entry(**(values | changes))
 
 
-class JournalTest(testcase.TestCase):
+class JournalTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-journal-"))
-        self.directory = os.path.join(directory, "deep", "state")
+        self.directory = os.path.join(self.directory, "deep", "state")
 
     def open(self, writer=True, root="/", patience=0.1):
         return journal.Journal(self.directory, root, writer=writer, patience=patience)

@@ -13,7 +13,7 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.bench import base, cyclictest, fio, iperf3, netperf, own, plugins, sysbench
+from nova_perf_tuning.validation.bench import base, fio, iperf3, netperf, own, plugins, rt_tests, sysbench
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
 from tests.support import testcase
 
@@ -36,7 +36,8 @@ GOOD = {
     own.Request: recorded("own-request.json"),
     own.Connect: recorded("own-connect.json"),
     own.Smb: recorded("own-copy.json"),
-    cyclictest.Cyclictest: recorded("cyclictest.json"),
+    rt_tests.Cyclictest: recorded("cyclictest.json"),
+    rt_tests.Oslat: recorded("oslat.txt"),
     sysbench.Oltp: recorded("sysbench-oltp.txt"),
     sysbench.Tpcc: recorded("tpcc.txt"),
     netperf.Netperf: recorded("netperf-stream.txt"),
@@ -127,7 +128,7 @@ class AnyOutputTest(testcase.TestCase):
         self.check(kind, text[:at] + new + text[at + 1 :])
 
     @hypothesis.given(
-        strategies.sampled_from([iperf3.Iperf3, fio.Fio, cyclictest.Cyclictest]),
+        strategies.sampled_from([iperf3.Iperf3, fio.Fio, rt_tests.Cyclictest, rt_tests.Oslat]),
         strategies.data(),
         strategies.sampled_from([None, True, "x", -1, float("nan"), 1e400, [], {}, [1], {"a": {}}]),
     )
@@ -208,6 +209,32 @@ class Iperf3Test(testcase.TestCase):
         self.assertAlmostEqual(100 * (1 - 9269 / 29289), shown["lost_share"])
 
 
+class EqualKeysTest(testcase.TestCase):
+    def test_no_one_of_equal_keys_is_taken(self):
+        """iperf3 3.10 --bidir prints the sums of both directions under one name."""
+        for kind, key in ((iperf3.Iperf3, '"sum_received":'), (fio.Fio, '"iops" :'), (own.Memory, '"gigabytes":')):
+            with self.subTest(kind):
+                text = GOOD[kind].replace(key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1)
+                error = self.assertRaises(base.OutputError, kind().parse, text)
+                self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
+                self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
+
+
+class SysbenchTest(testcase.TestCase):
+    def test_what_sysbench_said_is_named(self):
+        for said in ("FATAL: The event queue is full.", "FATAL: mysql_stmt_store_result() returned error 1317"):
+            for kind in (sysbench.Cpu, sysbench.Oltp, sysbench.Tpcc):
+                with self.subTest(said=said, kind=kind):
+                    error = self.assertRaises(base.OutputError, kind().parse, f"{GOOD[kind]}\n{said}\n")
+                    self.assertIn(said, str(error))
+
+    def test_reports_of_other_forms_are_named_by_their_version(self):
+        for head in ("sysbench 0.4.12:  multi-threaded system evaluation benchmark", "sysbench 0.5: x"):
+            with self.subTest(head):
+                error = self.assertRaises(base.OutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n")
+                self.assertIn(head.partition(":")[0], str(error))
+
+
 class FioTest(testcase.TestCase):
     def test_warnings_before_the_json(self):
         self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))
@@ -261,7 +288,7 @@ def histogram(*threads):
 class CyclictestTest(testcase.TestCase):
     def test_quantiles_are_interpolated_in_the_histogram(self):
         threads = ({"1": 97, "5": 2, "9": 1}, 100, 1, 9), ({"1": 98, "5": 2}, 100, 3, 5)
-        shown = figures(cyclictest.Cyclictest, histogram(*threads))
+        shown = figures(rt_tests.Cyclictest, histogram(*threads))
         # 195 within the bar of 1 µs, of which the 100th is the median; the 198th is 3 of 4 into that of 5 µs.
         self.assertAlmostEqual(1 + 100 / 195, shown["latency_p50"])
         self.assertEqual((5.75, 9.0), (shown["latency_p99"], shown["latency_max"]))
@@ -269,21 +296,40 @@ class CyclictestTest(testcase.TestCase):
 
     def test_what_lies_beyond_the_histogram_is_the_longest(self):
         """100 wake-ups, 98 within a histogram of 2 µs: the 99th is the longest, not 2 µs."""
-        shown = figures(cyclictest.Cyclictest, histogram(({"1": 98}, 100, 80, 4000)))
+        shown = figures(rt_tests.Cyclictest, histogram(({"1": 98}, 100, 80, 4000)))
         self.assertEqual((4000, 4000, 80), tuple(shown[f"latency_{name}"] for name in ("p99", "max", "mean")))
 
     def test_what_contradicts_itself(self):
         for thread in (({"1": 98}, 97, 80, 4000), ({}, 97, 80, 4000), ({"1": 0}, 0, 0, 0), ({"-1": 1}, 1, 1, 1)):
             with self.subTest(thread):
-                self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, histogram(thread))
-        self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, histogram())
+                self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram(thread))
+        self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram())
 
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
         for threads in range(1, 17):
-            [step] = cyclictest.Cyclictest().steps({"threads": str(threads)})
+            [step] = rt_tests.Cyclictest().steps({"threads": str(threads)})
             [width] = [int(word.partition("=")[2]) for word in step.argv if word.startswith("--histogram=")]
             entry = len('        "1000": 12345,\n')
             self.assertTrue(600 < width <= 10_000 and width * threads * entry < 256_000, (threads, width))
+
+
+class OslatTest(testcase.TestCase):
+    def test_gaps_are_longer_than_the_loop(self):
+        keys = ("cpu", "histogram", "duration", "max")
+        threads = (4, {"1": 9000, "2": 30, "32": 1}, 0.5, 48), (7, {"2": 9000, "3": 10}, 1.5, 3)
+        text = json.dumps({"thread": {str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)}})
+        expected = {"latency_max": 48, "interruptions": 41 / 2, "latency_max_cpu4": 48, "latency_max_cpu7": 3}
+        self.assertEqual(expected, figures(rt_tests.Oslat, "oslat V 2.40\n" + text))
+
+    def test_only_the_host_knows_its_plan(self):
+        with self.assertRaisesRegex(base.ParameterError, "cpus=2-3"):
+            plugins.jobs(["oslat"])
+        [job] = plugins.jobs(["oslat:cpus=2-3+8,seconds=5"])
+        [step] = job.benchmark.steps(job.parameters)
+        self.assertEqual(["--cpu-list=2-3,8", "--duration=5"], list(step.argv[2:4]))
+        for cpus in ("", "2;3", "2-", "-1", "all", "2+"):
+            with self.subTest(cpus):
+                self.assertRaises(base.ParameterError, plugins.jobs, [f"oslat:cpus={cpus}"])
 
 
 class PluginsTest(testcase.TestCase):

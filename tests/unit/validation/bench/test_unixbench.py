@@ -19,6 +19,9 @@ class NeedsTest(testcase.TestCase):
         self.assertEqual(640, scratch_mib)
 
 
+COPIES = "Benchmark Run: 四 9月 18 2025 18:04:04\n64 CPUs in system; running {} parallel cop{} of tests\n"
+
+
 def printed(report, version="5.1.3"):
     """Return a published report as UnixBench prints it."""
     rows = [
@@ -51,8 +54,38 @@ class PublishedTest(testcase.TestCase):
         self.assertEqual((25, 3260747.1), (len(readings), readings["syscall"]))
         self.assertAlmostEqual(2173.831, readings["syscall_index"], 3)
 
+    def refused(self, text, *said):
+        error = self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+        for part in said:
+            self.assertIn(part, str(error))
+
     def test_versions_are_never_mixed(self):
         for version in ("6.0.0", "5.1.2"):
             with self.subTest(version):
-                text = printed(self.reports[0], version)
-                self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+                self.refused(printed(self.reports[0], version), version)
+
+    def test_two_reports_in_a_text_are_never_mixed(self):
+        """5.1.3 prints one head before its two passes; of either the head or a score may be missing."""
+        two = [
+            printed(self.reports[at]).replace("System", f"{COPIES.format(n, ies)}\nSystem", 1)
+            for at, n, ies in ((0, 1, "y"), (1, 8, "ies"))
+        ]
+        for text in ("".join(two), "".join(two).replace("BYTE", ""), two[0] + COPIES.format(8, "ies")):
+            with self.subTest(text):
+                self.refused(text, "2 reports", "1, 8 copies")
+        self.refused(two[0] + printed(self.reports[1]).replace("BYTE", ""), "2 reports")
+
+    def test_what_is_known_of_a_report_is_told(self):
+        """Without its head the version is unknown; a day in another language is no reason to refuse it."""
+        benchmark, whole = unixbench.UnixBench(), printed(self.reports[4])
+        headless = whole.partition("\n")[2].replace("System", COPIES.format(32, "ies") + "\nSystem", 1)
+        for text, remarks in ((whole, set()), (headless, {"version_unknown", "several_copies"})):
+            with self.subTest(remarks):
+                self.assertAlmostEqual(1471.350, benchmark.parse(text)[0].value, 3)
+                self.assertEqual(remarks, set(benchmark.remarks(text)))
+
+    def test_a_pass_without_tests_says_why(self):
+        head = printed(self.reports[0]).partition("\n")[0]
+        self.refused(f"{head}\n{COPIES.format(64, 'ies')}\n", "64 copies", "at most 16")
+        said = 'Run: "make all" failed; aborting'
+        self.refused(f"{head}\n{COPIES.format(1, 'y')}\n{said}\n", said)

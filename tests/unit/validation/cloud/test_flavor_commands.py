@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """openstack perf flavor …, the real program with the real SDK; the API on loopback."""
 
+from openstack.compute.v2 import flavor
+
 from nova_perf_tuning.specs import profiles
-from tests.support import api_server, openstack_program
+from nova_perf_tuning.validation.cloud import flavor_hosts, model
+from tests.support import api_server, openstack_program, testcase
 
 CREATE = ("flavor", "create", "f", "--vcpus", "2", "--ram", "512")
 
@@ -45,7 +48,7 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
             with self.subTest(key):
                 self.assertEqual(value, specs[key], key)
         self.assertEqual(specs, self.cloud.flavors["x1"]["extra_specs"])
-        self.assertEqual([], self.perf("flavor", "check", "f"))
+        self.assertEqual([], self.perf("flavor", "check", "--all"))
 
     def test_every_profile_gives_a_flavor_without_findings(self):
         for name in profiles.shipped():
@@ -124,16 +127,95 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         self.cloud.add_flavor("typo", perf_vif_queus="2", perf_iothreads="99", perf_profile="gone")
         self.cloud.add_flavor("many", vcpus=2, perf_vif_queues="4")
         self.cloud.add_flavor("pinned", hw_cpu_policy="dedicated")
-        self.assertEqual(({}, 0), self.check("good"))
+        self.cloud.add_host("h", free={"VCPU": 4, "PCPU": 4, "MEMORY_MB": 4096})
+        self.assertEqual(({"good": {"hosts-now"}}, 0), self.check("good"))
         expected = {
             "typo": {"unknown-spec", "value-not-allowed", "unknown-profile"},
             "many": {"vif-queues-above-vcpus", "native-specs-missing"},
             "pinned": {"emulator-on-the-guests-cpus"},
         }
         self.assertEqual((expected, 1), self.check("--all"))
-        self.assertEqual(({"pinned": expected["pinned"]}, 1), self.check("pinned"))
-        self.assertEqual(({"pinned": expected["pinned"]}, 0), self.check("pinned", "--fail-on", "error"))
+        pinned = {"pinned": expected["pinned"] | {"hosts-now"}}
+        self.assertEqual((pinned, 1), self.check("pinned"))
+        self.assertEqual((pinned, 0), self.check("pinned", "--fail-on", "error"))
         self.assertEqual(1, self.check("typo", "--fail-on", "error")[1])
+
+    def test_stored_at_the_default_microversion(self):
+        """Nova checks extra specs from 2.86 on only: plain 'openstack flavor set' stores anything."""
+        self.cloud.add_flavor("f", vcpus=4)
+        done = openstack_program.run("--os-cloud", "test", "flavor", "set", "--property", "perf:vif_queues=0", "f")
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual({"f": {"value-not-allowed"}}, self.check("--all")[0])
+
+    def test_what_excludes_each_host(self):
+        free = {"VCPU": 8, "PCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
+        cells = {"cells": 2, "sockets": 1, "cores": 2, "threads": 2}
+        self.cloud.add_host("good", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology=cells)
+        self.cloud.add_host("full", traits=["CUSTOM_PERF_VALIDATED"], free=free | {"PCPU": 3}, topology=cells)
+        self.cloud.add_host("unjudged", free=free, topology=cells)
+        self.cloud.add_host("one", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology=cells | {"cells": 1})
+        self.cloud.add_host(
+            "away", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology={"cells": "x"}, status="disabled"
+        )
+        self.cloud.add_flavor(
+            "f", hw_cpu_policy="dedicated", hw_numa_nodes="2", trait_CUSTOM_PERF_VALIDATED="required"
+        )
+        rows = self.run_openstack("perf", "flavor", "check", "f", "-f", "json").data
+        shown = {row["Rule"]: row["Found"] for row in rows if row["Level"] == "info"}
+        expected = {
+            "hosts-now": "1 of 5 hosts could take a guest now: good",
+            "host-excluded-by-resource": "PCPU:4 excludes 1: full",
+            "host-excluded-by-trait": "CUSTOM_PERF_VALIDATED excludes 1: unjudged",
+            "host-excluded-by-numa": "2 NUMA cell(s) of at least 2 CPUs excludes 1: one",
+            "host-excluded-by-service": "nova-compute up and enabled excludes 1: away",
+        }
+        self.assertEqual(expected, shown)
+
+    def test_no_host_now(self):
+        self.cloud.add_host("h", traits=["HW_CPU_HYPERTHREADING"], free={"VCPU": 4, "MEMORY_MB": 4096, "VGPU": 1})
+        for specs, reason in (
+            ({"trait_CUSTOM_UNKNOWN": "required"}, "trait"),
+            ({"hw_cpu_thread_policy": "isolate"}, "forbidden-trait"),
+            ({"resources_CUSTOM_UNKNOWN": "1"}, "resource"),
+            ({"resources1_VGPU": "2"}, "group"),
+        ):
+            with self.subTest(specs):
+                name = self.cloud.add_flavor(f"f-{reason}", **specs)["name"]
+                rules, code = self.check(name)
+                self.assertEqual(({name: {"no-host-now", f"host-excluded-by-{reason}"}}, 1), (rules, code))
+
+    def test_who_is_no_administrator_is_told(self):
+        self.cloud.add_flavor("f")
+        self.cloud.admin = False
+        done = self.run_openstack("perf", "flavor", "check", "f", "-f", "json")
+        self.assertEqual(([], 0), (done.data, done.code))
+        self.assertIn("hosts were not looked at: list compute hosts", done.err)
+
+
+class RequestedTest(testcase.TestCase):
+    def requested(self, **specs):
+        """Return resources and traits that Nova asks Placement for by a flavor of 4 vCPUs."""
+        specs = {key.replace("_", ":", 1): text for key, text in specs.items()}
+        made = flavor.Flavor(vcpus=4, ram=512, disk=1, ephemeral=1, swap=1025, extra_specs=specs)
+        return {suffix: group.query() for suffix, group in flavor_hosts.requested(made).items()}
+
+    def test_as_nova_translates_it(self):
+        rest = "DISK_GB:4,MEMORY_MB:512"
+        for specs, resources in (
+            ({}, f"{rest},VCPU:4"),
+            ({"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "isolate"}, f"{rest},PCPU:5"),
+            ({"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "^0"}, f"{rest},PCPU:3,VCPU:1"),
+            ({"resources_VCPU": "0", "resources_PCPU": "4", "resources_DISK_GB": "0"}, "MEMORY_MB:512,PCPU:4"),
+        ):
+            with self.subTest(specs):
+                self.assertEqual(resources, self.requested(**specs)[""]["resources"])
+        groups = self.requested(resources1_VGPU="1", trait1_CUSTOM_A="required", trait1_CUSTOM_B="forbidden")
+        self.assertEqual({"resources": "VGPU:1", "required": "CUSTOM_A,!CUSTOM_B"}, groups["1"])
+
+    def test_absurd_amounts_are_refused(self):
+        for specs in ({"resources_VGPU": "many"}, {"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "9-1"}):
+            with self.subTest(specs):
+                self.assertRaises(model.CloudError, self.requested, **specs)
 
 
 class FlavorExplainTest(openstack_program.ProgramTestCase):
@@ -142,7 +224,7 @@ class FlavorExplainTest(openstack_program.ProgramTestCase):
         self.perf("flavor", "create", "sound", "--vcpus", "4", "--ram", "2048", "--profile", "compute")
         for kind, out in (("table", "no findings\n"), ("json", "[]"), ("value", "")):
             with self.subTest(kind):
-                done = self.run_openstack("perf", "flavor", "check", "sound", "-f", kind)
+                done = self.run_openstack("perf", "flavor", "check", "--all", "-f", kind)
                 self.assertEqual(
                     (0, "", out), (done.code, done.err, done.out.removesuffix("\n") + "\n" * (kind == "table"))
                 )

@@ -206,6 +206,13 @@ class LauncherTest(HeatCase):
         self.assertIs(model.ErrorClass.API, error.kind)
         self.assertIn("Heat refused the stack", error.reason)
 
+    def test_where_any_finds_no_second_host_the_remedy_is_named(self):
+        reason = "Resource CREATE failed: ResourceInError: resources.client: Message: No valid host was found."
+        self.cloud.status = "CREATE_FAILED", reason
+        for pair, named in ((model.HostPair("", ""), True), (model.HostPair("a", "b"), False)):
+            [error] = self.launcher().measure(pair, self.plan()).errors
+            self.assertEqual((model.ErrorClass.NO_HOST, named), (error.kind, "--hosts all" in error.reason))
+
     def test_refused_credentials_end_the_run(self):
         for methods in (ALL, "GET|DELETE"):
             with self.subTest(methods):

@@ -28,6 +28,14 @@ class HostTest(openstack_program.ProgramTestCase):
         self.assertEqual("nova-perf: validation FAIL", rows[1]["Disabled Reason"])
         self.assertEqual(["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")])
 
+    def test_list_names_hosts_whose_guests_cannot_move_to_others(self):
+        for name, qemu in (("old", 7_002_000), ("mid", 8_002_000), ("new", 10_002_001)):
+            self.cloud.add_host(name, qemu=qemu)
+        done = self.run_openstack("perf", "host", "list")
+        lines = [line for line in done.err.splitlines() if "hw_machine_type" in line]
+        self.assertEqual((0, 2), (done.code, len(lines)), done.err)
+        self.assertTrue("USO" in lines[0] and "to old:" in lines[0] and "to mid, old:" in lines[1], lines)
+
     def test_show_finds_a_host_with_or_without_domain(self):
         shown = self.perf("host", "show", "cmp1.example.org")
         self.assertEqual(["cmp1", "PASS"], [shown[key] for key in ("host", "verdict")])

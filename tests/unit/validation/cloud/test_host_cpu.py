@@ -114,6 +114,13 @@ class AskTest(testcase.TestCase):
             with self.subTest(line):
                 self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
 
+    def test_an_agent_that_does_not_tell_the_wait(self):
+        wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="instance-1"} 7.5\n'
+        for text, more in ((LINES, {}), (LINES + wait, {host_cpu.WAIT: 7.5})):
+            with self.subTest(more):
+                found = host_cpu.ask(serve(self, [HEAD, b"\r\n", text.encode()]), ["instance-1"], AMPLE_S)
+                self.assertEqual({"instance-1": {**CLASSES, **more}}, found)
+
 
 class UrlTest(testcase.TestCase):
     def test_url_must_name_the_host(self):
@@ -166,7 +173,8 @@ class SamplerTest(testcase.TestCase):
 
     def test_all_classes_of_a_real_agent(self):
         used = self.used(self.sampler(self.agent()))
-        self.assertEqual({*overhead.CLASSES, "total"}, used.keys())
+        self.assertEqual({*overhead.CLASSES, "total", host_cpu.WAIT}, used.keys())
+        used.pop(host_cpu.WAIT)
         self.assertAlmostEqual(used.pop("total"), sum(used.values()), places=4)
 
     def test_why_it_is_not_known(self):

@@ -65,4 +65,5 @@ class ScheduleTest(testcase.TestCase):
         first, second = model.schedule(["a", "b"], 3)
         self.assertEqual((first.client, first.server), (second.server, second.client))
         self.assertRaises(ValueError, model.schedule, [], 1)
-        self.assertRaises(ValueError, model.schedule, ["a", "b"], 0)
+        self.assertEqual([model.HostPair(name, name) for name in "ab"], model.schedule(["b", "a"], 0))
+        self.assertRaises(ValueError, model.schedule, ["a", "b"], -1)

@@ -81,6 +81,45 @@ class RuleTest(testcase.TestCase):
         zeros = [(pair, samples.trial(value=0.0, better="lower")) for pair, _ in measured]
         self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
 
+    def test_two_hosts_alone_are_compared_by_their_boots(self):
+        two = {"a": [100, 102], "b": [99, 101]}
+        for name, boots, expected in (
+            ("equal", two, (GOOD, GOOD)),
+            ("slow", {**two, "b": [40, 41]}, (GOOD, SLOW)),
+            ("slower by more than the limit, but boots differ", {**two, "b": [50, 80]}, (GOOD, UNCERTAIN)),
+            ("stands still", {**two, "b": [0, 40]}, None),
+            ("one boot says nothing", {"a": [100], "b": [40]}, None),
+            ("with each other", {"ab": [100, 100], "ba": [40, 40]}, None),
+        ):
+            with self.subTest(name):
+                measured = [
+                    (
+                        model.HostPair(pair[0], pair[-1]),
+                        samples.trial(benchmark="cpu", boot=boot, value=value * noise),
+                    )
+                    for pair, values in boots.items()
+                    for boot, value in enumerate(values)
+                    for noise in (0.5, 1.0, 1.01)
+                ]
+                [comparison] = peer_comparison.compare(measured, 0.3).values()
+                self.assertEqual(expected is not None, comparison.enough)
+                if expected:
+                    self.assertEqual(dict(zip("ab", expected, strict=True)), comparison.states)
+
+    def test_equal_hosts_alone_are_not_slow(self):
+        """Noise of a third of the limit between boots; 1 % promised."""
+        wrong = 0
+        for seed in range(300):
+            rng = random.Random(seed)
+            measured = [
+                (model.HostPair(host, host), samples.trial(boot=boot, value=rng.lognormvariate(5, 0.05)))
+                for host in "ab"
+                for boot in range(2)
+            ]
+            [comparison] = peer_comparison.compare(measured, 0.15).values()
+            wrong += SLOW in comparison.states.values()
+        self.assertLessEqual(wrong, 3)
+
 
 class FleetTest(testcase.TestCase):
     @given(st.integers(6, 60), st.integers(2, 5), st.integers(0, 10_000), st.data())

@@ -29,6 +29,13 @@ class ApplicableTest(testcase.TestCase):
             with self.subTest(environment):
                 self.assertEqual(expected, budget_file.applicable(known, environment, {}))
 
+    def test_encrypted_guests_have_budgets_of_their_own(self):
+        plain, sev = B("fio", "tuned", 0.3), B("fio", "tuned", 0.6, memory_encryption="amd-sev*")
+        for encryption, expected in (("", [plain]), ("amd-sev-es", [sev]), ("intel-tdx", [])):
+            with self.subTest(encryption):
+                places = environments.Environment(memory_encryption=encryption).places
+                self.assertEqual(expected, budget_file.applicable([plain, sev], places, {}))
+
     def test_the_primary_figure_is_one_by_name_and_by_default(self):
         general = B("iperf3", "tuned", 0.01)
         own = B("iperf3", "tuned", 0.2, metric="throughput", host_group="gpu*")
@@ -44,7 +51,13 @@ class ApplicableTest(testcase.TestCase):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
         output = budget_file.why_none(data)
         self.assertIs(C.NO_BUDGET_APPLIES, output.code)
-        known = {"arms": ["untuned", "again"], "benchmarks": ["iperf3"], "accelerator": "tcg", "flavor": ""}
+        known = {
+            "arms": ["untuned", "again"],
+            "benchmarks": ["iperf3"],
+            "accelerator": "tcg",
+            "flavor": "",
+            "memory_encryption": "",
+        }
         self.assertEqual({**known, "host_group": "gen1"}, output.params)
 
     def test_optional_ones_stand_for_every_label_of_their_kind(self):

@@ -39,6 +39,7 @@ class BaseDomainTest(testcase.TestCase):
         disks = [(disk.find("target").get("bus"), disk.find("driver").get("type")) for disk in root.iter("disk")]
         self.assertEqual([("virtio", "qcow2"), ("virtio", "raw")], disks)
         self.assertEqual("300", root.findtext("memory"))
+        self.assertTrue(parsing.parse_inventory(domain()).free_page_reporting)  # as Nova 32 and later have it
 
     def test_kvm_has_libvirts_choice_of_backend_and_the_hosts_cpu_model(self) -> None:
         root = etree.fromstring(domain(kvm=True))

@@ -37,6 +37,7 @@ class StoreCase(directories.DirectoryCase):
 class FileTest(StoreCase):
     def test_round_trip(self):
         data = samples.results({"host": 3.0, "tuned": 2.0}, accelerator="tcg")
+        data.trials[0].course = samples.course()
         lost = {"value": None, "error": "guest lost", "guest_cpu_s": None, "wait_s": None, "work": None}
         data.trials.append(samples.trial(order=len(data.trials), window_s=0.0, **lost))
         store.save(data, self.path)
@@ -64,6 +65,7 @@ class FileTest(StoreCase):
             ("NaN", "NaN is no number"),
             (with_environment("")[:-1] + "[" * 100_000, "no JSON"),
             ('{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000, "no acceptable JSON"),
+            (with_environment('"seed": 1, "seed": 2'), "'seed' twice in one object"),
             ('{"schema": 3, "environment": {}, "trials": []}', "schema"),
             ('{"environment": {}, "trials": []}', "'schema' is a required property"),
             (with_environment('"seed": 1e999'), "too large"),

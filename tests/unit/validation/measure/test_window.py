@@ -86,10 +86,46 @@ class SeriesTest(testcase.TestCase):
         begin, end = sorted(times[0] + share * (times[-1] - times[0]) for share in (low, high))
         self.assertAlmostEqual(3 * (end - begin), series.spent(begin, end)["total"], 6)
 
+    def test_readings_that_get_too_many_are_thinned_out(self):
+        readings = iter(range(1000))
+        series = sampling.Series(lambda: {"total": 2.0 * next(readings)}, 1.0, most=8)
+        for at in range(1000):
+            with mock.patch("time.monotonic", return_value=at):
+                series.take()
+        self.assertLessEqual(len(series._times), 8)
+        self.assertEqual(((0, 999), {"total": 998.0}), (series.limits, series.spent(100.0, 599.0)))
+
     def test_what_was_not_known_all_the_time_is_left_out(self):
         series = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
         self.assertEqual({"a": 2.0}, series.spent(0.5, 1.5))
         self.assertEqual({"a": 4.0, "b": 0.0}, series.spent(0.0, 2.0))
+
+
+class CourseTest(testcase.TestCase):
+    def course(self, end, counters, cpus):
+        """Return the course from 0 to ``end`` of counters, functions of the time, read each half second."""
+        machines = [mock.Mock(spec=launch.Machine)]
+        made = sampling.Counters(machines)
+        for series, functions in ((made.host, counters), (made._cpus, cpus)):
+            series._times = [step / 2 for step in range(2 * end + 1)]
+            series._values = [{name: grow(at) for name, grow in functions.items()} for at in series._times]
+        return made.course(0.0, float(end))
+
+    def test_second_by_second(self):
+        counters = {"vcpu": lambda at: 3 * at, "total": lambda at: 4 * at, "wait_s": lambda at: at / 2}
+        counters["net_bytes"] = lambda at: 1e6 * max(0, at - 2)
+        found = self.course(4, counters, {"0": lambda at: at, "11": lambda at: 0.0})
+        self.assertEqual({"vcpu": [3.0] * 4, "wait": [0.5] * 4}, found["host_cpu"], "classes make up the total")
+        self.assertEqual({"net": [0.0, 0.0, 1e6, 1e6]}, found["moved"])
+        self.assertEqual({"0": [100] * 4, "11": [0] * 4}, found["busy"])
+        self.assertEqual((1.0, 0), (found["step_s"], found["hidden"]))
+
+    def test_long_trials_and_large_hosts_stay_small(self):
+        cpus = {str(cpu): lambda at, cpu=cpu: at * cpu / 1000 for cpu in range(1000)}
+        found = self.course(240, {"total": lambda at: at}, cpus)
+        self.assertEqual((2.0, 120), (found["step_s"], len(found["host_cpu"]["total"])))
+        self.assertEqual([str(cpu) for cpu in range(936, 1000)], list(found["busy"]), "the busiest")
+        self.assertEqual(936, found["hidden"])
 
 
 class NoteTest(testcase.TestCase):

@@ -36,6 +36,15 @@ class FleetDiagnosisTest(testcase.TestCase):
                 self.assertTrue(text.of(found.headline).endswith(deciding), found)
                 self.assertEqual([action], [advice.code for advice in found.actions])
 
+    def test_what_slow_hosts_point_at(self):
+        for labels, culprit, action in ((("fio", "cpu"), "CPU", C.CHECK_CPU), (("fio",), "disk", C.CHECK_DISK)):
+            detail = {"verdict": "FAIL", "codes": ["slow"], "figure": ""}
+            host = {"host": "a", "verdict": "FAIL", "reasons": ["why"], "peers": 1, "measured": 1}
+            host["details"] = [{**detail, "benchmark": label} for label in labels]
+            kinds = {label: {"kind": label} for label in labels}
+            found = diagnosis.diagnose(samples.of([], fleet={"hosts": [host]}, benchmarks=kinds), [])
+            self.assertEqual((culprit, action), (found.culprit, found.actions[-1].code))
+
     def test_a_report_says_it(self):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]
         data, _ = fleet.judge(samples.fleet(), budgets)

@@ -3,7 +3,7 @@
 
 from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import reasons
-from nova_perf_tuning.validation.report import history
+from nova_perf_tuning.validation.report import history, summary
 from tests.support import directories, samples
 
 MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
@@ -52,6 +52,24 @@ class HistoryTest(directories.DirectoryCase):
         for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}, parameters):
             self.add(**output)
         self.assertEqual([1] * 4, [len(series.points) for series in history.series(self.engine)])
+
+    def test_filter_by_tags(self):
+        for day, tags in enumerate(({}, {"kernel": "new"}, {"kernel": "new", "rack": "a 1"}), 1):
+            self.add(day=day, tags=tags)
+        for tags, days in (({}, [1, 2, 3]), ({"kernel": "new"}, [2, 3]), ({"kernel": "new", "rack": "a"}, [])):
+            with self.subTest(tags):
+                found = history.series(self.engine, tags=tags)
+                self.assertEqual(days, [point.at.day for series in found for point in series.points])
+
+    def test_trials_that_tools_watched_are_another_series(self):
+        self.add()
+        data = samples.results({"untuned": 90.0}, **MACHINE, host="one")
+        for trial in data.trials:
+            trial.collectors = ["perf"]
+        history.add(self.engine, data)
+        self.assertEqual([1, 1], [len(series.points) for series in history.series(self.engine)])
+        [note] = summary.notes(data, [])
+        self.assertEqual((reasons.ReasonCode.WATCHED, ["perf"]), (note.code, note.params["collectors"]))
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}

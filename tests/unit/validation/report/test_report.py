@@ -3,10 +3,12 @@
 
 import html.parser
 import json
+from urllib import parse
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
 from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import charts, report, summary, text
+from nova_perf_tuning.validation.report import charts, course, report, summary, text
 from tests.support import samples, testcase
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
@@ -181,6 +183,16 @@ class ReportTest(testcase.TestCase):
         self.assertEqual(set(), {"\x00", "\x1b", "\u202e"} & set(text))
         self.assertIn("{{7*7}}", seen.text)
 
+    def test_pictures_of_arms_are_images(self):
+        """An image runs no script and loads nothing, whatever is in it."""
+        picture = f"<svg>{HOSTILE}</svg>"
+        self.data.environment.arms = {"tuned": environments.Arm(picture=picture)}
+        again = store.from_dict(json.loads(json.dumps(store.to_dict(self.data))), "results.json")
+        _, seen = page(again)
+        [source] = [value for name, value in seen.attributes if name == "src"]
+        self.assertEqual(f"data:image/svg+xml,{picture}", parse.unquote(source))
+        self.assertNotIn("script", seen.tags)
+
     def test_json_has_the_same_figures(self):
         summaries = summary.summarise(self.data)
         found = json.loads(json.dumps(report.as_json(self.data, summaries, [])))
@@ -190,6 +202,41 @@ class ReportTest(testcase.TestCase):
         self.assertEqual(statistics.ratio_of(logs).value, ratio["ratio"]["value"])
         self.assertEqual(text.of(summary.headline(summaries)), found["headline"])
         self.assertEqual(["compared"], [detail["code"] for detail in found["headline_details"]])
+
+
+class CourseTest(testcase.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 500.0}, boots=1, blocks=5)
+        for trial in self.data.trials:
+            trial.course = samples.course(cpus=40) if trial.arm == "untuned" else None
+
+    def panels(self):
+        [benchmark] = summary.summarise(self.data)
+        return course.panels(benchmark, self.data.trials)
+
+    def test_the_median_trial_and_the_worst(self):
+        values = sorted(trial.value for trial in self.data.trials if trial.arm == "untuned")
+        self.assertEqual([values[2], values[0]], [panel.trial.value for panel in self.panels()])
+        for trial in self.data.trials:
+            trial.better = "lower"
+        self.assertEqual([values[2], values[4]], [panel.trial.value for panel in self.panels()])
+
+    def test_bars_stand_on_each_other_and_show_what_was_lost(self):
+        net, cpu = self.panels()[0].strips
+        self.assertEqual((2e8, 1.2), (net.top, cpu.top))
+        self.assertTrue(net.bars["net"].endswith("M2 50.0h1v50.0h-1z"))
+        vcpu, vhost, wait = cpu.bars.values()
+        self.assertTrue(vcpu.startswith("M0 16.7h1v83.3h-1z") and vhost.startswith("M0 0.0h1v16.7h-1z"))
+        self.assertEqual(1, wait.count("M"), "no vCPU waited before")
+
+    def test_the_map_has_a_row_for_each_cpu_and_few_numbers(self):
+        cells = {shade: path.count("M") for shade, path in self.panels()[0].heat.items()}
+        self.assertEqual({4: 40}, cells, "runs are one cell")
+        text, seen = page(self.data)
+        self.assertIn("Second by second", seen.text)
+        self.assertEqual((2, 2 * 14), (text.count('class="course"'), text.count('dy="0.35em"')))
+        self.assertIn("CPU 39: busy 50 %, at most 50 %", seen.text)
 
 
 class ChartTest(testcase.TestCase):

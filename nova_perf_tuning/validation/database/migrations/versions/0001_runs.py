@@ -35,3 +35,8 @@ def upgrade() -> None:
         sa.Column("environment", sa.JSON, nullable=False),
         sa.Column("trials", sa.JSON, nullable=False),
     )
+
+
+def downgrade() -> None:
+    op.drop_table("pairs")
+    op.drop_table("runs")

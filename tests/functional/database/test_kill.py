@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller killed with SIGKILL at any moment: no outcome is lost, none is doubled, no stack is left."""
+"""A controller killed with SIGKILL at any moment and resumed: no outcome is lost or doubled, no stack is left."""
 
 import collections
 import os
@@ -9,61 +9,66 @@ import sys
 import time
 
 from nova_perf_tuning.validation.cloud import run_store
-from tests.support import directories, fleet_run_process
+from tests.support import databases, directories, fleet_run_process
 
-KILLS = 4
 SCALE = "0.015"  # a pair takes about three seconds
 
 
-class KillTest(directories.DirectoryCase):
+class KillTests:
+    kind: str
+    kills: int
+
     def setUp(self):
         super().setUp()
-        self.url = f"sqlite:///{self.directory}/results.db"
+        self.url = databases.new(self.kind, self.directory)
         self.stacks = os.path.join(self.directory, "stacks")
         os.mkdir(self.stacks)
 
     def controller(self, *run):
-        program = [sys.executable, "-m", "tests.support.fleet_run_process", self.url, self.directory, SCALE, *run]
+        """Begin or resume the run; return the process once it measures."""
+        arguments = (self.url, self.directory, SCALE, *run)
+        program = [sys.executable, "-m", "tests.support.fleet_run_process", *arguments]
         running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.kill)
+        running.stdout.readline()
         return running
 
     def begun(self):
         with open(os.path.join(self.directory, "log"), encoding="ascii") as file:
             return collections.Counter(line.removeprefix("begin ").strip() for line in file)
 
-    def stored(self, run_id):
-        store = run_store.RunStore(self.url)
-        self.addCleanup(store.close)
+    def stored(self, store, run_id):
         trials = {number: len(outcome.trials) for number, outcome in store.outcomes(run_id)}
         return store.load(run_id), trials
 
     def test_killed_and_resumed(self):
         rng = random.Random(20)
         running = self.controller()
-        run_id = running.stdout.readline().strip()
-        interrupted = 0
-        for _ in range(KILLS):
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        [line] = store.lines()
+        run_id, interrupted, finished, begun = line.run_id, 0, set(), {}
+        for _ in range(self.kills):
             time.sleep(rng.uniform(0.2, 6))
             running.kill()
             running.wait()
-            before, trials = self.stored(run_id)
+            before, trials = self.stored(store, run_id)
+            if before.state == "complete":
+                break
             done = {task.number for task in before.tasks if task.state == "done"}
             self.assertEqual(done, set(trials), "an outcome without its trials, or trials without an outcome")
             self.assertEqual({24} if done else set(), set(trials.values()))  # cpu runs on both guests
             interrupted += len(os.listdir(self.stacks))
             begun = self.begun()
             running = self.controller(run_id)
-            if not running.stdout.readline():
-                break  # the run was complete before the kill
             finished = {f"{task.pair.client} {task.pair.server}" for task in before.tasks if task.number in done}
             self.finished_stay(finished, begun)
         shown, _ = running.communicate(timeout=900)
-        after, trials = self.stored(run_id)
+        after, trials = self.stored(store, run_id)
         self.assertEqual("complete", after.state, shown)
         self.assertEqual(set(), {task.state for task in after.tasks} - {"done", "failed"})
-        self.assertEqual(len(fleet_run_process.HOSTS) * fleet_run_process.PEERS // 2, len(after.tasks))
+        self.assertEqual(fleet_run_process.HOSTS * fleet_run_process.PEERS // 2, len(after.tasks))
         self.assertEqual({24}, set(trials.values()), "trials twice, or a part of them")
         self.assertTrue(interrupted > 0, "no kill hit a pair at work; nothing was shown")
         self.finished_stay(finished, begun)
@@ -73,3 +78,15 @@ class KillTest(directories.DirectoryCase):
         """What had an outcome before the kill is not begun again."""
         now = self.begun()
         self.assertEqual({pair: begun[pair] for pair in finished}, {pair: now[pair] for pair in finished})
+
+
+class SqliteTest(KillTests, directories.DirectoryCase):
+    kind, kills = "sqlite", 4
+
+
+class MariadbTest(KillTests, directories.DirectoryCase):
+    kind, kills = "mariadb", 1
+
+
+class PostgresqlTest(KillTests, directories.DirectoryCase):
+    kind, kills = "postgresql", 1

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who owns each CPU, with the evidence: one value for the plan, the audit, ``generate`` and the picture."""
+
+import collections
+import dataclasses
+import enum
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.host import model
+from nova_perf_tuning.rules import Evidence
+
+_CGROUPS: Final = "/sys/fs/cgroup"
+#: Slices of the host's own work.
+_HOSTS: Final = ("system.slice", "user.slice")
+#: What isolcpus= names, and what partitions of cgroup v2 isolate (Linux 6.7); neither says all.
+ISOLATED_AT_BOOT: Final = "/sys/devices/system/cpu/isolated"
+ISOLATED_NOW: Final = f"{_CGROUPS}/cpuset.cpus.isolated"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuSets:
+    """The operator's CPU sets, as cpulists; None where nova.conf and the option say nothing.
+
+    :ivar dedicated: ``[compute] cpu_dedicated_set``, or the ``vcpu_pin_set`` of older releases.
+    :ivar shared: ``[compute] cpu_shared_set``.
+    :ivar housekeeping: CPUs for interrupts and host work; None: online CPUs that nobody else owns.
+    :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
+        CPUs may go offline.
+    :ivar legacy: ``dedicated`` is ``vcpu_pin_set``, with which ``shared`` may overlap.
+    :ivar sources: where ``dedicated`` and ``shared`` are from: ``/etc/nova/nova.conf [compute] cpu_shared_set``.
+    :ivar files: the configuration that was read for them.
+    """
+
+    dedicated: str | None = None
+    shared: str | None = None
+    housekeeping: str | None = None
+    power_managed: bool = False
+    legacy: bool = False
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    files: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+    def option(self, name: str) -> str:
+        """Return what an operator calls the set of this field's name."""
+        if name == "housekeeping":
+            return name
+        return "[DEFAULT] vcpu_pin_set" if self.legacy and name == "dedicated" else f"[compute] cpu_{name}_set"
+
+
+class Owner(enum.StrEnum):
+    """Kinds of owners, the strongest claim first.
+
+    GUEST: a vCPU is pinned there alone. PROGRAM: single threads of another program are bound to single CPUs, as
+    PMD threads are. DEDICATED: Nova's for pinned guests. ISOLATED: kept from the scheduler, at boot or by a
+    partition of cgroup v2. TICKLESS: without a timer tick (``nohz_full=``). SLICE: a partition that is not
+    isolated. SHARED: Nova's for floating guests.
+    HOST: nobody else's.
+    """
+
+    GUEST = "guest"
+    PROGRAM = "program"
+    DEDICATED = "dedicated"
+    ISOLATED = "isolated"
+    TICKLESS = "tickless"
+    SLICE = "slice"
+    SHARED = "shared"
+    HOST = "host"
+
+
+_RANKS: Final = {owner: rank for rank, owner in enumerate(Owner)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """CPUs that somebody owns.
+
+    :ivar name: of the guest, program (``ovs-vswitchd``), option, kernel parameter or cgroup.
+    :ivar evidence: what was read, the first few places of many.
+    """
+
+    owner: Owner
+    name: str
+    cpus: frozenset[int]
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuOwners:
+    """All claims on the CPUs of a host, the strongest kind first; several may name one CPU."""
+
+    claims: tuple[Claim, ...]
+
+    @classmethod
+    def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
+        """Return who owns what; CPUs that the host lacks and texts that are no list are passed over."""
+        present = frozenset(cpu.id for cpu in facts.cpus)
+        made = (*_guests(facts), *_programs(facts), *_stated(facts, sets))
+        cut = (dataclasses.replace(claim, cpus=claim.cpus & present) for claim in made)
+        claims = sorted((claim for claim in cut if claim.cpus), key=lambda claim: _RANKS[claim.owner])
+        rest = frozenset(cpu.id for cpu in facts.cpus if cpu.online).difference(*(claim.cpus for claim in claims))
+        return cls((*claims, Claim(Owner.HOST, "host", rest)) if rest else tuple(claims))
+
+    def cpus(self, *owners: Owner) -> frozenset[int]:
+        """Return the CPUs on which an owner of these kinds has a claim."""
+        return frozenset[int]().union(*(claim.cpus for claim in self.claims if claim.owner in owners))
+
+    def of_kind(self, owner: Owner) -> list[Claim]:
+        """Return the claims of one kind."""
+        return [claim for claim in self.claims if claim.owner is owner]
+
+    @functools.cached_property
+    def by_cpu(self) -> Mapping[int, tuple[Claim, ...]]:
+        """CPU -> all claims on it, the strongest first; the first is its owner."""
+        every: dict[int, list[Claim]] = {}
+        for claim in self.claims:
+            for cpu in sorted(claim.cpus):
+                every.setdefault(cpu, []).append(claim)
+        return {cpu: tuple(claims) for cpu, claims in sorted(every.items())}
+
+
+def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
+    """Return the CPUs that one of its vCPUs has for itself.
+
+    A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins those
+    to the whole set, so a list of several CPUs, or one CPU given to several vCPUs, is not owned.
+    """
+    return _alone(domain.vcpu_pins.values()) if domain.dedicated else frozenset()
+
+
+def _alone(texts: Iterable[str | None]) -> frozenset[int]:
+    """Return the CPUs that one of these cpulists names alone, and no other names alone."""
+    count = collections.Counter(texts)
+    return frozenset(int(text) for text, number in count.items() if text and number == 1 and text.isdigit())
+
+
+def _guests(facts: model.HostFacts) -> Iterator[Claim]:
+    for domain in facts.domains:
+        cpus = owned_cpus(domain)
+        yield _claim(Owner.GUEST, domain.name, cpus, f"{domain.name}.xml <vcpupin>", cpulist.format(cpus))
+    for guest in facts.guests:
+        if guest.domain is None:  # its XML cannot be read: what its vCPUs are bound to says the same
+            vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
+            if len(cpus := _alone(vcpus)) == len(vcpus):
+                path = f"/proc/{guest.pid}/task/*/status Cpus_allowed_list"
+                yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
+
+
+def _claim(owner: Owner, name: str, cpus: frozenset[int], path: str, value: str) -> Claim:
+    return Claim(owner, name, cpus, (Evidence(path, value),))
+
+
+def _programs(facts: model.HostFacts) -> Iterator[Claim]:
+    """Yield programs with threads bound to single CPUs.
+
+    A program with a thread on every CPU (a worker each, as nginx has) shares them with all others: it owns none.
+    """
+    processes: dict[int, list[model.ProgramThread]] = {}
+    for thread in facts.programs:
+        if thread.is_bound:
+            processes.setdefault(thread.pid, []).append(thread)
+    online = cpulist.parse(facts.online)
+    for threads in processes.values():
+        cpus = cpulist.union(thread.affinity for thread in threads)
+        if not online <= cpus:
+            evidence = tuple(Evidence(*thread.evidence) for thread in threads[:3])
+            yield Claim(Owner.PROGRAM, threads[0].program, cpus, evidence)
+
+
+def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
+    """Yield what the operator configured, and what the kernel isolates or keeps for a slice."""
+    for owner, name, text in (
+        (Owner.DEDICATED, "dedicated", sets.dedicated),
+        (Owner.SHARED, "shared", sets.shared),
+        (Owner.HOST, "housekeeping", sets.housekeeping),
+    ):
+        option = sets.option(name)
+        cpus = cpulist.find(text) or frozenset()
+        yield _claim(owner, option, cpus, sets.sources.get(name, option), text or "")
+    for owner, name, path, text in (
+        (Owner.ISOLATED, "isolcpus", ISOLATED_AT_BOOT, facts.isolated),
+        (Owner.ISOLATED, "cpuset partition", ISOLATED_NOW, facts.isolated_now),
+        (Owner.TICKLESS, "nohz_full", "/sys/devices/system/cpu/nohz_full", facts.nohz_full),
+    ):
+        yield _claim(owner, name, cpulist.parse(text), path, text)
+    for group in facts.slices:
+        if group.partition == "isolated" or (group.partition == "root" and not group.path.startswith(_HOSTS)):
+            owner = Owner.ISOLATED if group.partition == "isolated" else Owner.SLICE
+            path = f"{_CGROUPS}/{group.path}/cpuset.cpus.partition"
+            yield _claim(owner, group.path, cpulist.parse(group.effective), path, group.partition)

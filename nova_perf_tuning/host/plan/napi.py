@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that poll NICs in place of the softirq (threaded NAPI): on the CPU that takes the interrupt.
+
+Documentation/networking/napi.rst, "Threaded": each thread on one CPU, the one that services its interrupt. Where
+there is none (veth), or it is not known, the threads have the host's CPUs of the device's node.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.plan import guests
+from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
+
+
+def settings(facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout) -> Iterator[model.Setting]:
+    """Yield the affinity of each NAPI's thread, given the CPU of each interrupt that is planned."""
+    passed = passed_through(facts)
+    for nic in sorted(facts.nics, key=lambda nic: nic.name):
+        pool = layout.interrupts(nic.node)
+        if pool is None or (nic.pci or "").lower() in passed:
+            continue
+        for napi, thread in threads(nic):
+            head = f"{nic.name}'s NAPI thread {napi.id}"
+            if napi.irq is not None and napi.irq in cpus:
+                text = str(cpus[napi.irq])
+                reason = f"{head} polls on CPU {text}, which takes its interrupt"
+            else:
+                text = pool.text
+                reason = f"{head} may use the {pool.what} CPUs {text} of {pool.where}: its interrupt is not known"
+            yield guests.thread_setting(thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL)
+
+
+def threads(nic: model.Nic) -> Iterator[tuple[model.Napi, model.Thread]]:
+    """Yield the NAPIs of a NIC that have a thread, and that."""
+    for napi in nic.napis:
+        if napi.thread is not None and napi.thread.affinity is not None:
+            yield napi, napi.thread

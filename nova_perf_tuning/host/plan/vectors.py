@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which interrupt serves which queue of a NIC.
+
+The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.Nic.napis`). Elsewhere the names
+say it that drivers give to request_irq() in Linux' drivers/net, by positive rules: an interrupt that no rule knows
+serves no queue (RDMA, firmware, slow path, mailbox, flow director). Most drivers write ``NAME-STEM-NUMBER``: ice,
+i40e, iavf, ixgbe, igb, igc, e1000e, bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx),
+enic (rx, tx), or ``NAME-NUMBER``: sfc, bnx2. Rules of the others are in ``_RULES``. xen-netfront with one queue
+and ibmveth have one interrupt with the NIC's name; hv_netvsc has none of its own.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.host import model
+
+# No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0, i40e-…:fdir-TxRx-0).
+_STEMS: Final = re.compile(r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx)-?(?P<number>\d{1,4})")
+_RULES: Final = {
+    "gve": re.compile(r"(gve-ntfy-blk|.+-ntfy-block\.)(?P<number>\d{1,4})(@pci:.+)?"),
+    "hns3": re.compile(r".+-(?P<way>TxRx|Rx|Tx)-(?P<number>\d{1,4})"),
+    "ibmvnic": re.compile(r"ibmvnic-[0-9a-f]+-(?P<way>rx|tx)(?P<number>\d{1,4})"),
+    "mana": re.compile(r"mana_q(?P<number>\d{1,4})@pci:.+"),
+    "mlx4_core": re.compile(r"mlx4-(?P<number>\d{1,4})@.+"),
+    "mlx5_core": re.compile(r"mlx5_comp(?P<number>\d{1,4})(@pci:.+)?"),
+    "tg3": _STEMS,
+    "vif": re.compile(r".+-q(?P<number>\d{1,4})(-(?P<way>rx|tx))?"),  # xen-netfront
+    "virtio_net": re.compile(r"virtio\d+-(?P<way>input|output)\.(?P<number>\d{1,4})"),
+}
+#: What may serve all queues of a NIC beside its own name: the vector that virtio's queues share.
+_SHARED: Final = re.compile(r"virtio\d+(-virtqueues)?")
+_RECEIVING: Final = frozenset(("rx", "Rx", "input"))
+_SENDING: Final = frozenset(("tx", "Tx", "output"))
+#: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo the channels:
+#: mlx5e_build_txq_maps(), bnxt's tx_ring_map, qede's ndev_txq_id, ixgbe_alloc_q_vectors().
+_BY_MODULO: Final = frozenset(("mlx5_core", "bnxt_en", "qede", "ixgbe"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vectors:
+    """The interrupts of a NIC.
+
+    :ivar queues: number of a queue, ascending -> what serves it: with some drivers one for each direction.
+    :ivar other: interrupts of no queue, in the order given.
+    :ivar sending: for each transmit queue the key of ``queues`` that serves it; None where that is not known.
+    :ivar surplus: how many are named like a queue's that the NIC does not have; they are among the others.
+    """
+
+    queues: Mapping[int, Sequence[model.Irq]]
+    other: Sequence[model.Irq]
+    sending: Sequence[int] | None = None
+    surplus: int = 0
+
+
+#: Number of a queue, what the driver calls the direction, and an interrupt that serves it.
+_Serving = tuple[int, str, model.Irq]
+
+
+def classify(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
+    """Sort a NIC's interrupts into those of its queues and others."""
+    return _by_kernel(nic, irqs) or _by_name(nic, irqs)
+
+
+def node_of(nic: model.Nic, irq: model.Irq) -> int | None:
+    """Return the node of a NIC's interrupt: that of its function, where the NIC has several."""
+    return nic.node if irq.node is None or irq.device in (None, nic.pci) else irq.node
+
+
+def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
+    """Sort by the NIC's NAPIs; None where they say nothing of these interrupts.
+
+    A transmit queue with a NAPI of its own may share its interrupt with a receive queue (mlx4).
+    """
+    there = {irq.number for irq in irqs}
+    napis = [napi for napi in nic.napis if napi.irq in there and (napi.rx or napi.tx)]
+    keys: dict[int | None, int] = {}
+    for napi in sorted(napis, key=lambda napi: not napi.rx):
+        keys.setdefault(napi.irq, min(napi.rx or napi.tx))
+    if not keys:
+        return None
+    senders = {queue: keys[napi.irq] for napi in napis for queue in napi.tx}
+    return _sorted(nic, irqs, [(keys[irq.number], "", irq) for irq in irqs if irq.number in keys], senders)
+
+
+def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
+    every = range(nic.tx_queues)
+    if not any(irq.name for irq in irqs):  # it is down: each counts, so that little moves when it comes up
+        serving = [(index, "", irq) for index, irq in enumerate(irqs)]
+        return _sorted(nic, irqs, serving, {queue: queue for queue in every if queue < len(irqs)})
+    rules, named = _rules(nic), list[_Serving]()
+    for irq in irqs:
+        match = next(filter(None, (rule.fullmatch(irq.name or "") for rule in rules)), None)
+        if match is not None:
+            named.append((int(match["number"]), match.groupdict().get("way") or "", irq))
+    if not named:
+        shared = [(0, "", irq) for irq in irqs if _serves_all(nic, irq)][:1]
+        return _sorted(nic, irqs, shared, dict.fromkeys(every, 0))
+    if nic.driver == "mlx4_core":  # numbers of event queues, which two ports and RDMA share
+        return _sorted(nic, irqs, named, {})
+    vectors = [(number, *vector[1:]) for number, vector in zip(_numbers(nic, named), named, strict=True)]
+    by_modulo = nic.driver in _BY_MODULO
+    channels = nic.rx_queues if by_modulo else max(nic.rx_queues, nic.tx_queues)
+    most = {way: nic.tx_queues if way in _SENDING else channels for _number, way, _irq in vectors}
+    fitting = [vector for vector in vectors if vector[0] < (most[vector[1]] or 1 << 16)]
+    own = {number for number, way, _irq in fitting if way not in _RECEIVING}
+    senders = {
+        queue: queue % channels if by_modulo and channels and queue not in own else queue for queue in every
+    }
+    senders = {queue: sender for queue, sender in senders.items() if sender in own}
+    return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=len(vectors) - len(fitting))
+
+
+def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
+    """Return the rules for a NIC; where its driver is not known, all."""
+    if nic.driver in _RULES:
+        return [_RULES[nic.driver]]
+    by_number = re.compile(rf"{re.escape(nic.name)}-(?P<number>\d{{1,4}})")
+    return [_STEMS, by_number, *(_RULES.values() if nic.driver is None else ())]
+
+
+def _serves_all(nic: model.Nic, irq: model.Irq) -> bool:
+    if nic.pci is None and len(nic.irqs) == 1:  # it was found by the NIC's own name
+        return True
+    names = (irq.name or "").split(",")  # devices that share a line
+    return any(name == nic.name or _SHARED.fullmatch(name) for name in names)
+
+
+def _numbers(nic: model.Nic, named: Sequence[_Serving]) -> list[int]:
+    """Return the queue that each vector serves, given the numbers that the driver wrote."""
+    numbers = [number for number, _way, _irq in named]
+    match nic.driver:
+        case "mlx5_core":  # one netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix()
+            functions = [(irq.device != nic.pci, irq.device or "") for _number, _way, irq in named]
+            order = sorted(set(functions))
+            pairs = zip(numbers, functions, strict=True)
+            return [number * len(order) + order.index(function) for number, function in pairs]
+        case "gve":  # gve_rx_idx_to_ntfy(): the second half receives
+            return [number % max(1, (max(numbers) + 1) // 2) for number in numbers]
+        case "hns3" if len(numbers) > 1 and not any(number % 2 for number in numbers):  # it counts by twos
+            return [number // 2 for number in numbers]
+        case "tg3":  # vector 0 is the link's; without TSS it sends, too
+            return [max(number - 1, 0) for number in numbers]
+        case "vmxnet3":  # it counts on from those that send
+            sending = sum(way in _SENDING for _number, way, _irq in named)
+            return [number - (sending if way in _RECEIVING else 0) for number, way, _irq in named]
+    return numbers
+
+
+def _sorted(
+    nic: model.Nic, irqs: Sequence[model.Irq], serving: Iterable[_Serving], senders: Mapping[int, int]
+) -> Vectors:
+    """Return the interrupts sorted, given those that serve a queue.
+
+    :param senders: transmit queue -> the queue of ``serving`` that it sends with.
+    """
+    queues: dict[int, list[model.Irq]] = {}
+    for number, _way, irq in serving:
+        queues.setdefault(number, []).append(irq)
+    placed = {irq.number for own in queues.values() for irq in own}
+    sending = [senders[queue] for queue in range(nic.tx_queues) if queue in senders]
+    known = queues and len(sending) == nic.tx_queues
+    other = [irq for irq in irqs if irq.number not in placed]
+    return Vectors(dict(sorted(queues.items())), other, sending if known else None)

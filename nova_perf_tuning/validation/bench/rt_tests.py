@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How quiet CPUs are, by two programs of rt-tests: cyclictest sleeps and wakes, oslat never leaves its CPUs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base
+
+#: Latencies below this are listed one by one; fewer where threads are so many that their entries, of so many bytes
+#: each, would be more than a guest on a cloud keeps (256 KiB).
+_HISTOGRAM_US: Final = 10_000
+_BYTES: Final = 240_000
+_ENTRY: Final = 24
+#: In place of oslat's CPUs: those that the plan keeps free, which the command line knows.
+PLANNED: Final = "planned"
+#: CPUs whose longest interruption is a figure of its own.
+_NOISIEST: Final = 3
+_CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
+
+
+class _RtTests(base.Benchmark):
+    """A program whose JSON has a histogram of whole microseconds for each of its threads."""
+
+    packages = ("rt-tests",)
+
+    def threads(self, text: str) -> Iterator[tuple[object, dict[int, float]]]:
+        """Yield what the output says of each thread, and its histogram: latency -> count."""
+        threads = self.find(self.load_json(text), "thread")
+        if not isinstance(threads, dict) or not 1 <= len(threads) <= 8192:
+            raise self.fault("the output has no threads")
+        for name, thread in threads.items():
+            histogram = self.find(thread, "histogram")
+            if not isinstance(histogram, dict):
+                raise self.fault(f"thread {name[:20]} has no histogram")
+            for late in histogram:
+                if not (late.isascii() and late.isdigit() and len(late) <= 6):
+                    raise self.fault(f"'{late[:20]}' is no latency")
+            yield thread, {int(late): self.number(histogram, late) for late in histogram}
+
+
+class Cyclictest(_RtTests):
+    """How late threads wake that sleep for a fixed time: what real-time guests and busy-polling ones feel.
+
+    The figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds
+    would make medians of boots tie. The histogram reaches 10 ms with one thread, 5 ms with two, 0.6 ms with 16; a
+    percentile beyond it is the longest wake-up of all. The maximum of a short run says little.
+    """
+
+    kind = "cyclictest"
+    summary = "scheduling jitter: how late sleeping threads wake (cyclictest)"
+    programs = ("cyclictest",)
+    image_variant = "full"
+    primary = ("latency_p99", "µs", "lower")
+    parameters = (
+        base.SECONDS,
+        base.Integer("threads", "1", "threads", 1, 16),
+        base.Integer("interval", "1000", "time to sleep in µs", 100, 1_000_000),
+        base.Integer("priority", "80", "of SCHED_FIFO; 0: the usual scheduler", 0, 99),
+    )
+    work_metric = "wake_ups"
+    work_unit = "1,000 wake-ups"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, threads, interval, priority = values.numbers("seconds", "threads", "interval", "priority")
+        argv = ["cyclictest", "--quiet", "--mlockall", f"--threads={threads}", f"--interval={interval}"]
+        argv += [f"--priority={priority}"] if priority else ["--policy=other"]
+        argv += [f"--duration={seconds}", f"--histogram={min(_HISTOGRAM_US, _BYTES // (_ENTRY * threads))}"]
+        argv += ["--histfile=/dev/null", "--json=-"]
+        return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        seen: dict[int, float] = {}
+        cycles = total_us = longest = 0.0
+        for thread, histogram in self.threads(text):
+            for late, count in histogram.items():
+                seen[late] = seen.get(late, 0) + count
+            count = self.number(thread, "cycles")
+            cycles += count
+            # cyclictest's means are of all wake-ups, those beyond the histogram too.
+            total_us += count * self.number(thread, "avg")
+            longest = max(longest, self.number(thread, "max"))
+        beyond = cycles - sum(seen.values())
+        if not (cycles and seen) or beyond < 0:
+            raise self.fault(f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram")
+        most = max(longest, 1.0 + max(seen))  # beyond the histogram
+        p50, p99, p999 = (_quantile(seen, cycles, most, share) for share in (0.5, 0.99, 0.999))
+        return [
+            base.Reading(*self.primary, p99, primary=True),
+            base.Reading("latency_p50", "µs", "lower", p50),
+            base.Reading("latency_p999", "µs", "lower", p999),
+            base.Reading("latency_mean", "µs", "lower", self.check_number("avg", total_us / cycles)),
+            base.Reading("latency_max", "µs", "lower", longest),
+            base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
+        ]
+
+
+class Oslat(_RtTests):
+    """For how long a CPU was taken from a thread that never gives it up: how quiet dedicated CPUs are.
+
+    A thread on each CPU reads the time stamp counter in a loop; a gap is an interrupt, another thread or an exit
+    to a hypervisor. Its priority is the usual one: with SCHED_FIFO the kernel's throttling would be the longest
+    gap. Run it on CPUs that nobody uses: it takes all of them.
+    """
+
+    kind = "oslat"
+    summary = "interruptions of CPUs that are to be quiet: longest gap of a busy loop (oslat)"
+    programs = ("oslat",)
+    image_variant = "own"
+    primary = ("latency_max", "µs", "lower")
+    parameters = (
+        base.SECONDS,
+        base.Parameter(
+            "cpus",
+            PLANNED,
+            f"CPUs to measure, such as 2-3+8; {PLANNED}: those that the plan keeps free",
+            rf"{PLANNED}|{_CPUS}(\+{_CPUS}){{0,255}}",
+            f"{PLANNED} or CPUs, such as 2-3+8",
+        ),
+    )
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, cpus = values.number("seconds"), values.text("cpus")
+        if cpus == PLANNED:
+            raise self.refusal("only 'nova-perf bench run' knows the plan; name the CPUs, as in cpus=2-3+8")
+        argv = ("oslat", "--quiet", f"--cpu-list={cpus.replace('+', ',')}", f"--duration={seconds}", "--json=-")
+        return (base.Step(argv, "client", seconds + base.MARGIN_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        longest: dict[int, float] = {}
+        gaps = seconds = 0.0
+        for thread, histogram in self.threads(text):
+            usual = max(histogram, key=lambda late: histogram[late], default=0)  # of the loop itself
+            gaps += sum(count for late, count in histogram.items() if late > usual)
+            seconds += self.number(thread, "duration")
+            longest[int(self.number(thread, "cpu"))] = self.number(thread, "max")
+        if not seconds or not all(longest.values()):
+            raise self.fault("a thread has measured nothing")
+        noisiest = sorted(longest, key=lambda cpu: -longest[cpu])[:_NOISIEST]
+        return [
+            base.Reading(*self.primary, longest[noisiest[0]], primary=True),
+            base.Reading("interruptions", "1/s", "lower", gaps / seconds),
+            *(base.Reading(f"latency_max_cpu{cpu}", "µs", "lower", longest[cpu]) for cpu in noisiest),
+        ]
+
+
+def _quantile(seen: Mapping[int, float], count: float, longest: float, share: float) -> float:
+    """Return the latency that ``share`` of ``count`` wake-ups stay below, never 0; ``longest``: of the rest.
+
+    The bar of n µs holds what took n to n + 1, since cyclictest cuts off the rest, and is taken for even.
+    """
+    wanted = count * share
+    for late in sorted(seen):
+        if seen[late] and wanted <= seen[late]:
+            return late + wanted / seen[late]
+        wanted -= seen[late]
+    return longest

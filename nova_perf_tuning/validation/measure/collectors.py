@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools that watch the host during trials; each is a small class found by an entry point.
+
+What one collects lies in a JSON file beside the results. The trial names its collectors, since they cost CPU:
+compare it with trials that had the same ones.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.measure import store
+
+NAMESPACE: Final = "nova_perf_tuning.collectors"
+#: Beside the results; a file is called ORDER-KIND.json, after :attr:`.model.Trial.order`.
+DIRECTORY: Final = "collected"
+#: How long a tool may take to end, in seconds.
+_LIMIT_S: Final = 10.0
+#: Ends a collector and returns what it collected, as JSON has it.
+Stop = Callable[[], Mapping[str, object]]
+
+
+class CollectorError(errors.PerfTuningError):
+    """A collector is unknown, cannot work on this host, or failed."""
+
+
+class Collector(abc.ABC):
+    """One tool; :cvar kind: its name on the command line and of the entry point."""
+
+    kind: ClassVar[str]
+
+    def check(self) -> None:
+        """Say before the run whether it works on this host; CollectorError: why not."""
+        return
+
+    @abc.abstractmethod
+    def start(self) -> Stop:
+        """Begin, before the program of a trial starts, and return what ends it and gives what was collected."""
+
+
+class Interrupts(Collector):
+    """Interrupts and softirqs that each CPU served (proc_interrupts(5)); what did not occur is left out."""
+
+    kind = "interrupts"
+
+    def start(self) -> Stop:
+        before = self.read()
+        return lambda: {name: list(_growth(before[name], table)) for name, table in self.read().items()}
+
+    def read(self) -> dict[str, dict[str, tuple[str, dict[str, int]]]]:
+        """Return both tables, see :func:`parse_counts`."""
+        files = {name: pathlib.Path("/proc", name) for name in ("interrupts", "softirqs")}
+        return {name: parse_counts(path.read_text("ascii", "replace")) for name, path in files.items()}
+
+
+def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
+    """Return interrupt -> what it is, and CPU -> count, of the kernel's table; without ``ERR`` of all CPUs."""
+    head, *lines = text.splitlines() or [""]
+    cpus, table = [name.removeprefix("CPU") for name in head.split()], {}
+    for line in lines:
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        counts = [int(word) for word in words[: len(cpus)] if word.isdigit()]
+        if len(counts) == len(cpus):
+            table[name.strip()] = " ".join(words[len(cpus) :]), dict(zip(cpus, counts, strict=True))
+    return table
+
+
+def _growth(
+    before: Mapping[str, tuple[str, Mapping[str, int]]], after: Mapping[str, tuple[str, Mapping[str, int]]]
+) -> Iterator[dict[str, object]]:
+    for name, (about, counts) in after.items():
+        old = before.get(name, ("", {}))[1]
+        if grown := {cpu: count - old.get(cpu, 0) for cpu, count in counts.items() if count > old.get(cpu, 0)}:
+            yield {"name": name, "about": about, "cpus": grown}
+
+
+class PerfStat(Collector):
+    """``perf stat`` over all CPUs; where virtual machines hide the hardware's counters those are null."""
+
+    kind = "perf"
+    _EVENTS: Final = "cycles,instructions,cache-misses,context-switches,cpu-migrations,page-faults,task-clock"
+    _ARGV: Final = ("perf", "stat", "--all-cpus", "--json-output", "--event", _EVENTS)
+
+    def check(self) -> None:
+        try:
+            launch.call([*self._ARGV, "true"])
+        except (launch.LaunchError, OSError) as error:
+            why = f"perf stat does not work on this host; install linux-perf or leave it out: {one_line(error)}"
+            raise CollectorError(why) from None
+
+    def start(self) -> Stop:
+        popen = subprocess.Popen(
+            [*self._ARGV, "cat"],  # which ends with its input, also when this process is killed
+            env=launch.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+        def stop() -> Mapping[str, object]:
+            try:
+                return {"events": list(parse_perf(popen.communicate(timeout=_LIMIT_S)[1]))}
+            finally:
+                popen.kill()
+
+        return stop
+
+
+def parse_perf(text: str) -> Iterator[dict[str, object]]:
+    """Yield the events of ``perf stat --json-output``, counted in so much of the time; null: not at all."""
+    for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
+        value = float(row["counter-value"]) if re.fullmatch(r"[0-9.]+", row["counter-value"]) else None
+        shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
+        yield {"event": row["event"], "value": value, **shares}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attachment:
+    """The collectors of a run. :ivar output: directory of results.json."""
+
+    kinds: tuple[type[Collector], ...] = ()
+    output: str = ""
+
+    @contextlib.contextmanager
+    def around(self, order: int, about: Mapping[str, object]) -> Iterator[None]:
+        """Collect during a trial and write a file for each; one that fails has its error there."""
+        begun = {kind.kind: _guarded(lambda: {"stop": kind().start()}) for kind in self.kinds}  # noqa: B023
+        try:
+            yield
+        finally:
+            ended = {name: _ended(started) for name, started in begun.items()}
+        for name, collected in ended.items():
+            os.makedirs(os.path.join(self.output, DIRECTORY), exist_ok=True)
+            document = {"collector": name, "order": order, **about, **collected}
+            path = os.path.join(self.output, DIRECTORY, f"{order:05d}-{name}.json")
+            store.write_atomically(path, json.dumps(document, ensure_ascii=False, default=str) + "\n")
+
+
+def attach(kinds: Sequence[str], output: str) -> Attachment:
+    """Return the collectors of these kinds for a run.
+
+    :raises CollectorError: one is unknown or does not work on this host, or the output is of another run.
+    """
+    known, directory = plugins.installed(NAMESPACE), os.path.join(output, DIRECTORY)
+    for kind in kinds:
+        if kind not in known:
+            raise CollectorError(f"there is no collector '{kind[:40]}'; there are {', '.join(known)}")
+        known[kind]().check()
+    if kinds and os.path.exists(directory):
+        raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
+    return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)), output)
+
+
+def _ended(started: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _guarded(lambda: {"data": started["stop"]()}) if "stop" in started else started
+
+
+def _guarded(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what ``call`` returns, or its error: a trial is worth more than its tools."""
+    try:
+        return call()
+    except Exception as error:
+        return {"error": one_line(error, 300)}

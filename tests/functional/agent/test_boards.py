@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus' own engine evaluates every query of the boards, and every alert, over series of real agents."""
+
+import json
+import os
+import pathlib
+import time
+import types
+
+import prometheus_client
+
+from nova_perf_tuning.agent import metrics
+from nova_perf_tuning.host import guest_cpu, model
+from tests.support import agent_samples, directories, patience
+
+TOP = pathlib.Path(__file__).parents[3]
+ALERTS = TOP / "etc/prometheus/nova-perf-alerts.yaml"
+
+
+class BoardsTest(directories.DirectoryCase):
+    def scrape(self, *collectors):
+        """Return name and labels -> value of what agents of hosts h0, h1 … serve."""
+        series = {}
+        for number, collector in enumerate(collectors):
+            registry = prometheus_client.CollectorRegistry()
+            registry.register(collector)
+            for line in prometheus_client.generate_latest(registry).decode().splitlines():
+                labels, _, value = line.rpartition(" ")
+                name, _, rest = labels.partition("{")
+                series[f'{name}{{instance="h{number}:9751",job="nova-perf",{rest or "}"}'] = value
+        return {labels: value for labels, value in series.items() if not labels.startswith("#")}
+
+    def agent(self, result_file=""):
+        """Return the collector of an agent that has counted something, with this process as its guest."""
+        pid = os.getpid()
+        thread = model.Thread(pid, "vcpu", None, None, guest_cpu.started(f"/proc/{pid}"))
+        guests = [model.GuestProcess("instance-1", pid, (thread,), None)]
+        counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
+        snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
+        return metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file)
+
+    def promtool(self, queries, before, after):
+        """Return what is wrong with queries, each of which must give something."""
+        wrapped = [
+            {"expr": f"count({query}) > bool 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}
+            for query in queries
+        ]
+        rows = [{"series": name, "values": f"{before[name]} {after[name]}"} for name in before]
+        tests = [{"interval": "1m", "input_series": rows, "promql_expr_test": wrapped}]
+        path = self.write_file("tests.json", json.dumps({"rule_files": [], "tests": tests}))
+        done = patience.run(["promtool", "test", "rules", path])
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def test_every_query_gives_something(self):
+        agents = self.agent(agent_samples.verdict_file(self.directory)), self.agent()
+        before = self.scrape(*agents)
+        begun = time.process_time()
+        patience.until(lambda: time.process_time() > begun + 0.05, "some CPU is used", pause_s=0.0)
+        after = self.scrape(*agents)
+        queries = [query.replace("$instance", ".+") for query in agent_samples.queries()]
+        self.assertGreater(len(queries), 25)
+        self.assertEqual("", self.promtool(queries, before, after))
+        self.assertNotEqual("", self.promtool(["nova_perf_nothing"], before, after), "it would say so")
+
+    def test_alerts_are_accepted(self):
+        done = patience.run(["promtool", "check", "rules", ALERTS])
+        self.assertEqual((0, ""), (done.returncode, done.stderr))

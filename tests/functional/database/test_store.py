@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run store's contract on SQLite, and on a real MariaDB and PostgreSQL that are started for it alone."""
+
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import sqlalchemy as sa
+from alembic import autogenerate, command
+from alembic.runtime import migration
+
+from nova_perf_tuning.validation.cloud import model, run_store
+from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.measure import model as results
+from tests.benchmarks import fleet
+from tests.support import databases, directories, patience
+from tests.support import simulated_cloud as simulation
+
+PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
+TRIAL = results.Trial(
+    "iperf3", "throughput", "Mbit/s", "higher", "tuned", 0, 1, 0.1 + 0.2, {"vcpu": 1.5}, None, 4.0
+)
+RUN = "20261125-050000-abcd"
+COUNTED = f"UPDATE pairs SET attempts = attempts + 1 WHERE run_id = '{RUN}' AND number = {{}}"
+
+
+def claim(url):
+    """Claim the run in a process of its own, which then lives on for a moment; return whether it succeeded."""
+    store = run_store.RunStore(url)
+    try:
+        store.claim(RUN)
+    except run_store.RunError:
+        return False
+    finally:
+        store.close()
+        time.sleep(2)
+    return True
+
+
+def crossing(url, directory, first, second):
+    """Change two rows in one transaction, in an order that another process crosses; return the errors' codes."""
+    connected = engine.connect(url)
+    codes, both = set(), 1 if connected.dialect.name == "sqlite" else 2
+
+    def note(context):
+        error = context.original_exception
+        codes.add(error.args[0] if isinstance(error.args[0], int) else error.sqlstate)
+
+    def change(connection):
+        for number in (first, second):
+            connection.execute(sa.text(COUNTED.format(number)))  # by its key, or InnoDB locks all rows
+            # Both hold their first row before they want the other; a writer of SQLite is alone.
+            pathlib.Path(directory, f"holds{first}").touch()
+            patience.until(lambda: len(list(directory.glob("holds*"))) >= both, "the other one holds its row")
+
+    sa.event.listen(connected, "handle_error", note)
+    for _ in range(3):
+        engine.write(connected, change)
+    connected.dispose()
+    return codes
+
+
+class StoreTests:
+    """What holds on every database."""
+
+    kind: str
+    #: Codes of the errors where two transactions cross.
+    deadlock: frozenset = frozenset()
+
+    def setUp(self):
+        super().setUp()
+        self.url = databases.new(self.kind, self.directory)
+
+    def made_run(self):
+        """Return a store with a run, and the run's plan."""
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        plan = simulation.fleet_plan(RUN, ["cpu"], time_limit_s=90.0)
+        store.create(plan, ["a", "b", "c"], PAIRS, Environment(host="é\0\u2028"))
+        return store, plan
+
+    def in_processes(self, *calls):
+        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            return [future.result() for future in [pool.submit(*call) for call in calls]]
+
+    def test_stored_run_comes_back_whole(self):
+        store, plan = self.made_run()
+        run = store.load(RUN)
+        fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
+        for task in run.tasks[:2]:
+            store.mark(RUN, task, "running")
+        outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault])
+        outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
+        outcome.hosts = {"tuned": PAIRS[0]}
+        store.finish(RUN, run.tasks[0], outcome, "done")
+        kept = dataclasses.replace(outcome, errors=[])
+        self.assertEqual([(0, kept)], list(store.outcomes(RUN)))
+        again = store.load(RUN)
+        self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])
+        self.assertEqual((run.tasks[0], "é\0\u2028"), (again.tasks[0], again.environment.host))
+        self.assertEqual((plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings))
+        [line] = store.lines()
+        self.assertEqual((True, 3, 3, 1), (line.alive, line.hosts, line.pairs, line.done))
+        self.assertEqual([False, False], self.in_processes((claim, self.url), (claim, self.url)))
+        store.end(RUN, "interrupted")
+        self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
+        store.claim(RUN)
+        store.mark(RUN, run.tasks[2], "running")
+        self.assertRaises(run_store.RunError, store.disown, RUN)
+        store.end(RUN)
+        store.disown(RUN)
+        store.end(RUN)
+        [line] = store.lines()
+        self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
+        codes = self.in_processes(*[(crossing, self.url, self.directory, n, 1 - n) for n in (0, 1)])
+        self.assertEqual(self.deadlock, set.union(*codes))
+        self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
+
+    def test_two_that_come_first_make_one(self):
+        program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
+        running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(3)]
+        self.assertEqual([0, 0, 0], [process.wait() for process in running])
+
+    def test_migrations_go_up_and_down(self):
+        connected = engine.connect(self.url)
+        self.addCleanup(connected.dispose)
+        for change, revision, tables in (
+            (command.downgrade, "base", set()),
+            (command.upgrade, "head", set(engine.metadata.tables)),
+        ):
+            engine.migrate(connected, change, revision)
+            self.assertEqual({"alembic_version", *tables}, set(sa.inspect(connected).get_table_names()))
+        with connected.connect() as connection:
+            context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
+            self.assertEqual([], autogenerate.compare_metadata(context, engine.metadata))
+
+    def test_two_fleets_of_a_thousand_at_once(self):
+        runs = [(fleet.run, 1000, 3, 64, seed, self.url, ["iperf3"], 2) for seed in (1, 2)]
+        for row in self.in_processes(*runs):
+            self.assertEqual((10, 0, 0), (row["found"], row["wrong"], row["undecided"]))
+            self.assertEqual(1500, row["done"] + row["failed"])
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        lines = [(line.state, line.hosts, line.pairs, line.alive, line.leftovers) for line in store.lines()]
+        self.assertEqual([("complete", 1000, 1500, False, False)] * 2, lines)
+
+
+class ServerTests(StoreTests):
+    """What holds where a database is a server."""
+
+    def test_connections_break(self):
+        """Idle ones are replaced, and what was cut off in its middle is done once."""
+        store, _plan = self.made_run()
+        connected = engine.connect(self.url)
+        self.addCleanup(connected.dispose)
+        server, cuts = databases.server(self.kind), []
+
+        def change(connection):
+            for number in (0, 1):
+                connection.execute(sa.text(COUNTED.format(number)))
+                if not cuts:
+                    cuts.append(server.cut(self.url))
+
+        engine.write(connected, change)
+        store.seen(RUN)  # its connection was cut as well
+        self.assertEqual([1, 1, 0], [task.attempts for task in store.load(RUN).tasks])
+
+    def test_the_server_restarts(self):
+        store, _plan = self.made_run()
+        server = databases.server(self.kind)
+        server.stop()
+        writer = threading.Thread(target=store.end, args=(RUN, "interrupted"))
+        writer.start()
+        time.sleep(1)
+        server.start()
+        writer.join()
+        [line] = store.lines()
+        self.assertEqual("interrupted", line.state)
+
+
+class SqliteTest(StoreTests, directories.DirectoryCase):
+    kind = "sqlite"
+
+
+class MariadbTest(ServerTests, directories.DirectoryCase):
+    kind, deadlock = "mariadb", {1213}
+
+
+class PostgresqlTest(ServerTests, directories.DirectoryCase):
+    kind, deadlock = "postgresql", {"40P01"}

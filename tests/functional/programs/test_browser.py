@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chromium opens pictures and the report: nothing is said on its console, and no label lies on another."""
+
+import json
+import lzma
+import pathlib
+import subprocess
+
+from tests.support import directories, gen_host, program
+
+TOP = pathlib.Path(__file__).parents[3]
+#: Writes pairs of labels that lie on each other, and their number of labels, into the page.
+_SCRIPT = """<script>
+const texts = [...document.querySelectorAll("text")];
+const labels = texts.map(text => [text.textContent, text.getBoundingClientRect()]);
+const found = [];
+labels.forEach(([name, box], index) => labels.slice(0, index).forEach(([other, beside]) => {
+  const width = Math.min(box.right, beside.right) - Math.max(box.left, beside.left);
+  const height = Math.min(box.bottom, beside.bottom) - Math.max(box.top, beside.top);
+  if (width > 1 && height > 3) found.push(`${name} on ${other}`);
+}));
+document.body.textContent = `labels ${labels.length}: ${found.join("; ")}.`;
+</script>"""
+
+
+class BrowserTest(directories.DirectoryCase):
+    def opened(self, page: pathlib.Path) -> str:
+        """Return what a page has become; nothing may be on the browser's console."""
+        options = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
+        profile = f"--user-data-dir={self.directory}/profile"
+        done = subprocess.run(
+            ["chromium", *options, profile, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+        self.assertEqual([], [line for line in done.stderr.splitlines() if "CONSOLE" in line])
+        return done.stdout
+
+    def test_pictures(self) -> None:
+        path = self.directory / "host.svg"
+        for command, preset, least in (("topology", "tiny", 30), ("plan", "small", 300), ("plan", "huge", 600)):
+            root = gen_host.write(str(self.directory / preset), preset)
+            with self.subTest(preset):
+                program.shown(self, command, "--sysroot", root, "--svg", str(path))
+                self.opened(path)
+                svg = path.read_text(encoding="utf-8").partition("?>")[2]
+                page = self.write_file("page.html", f"<!DOCTYPE html><meta charset=utf-8><body>{svg}{_SCRIPT}")
+                said = self.opened(pathlib.Path(page)).partition("labels ")[2]
+                number, _, overlaps = said.partition(": ")
+                self.assertGreater(int(number), least)
+                self.assertEqual(".", overlaps[0], overlaps)
+
+    def test_report(self) -> None:
+        picture = self.directory / "host.svg"
+        root = gen_host.write(str(self.directory / "host"), "tiny")
+        program.shown(self, "topology", "--sysroot", root, "--svg", str(picture))
+        results = json.loads(lzma.decompress((TOP / "doc/source/data/run.json.xz").read_bytes()))
+        results["environment"]["arms"]["tuned"]["picture"] = picture.read_text(encoding="utf-8")
+        path = self.write_file("run.json", json.dumps(results))
+        program.shown(self, "report", path, "-o", str(self.directory / "report.html"))
+        self.assertIn("data:image/svg+xml", self.opened(self.directory / "report.html"))

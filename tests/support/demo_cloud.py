@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud for tools/cloud/demo that answers from files: stands for ``tools/cloud/up``, ``down`` and ``run``.
+
+``python demo_cloud.py up|down|run ARGUMENT...``: every call is a line in $DEMO_CLOUD/calls. $DEMO_CLOUD/verdicts
+has what measurements find, two words a line; with $DEMO_STOP=N the Nth call is Ctrl-C.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+HOME = pathlib.Path(os.environ["DEMO_CLOUD"])
+
+
+def validate(output):
+    """Write the results of the next line of verdicts; return the exit code."""
+    first, *rest = (HOME / "verdicts").read_text().splitlines()
+    (HOME / "verdicts").write_text("\n".join(rest or [first]))
+    details = [{"benchmark": "cpu", "codes": ["slow"]}]
+    hosts = [{"host": f"host{n}", "verdict": word, "details": details} for n, word in enumerate(first.split(), 1)]
+    pathlib.Path(output, "results.json").write_text(json.dumps({"environment": {"fleet": {"hosts": hosts}}}))
+    return int("FAIL" in first)
+
+
+def run(number, command):
+    """Answer a command in a host; return its exit code."""
+    words, moved, traits = " ".join(command), HOME / "moved", HOME / f"trait{number}"
+    if "perf validate" in words:
+        return validate(command[-1])
+    if "vif_queues=many" in words:
+        print("400: Client Error, perf:vif_queues='many': allowed: auto or 1 to 256.")
+        return 1
+    if "--validated" in words:
+        print("\n".join(f"host{path.name[-1]}" for path in HOME.glob("trait?") if "PASS" in path.read_text()))
+    elif words.startswith("nova-perf publish"):
+        hosts = json.loads(pathlib.Path(command[2]).read_text())["environment"]["fleet"]["hosts"]
+        traits.write_text(hosts[int(number) - 1]["verdict"])
+    elif "server show" in words:
+        where = "host2" if moved.exists() else "host1"
+        print(json.dumps({"OS-EXT-SRV-ATTR:host": where, "OS-EXT-SRV-ATTR:instance_name": "instance-1"}))
+    elif "--live-migration" in words:
+        moved.touch()
+    elif "dumpxml" in words:
+        print("  <iothreads>1</iothreads>")
+    return 0
+
+
+def main():
+    what, *arguments = sys.argv[1:]
+    state = pathlib.Path(arguments[arguments.index("--state") + 1])
+    command = arguments[arguments.index("--") + 1 :] if what == "run" else []
+    with open(HOME / "calls", "a") as calls:
+        calls.write(" ".join([what, *command]) + "\n")
+    if len((HOME / "calls").read_text().splitlines()) == int(os.environ["DEMO_STOP"]):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.killpg(int((HOME / "demo").read_text()), signal.SIGINT)
+    if what == "up":
+        (state / "run").mkdir()
+        (state / "log").mkdir()
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        libvirtd = subprocess.Popen(["sleep", "600"], start_new_session=True, **quiet)
+        (state / "run" / "host2-libvirtd.pid").write_text(f"{libvirtd.pid} 1\n")
+    elif what == "down" and (state / "run").exists():
+        os.kill(int((state / "run" / "host2-libvirtd.pid").read_text().split()[0]), signal.SIGKILL)
+    elif what == "run":
+        return run(arguments[arguments.index("--host") + 1], command)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
