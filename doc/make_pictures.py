@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-import draw_rooms
+import draw_packages
 import yaml
 
 from nova_perf_tuning import errors
@@ -195,7 +195,7 @@ PLOTS = {
     "plot-noise.svg": noise,
     "plot-measured.svg": measured,
     "plot-unixbench.svg": unixbench,
-    "rooms.svg": draw_rooms.svg,
+    "packages.svg": draw_packages.svg,
 }
 
 

@@ -101,7 +101,7 @@ class JournalSession:
             with self._open(patience=0.0) as journal:
                 yield journal
         finally:
-            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
+            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may repair it
 
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.

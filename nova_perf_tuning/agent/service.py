@@ -153,7 +153,7 @@ class Service:
             self._excuse()
             self._reconciler.retry_refused()
         if self._retry_at and "signal" not in causes:
-            # The pass that is due answers it, too: none may work until something else is mended.
+            # The pass that is due answers it, too: none may work until something else changes.
             self._owed |= causes
             self._retry_at = min(self._retry_at, max(time.monotonic(), self._tried + _EARLY))
         else:

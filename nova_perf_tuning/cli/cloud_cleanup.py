@@ -12,9 +12,9 @@ from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 class Cleanup(cloud_command.CloudLister):
     """Remove what runs that have died or were interrupted left on the cloud.
 
-    Without RUN: everything that the database says may be left by runs that nobody runs any more. Runs of a live
-    process are never touched, nor are runs that began in another project or region than this one. What cannot be
-    removed is told, and the rest goes on; then the exit code is 3. A second call finds nothing.
+    Without RUN: everything that may be left of runs whose process has ended. Runs of a live process are never
+    touched, nor are runs that began in another project or region than this one. What cannot be removed is named,
+    and the exit code is 3. A second call finds nothing.
     """
 
     nothing = "no stacks of such runs are left"
@@ -33,7 +33,7 @@ class Cleanup(cloud_command.CloudLister):
             return ("Run", "Removed"), self._removed(store, parsed_args.run)
 
     def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_command.Cell]]:
-        """Remove what can be; what cannot is told, and is the exit code."""
+        """Remove what can be removed; name the rest, which sets the exit code."""
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}

@@ -94,7 +94,7 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
 class CloudLister(CloudCommand, osc_command.Lister):
     """A command that shows rows; all output formats of cliff.
 
-    :ivar nothing: what people are told where there are no rows.
+    :ivar nothing: the message where there are no rows.
     """
 
     nothing: str = "nothing found"

@@ -22,8 +22,8 @@ class Publish(cloud_command.CloudLister):
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
     (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves.
-    Where nova-compute makes the traits from a result file on the host, run 'nova-perf publish' there first: a host
-    whose traits this command would have to change is refused.
+    Where nova-compute makes the traits from a result file, run 'nova-perf publish' on the host first. A host whose
+    traits this command would have to change is refused.
 
     A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other hosts of RESULT
     are published all the same. A second run changes nothing. Needs admin rights.

@@ -56,9 +56,9 @@ _FREE: Final = {"resume", "database", "output", "format", "junit", "budget", "ba
 class Validate(cloud_command.CloudCommand):
     """Measure compute hosts in pairs, untuned and tuned guests in turn, and judge each host.
 
-    Every host meets several peers, so that a bad host is told from a bad peer, and is in one pair at a time.
+    Every host meets several peers, which tells a bad host from a bad peer. It is in one pair at a time.
     Everything is kept in a database: after Ctrl-C or a crash the run goes on with --resume. Writes results.json
-    and report.html. Needs admin rights, but for --hosts any.
+    and report.html. Needs admin rights, except with --hosts any.
 
     Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host gave no result)
     or error. Interrupted by Ctrl-C: 130.
@@ -74,11 +74,8 @@ class Validate(cloud_command.CloudCommand):
         add = functools.partial(options.add, parser)
         up = "or aggregates by name, 'all' that are up and enabled (administrators only), or 'any' for one pair"
         add("--hosts", "A,B,...", f"compute hosts {up}")
-        peers = (
-            "different peers for each host: 2 tell a bad host from a bad peer, 3 where several are bad; 0: each"
-        )
-        peers += f" host by itself, without the network between them (default: {_RUN.peers})"
-        add("--peers", "K", peers, options.whole(0, 1000))
+        peers = "different peers of each host: 3 where several hosts may be bad, 0 for each host by itself"
+        add("--peers", "K", f"{peers} (default: {_RUN.peers})", options.whole(0, 1000))
         pairs = "pairs measured at a time; lower it where hosts share a network, raise it for large fleets"
         add("--max-parallel", "N", f"{pairs} (default: {_RUN.max_parallel})", _COUNT)
         loss = "greatest loss of a host against the others; keep it above twice the noise of an A/A run"

@@ -30,7 +30,7 @@ class Restore(command.PerfCommand):
     everything. After a reboot there is nothing to put back, and the journal is cleared. It works after a crash in
     the middle of apply or of restore. A second restore does nothing.
 
-    Exit code: 0 all is as it was, but for what the agent keeps; 1 something was left alone or failed; 3 error.
+    Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or failed; 3 error.
     After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
     """
 

@@ -98,7 +98,7 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
     if agent is None:
         return ["agent: not running"]
     if not agent.running:
-        return [f"agent: process {agent.pid} was killed; what it placed stays, start it again"]
+        return [f"agent: process {agent.pid} was killed; what it placed stays, and systemd starts it again"]
     lines = [
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
         f"state of {agent.age_s:.0f} s ago"

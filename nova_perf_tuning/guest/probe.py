@@ -81,7 +81,7 @@ class Finding(NamedTuple):
 class Nic:
     """A NIC as the guest has it.
 
-    :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l; None: not told.
+    :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l; None: unknown.
     :ivar offloads: feature -> whether it is on.
     """
 

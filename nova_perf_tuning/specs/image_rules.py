@@ -166,7 +166,7 @@ def findings(
     """Return everything that is wrong with an image, alone or together with a flavor.
 
     :param flavor: vCPUs and extra specs. Of what is wrong with the flavor, only what involves the
-        image is told.
+        image is returned.
     """
     readable, wrong = parsing.usable_properties({}, properties, vocabulary.MAX_IOTHREADS)
     left_out = "The driver leaves it out."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline stays a pipeline: imports point left to right, and the pure rooms touch no system."""
+"""The pipeline stays a pipeline: imports point left to right, and the pure packages touch no system."""
 
 import ast
 import graphlib
@@ -9,7 +9,7 @@ from tests.support import testcase
 
 PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 
-#: A room may import from itself and from rooms with a lower rank; equal ranks don't know each other.
+#: A package may import from itself and from packages with a lower rank; equal ranks don't know each other.
 RANK = {
     "errors": -1,
     "bounded_read": -1,
@@ -55,7 +55,7 @@ VERDICT = {"nova_perf_tuning.nova.host_result", "nova_perf_tuning.nova.traits"}
 #: Rooms that must be pure functions of their input.
 PURE = ("specs", "guest", "host/model.py", "host/notes.py", "host/owners.py", "host/picture", "host/plan")
 FORBIDDEN = {"os", "subprocess", "socket", "libvirt", "pyroute2", "psutil", "shutil", "tempfile", "sqlite3"}
-#: Shipped and operator-made profile files are read there, and nowhere else in the pure rooms.
+#: Shipped and operator-made profile files are read there, and nowhere else in the pure packages.
 READERS = {"specs/profiles.py"}
 
 
@@ -74,8 +74,8 @@ def imports(tree):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(relative):
-    """Return the room (or module) of a path below the package."""
+def package(relative):
+    """Return the package (or module) of a path below the package."""
     parts = relative.removesuffix(".py").split("/")
     return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 
@@ -84,11 +84,11 @@ class LayersTest(testcase.TestCase):
     def test_imports_point_left_to_right(self):
         wrong = []
         for relative, tree in modules():
-            here = room(relative)
+            here = package(relative)
             if here == "__init__":
                 continue
             for name in imports(tree):
-                there = room(name.removeprefix("nova_perf_tuning.").replace(".", "/"))
+                there = package(name.removeprefix("nova_perf_tuning.").replace(".", "/"))
                 if not name.startswith("nova_perf_tuning.") or there not in RANK or there == here:
                     continue
                 if RANK[there] >= RANK[here] and (here, name) != ("agent", "nova_perf_tuning.nova.host_result"):
@@ -116,11 +116,11 @@ class LayersTest(testcase.TestCase):
         ]
         self.assertEqual([], wrong)
 
-    def test_every_room_has_a_rank(self):
-        rooms = {room(relative) for relative, _tree in modules()} - {"__init__", "validation/__init__"}
-        self.assertEqual(set(), rooms - set(RANK))
+    def test_every_package_has_a_rank(self):
+        packages = {package(relative) for relative, _tree in modules()} - {"__init__", "validation/__init__"}
+        self.assertEqual(set(), packages - set(RANK))
 
-    def test_pure_rooms_and_rules_touch_no_system(self):
+    def test_pure_packages_and_rules_touch_no_system(self):
         """Rules of the audit read through their host alone."""
         wrong = []
         for relative, tree in modules():

@@ -52,7 +52,7 @@ class MtuMismatch(Rule):
     source = f"{_ORACLE}: every device of the path"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        # A running guest keeps the MTU that it was told at its start; one without <mtu> was told none.
+        # A running guest keeps the MTU of its <mtu> at its start; one without <mtu> got none.
         announced = [
             (guest, tap, mtu)
             for guest in host.guests
@@ -70,8 +70,7 @@ class MtuMismatch(Rule):
             if mtu != tap.mtu:
                 yield self.finding(
                     [(guest.path, f"<mtu size='{mtu}'>"), _mtu(tap)],
-                    f"{guest.name} was told at its start to send packets of {mtu} bytes, its {tap.name} has MTU "
-                    f"{tap.mtu}",
+                    f"{guest.name} got MTU {mtu} when it started, its {tap.name} has MTU {tap.mtu}",
                     "set the network's mtu in Neutron, then a hard reboot of the guest",
                     subject=guest.name,
                 )

@@ -76,7 +76,7 @@ def tree(facts: model.HostFacts) -> Box:
     # As a rule packages hold nodes, and these L3 groups; of kinds that are there, the fewer hold the more.
     counts = {kind: len({getattr(cpu, kind) for cpu in online} - {None}) for kind in ("package", "node", "l3")}
     kinds = sorted(counts, key=lambda kind: counts[kind] or math.inf)
-    # Of an offline CPU only the node is told; what holds this node holds it, too.
+    # Of an offline CPU only the node is known; what holds this node holds it, too.
     beside, known = {cpu.node: cpu for cpu in online}, kinds[: kinds.index("node")]
     cpus = [
         cpu

@@ -123,7 +123,7 @@ def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Fi
         nodes = list(cloud.compute.hypervisors(details=True, microversion=_NOVA))
     names = {str(node.id): str(node.name) for node in nodes}
     query = {key: text for suffix, group in groups.items() for key, text in group.query(suffix).items()}
-    if len(groups) > 2:  # Placement must be told then
+    if len(groups) > 2:  # Placement requires it then
         query["group_policy"] = "isolate" if flavor.extra_specs.get("group_policy") == "isolate" else "none"
     conditions = list(_of_nodes(nodes, flavor))
     with api.one_line("ask for providers (Placement shows them to administrators)"):
@@ -136,7 +136,7 @@ def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Fi
     if fitting:
         first = _finding("hosts-now", f"{number}: {_named(names, fitting)}", "none needed")
     else:
-        first = _finding("no-host-now", number, "mend what excludes most hosts, the next row", Level.WARNING)
+        first = _finding("no-host-now", number, "change what excludes most hosts: the next row", Level.WARNING)
     excluding = [(condition, condition.hosts - fitting) for condition in conditions]
     return [first] + [
         _finding(

@@ -146,7 +146,7 @@ def _screen(
     A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost when it failed, is
     missing, or lacks the service CPU that a budget limits. A cell that lost more than 20 % is a selection, not a
     sample: with it this benchmark of this boot is left out of everything. A host more than half of whose cells
-    of a benchmark and arm are left out is INVALID, so that one sick host spoils no verdict on its peers.
+    of a benchmark and arm are left out is INVALID, so that one sick host changes no verdict on its peers.
 
     :param cpu_wanted: benchmarks and arms whose service CPU a budget limits.
     """

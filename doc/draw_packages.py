@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the package's rooms and what imports what, read from the code: called by make_pictures.py.
+"""Draw the packages of the product and what imports what, read from the code: called by make_pictures.py.
 
-Of the arrows only those are drawn that do not follow from others: a room may use all below that it reaches.
+Of the arrows only those are drawn that do not follow from others: a package may use all below that it reaches.
 """
 
 import ast
@@ -9,10 +9,10 @@ import html
 import pathlib
 from collections.abc import Iterator
 
-PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "nova_perf_tuning"
+TREE = pathlib.Path(__file__).resolve().parents[1] / "nova_perf_tuning"
 
-#: Room -> (what it is, left edge, floor from the top), both in boxes.
-ROOMS = {
+#: Package -> (what it is, left edge, floor from the top), both in boxes.
+PACKAGES = {
     "cli": ("one module per command", 1, 0),
     "validation/cloud": ("Heat pairs, fleets", 3, 1),
     "validation/report": ("English, charts, HTML", 3, 2),
@@ -36,22 +36,22 @@ INK, SOFT, TUNING, VALIDATION, CLI = "#17202b", "#5b6776", "#d9edf0", "#f3e6d3",
 
 
 def imports() -> dict[str, set[str]]:
-    """Return room -> rooms that it imports from."""
-    arrows: dict[str, set[str]] = {room: set() for room in ROOMS}
-    for path in PACKAGE.rglob("*.py"):
-        here = _room(path.relative_to(PACKAGE).as_posix())
+    """Return package -> packages that it imports from."""
+    arrows: dict[str, set[str]] = {package: set() for package in PACKAGES}
+    for path in TREE.rglob("*.py"):
+        here = _package(path.relative_to(TREE).as_posix())
         if here not in arrows:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nova_perf_tuning"):
                 inner = node.module.removeprefix("nova_perf_tuning").lstrip(".").replace(".", "/")
                 names = (f"{inner}/{alias.name}".lstrip("/") for alias in node.names)
-                arrows[here] |= {there for there in map(_room, names) if there in ROOMS and there != here}
+                arrows[here] |= {there for there in map(_package, names) if there in PACKAGES and there != here}
     return arrows
 
 
-def _room(path: str) -> str:
-    """Return the room of a module's path."""
+def _package(path: str) -> str:
+    """Return the package of a module's path."""
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 
@@ -59,15 +59,15 @@ def _room(path: str) -> str:
 def needed(arrows: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
     """Yield the arrows that do not follow from others."""
 
-    def reached(room: str) -> set[str]:
-        below = set(arrows[room])
-        for other in arrows[room]:
+    def reached(package: str) -> set[str]:
+        below = set(arrows[package])
+        for other in arrows[package]:
             below |= reached(other)
         return below
 
-    for room in arrows:
-        through = set().union(*map(reached, arrows[room]))
-        yield from ((room, other) for other in sorted(arrows[room] - through))
+    for package in arrows:
+        through = set().union(*map(reached, arrows[package]))
+        yield from ((package, other) for other in sorted(arrows[package] - through))
 
 
 def svg() -> str:
@@ -87,27 +87,27 @@ def svg() -> str:
         _text(left, low + 84, "The wings meet in the verdict's file: nova/host_result,", SOFT),
         _text(left, low + 104, "and in the traits that are made of it: nova/traits.", SOFT),
     ]
-    for room, other in needed(imports()):
-        if not (room.startswith("validation") and other == "nova"):
-            (x, y), (to_x, to_y) = _corner(room), _corner(other)
+    for package, other in needed(imports()):
+        if not (package.startswith("validation") and other == "nova"):
+            (x, y), (to_x, to_y) = _corner(package), _corner(other)
             x, to_x, y = x + BOX / 2, to_x + BOX / 2, y + HEIGHT
             lines.append(
                 f'<path d="M{x:.0f} {y}C{x:.0f} {y + 30} {to_x:.0f} {to_y - 34} {to_x:.0f} {to_y}" fill="none"'
-                f' stroke="{SOFT}" marker-end="url(#tip)"><title>{room} uses {other}</title></path>'
+                f' stroke="{SOFT}" marker-end="url(#tip)"><title>{package} uses {other}</title></path>'
             )
-    for room, (purpose, _x, _floor) in ROOMS.items():
-        x, y = _corner(room)
-        fill = CLI if room == "cli" else VALIDATION if room.startswith("validation") else TUNING
+    for package, (purpose, _x, _floor) in PACKAGES.items():
+        x, y = _corner(package)
+        fill = CLI if package == "cli" else VALIDATION if package.startswith("validation") else TUNING
         lines.append(
             f'<rect x="{x:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="4" fill="{fill}" stroke="{SOFT}"/>'
         )
-        lines.append(_text(x + BOX / 2, y + 17, room, INK, ' text-anchor="middle" font-weight="bold"'))
+        lines.append(_text(x + BOX / 2, y + 17, package, INK, ' text-anchor="middle" font-weight="bold"'))
         lines.append(_text(x + BOX / 2, y + 34, purpose, INK, ' text-anchor="middle" font-size="11"'))
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _corner(room: str) -> tuple[float, int]:
-    _purpose, x, floor = ROOMS[room]
+def _corner(package: str) -> tuple[float, int]:
+    _purpose, x, floor = PACKAGES[package]
     return MARGIN + STEP * x, MARGIN + FLOOR * floor
 
 
