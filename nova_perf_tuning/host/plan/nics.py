@@ -126,8 +126,14 @@ def _placements(nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayo
 
 
 def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
-    """Return the interrupts of a NIC that can fire, but for those ``besides``."""
+    """Return the interrupts of a NIC that can fire, but for those ``besides`` and of others on its function.
+
+    cxgb4 and mlx4 have one function for several ports, and name the interrupts of each after it.
+    """
+    ports = [one.name for one in facts.nics if one.pci == nic.pci and one is not nic] if nic.pci else []
+    theirs = tuple(f"{name}{mark}" for name in ports for mark in ("-", " ("))
     irqs = [facts.irqs[number] for number in nic.irqs if number in facts.irqs and number not in besides]
+    irqs = [irq for irq in irqs if not (irq.name or "").startswith(theirs)]
     # A vector without a handler is allocated but not requested: it never fires.
     return [irq for irq in irqs if irq.name] or irqs
 

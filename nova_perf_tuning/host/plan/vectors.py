@@ -5,8 +5,9 @@ The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.
 say it that drivers give to request_irq() in Linux' drivers/net, by positive rules: an interrupt that no rule knows
 serves no queue (RDMA, firmware, slow path, mailbox, flow director). Most drivers write ``NAME-STEM-NUMBER``: ice,
 i40e, iavf, ixgbe, igb, igc, e1000e, bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx),
-enic (rx, tx), or ``NAME-NUMBER``: sfc, bnx2. Rules of the others are in ``_RULES``. xen-netfront with one queue
-and ibmveth have one interrupt with the NIC's name; hv_netvsc has none of its own.
+enic (rx, tx), be2net (q), or ``NAME-NUMBER``: sfc, bnx2, older mlx4 and mlx5; others' rules are in ``_RULES``.
+xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has several; hv_netvsc has
+none of its own.
 """
 
 import dataclasses
@@ -17,13 +18,16 @@ from typing import Final
 from nova_perf_tuning.host import model
 
 # No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0, i40e-…:fdir-TxRx-0).
-_STEMS: Final = re.compile(r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx)-?(?P<number>\d{1,4})")
+_STEMS: Final = re.compile(r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q)-?(?P<number>\d{1,4})")
 _RULES: Final = {
+    "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
     "gve": re.compile(r"(gve-ntfy-blk|.+-ntfy-block\.)(?P<number>\d{1,4})(@pci:.+)?"),
     "hns3": re.compile(r".+-(?P<way>TxRx|Rx|Tx)-(?P<number>\d{1,4})"),
+    "hinic": re.compile(r".+_(?P<way>rx|tx|qp)q?(?P<number>\d{1,4})"),
+    "hinic3": re.compile(r".+_qp(?P<number>\d{1,4})"),
     "ibmvnic": re.compile(r"ibmvnic-[0-9a-f]+-(?P<way>rx|tx)(?P<number>\d{1,4})"),
     "mana": re.compile(r"mana_q(?P<number>\d{1,4})@pci:.+"),
-    "mlx4_core": re.compile(r"mlx4-(?P<number>\d{1,4})@.+"),
+    "mlx4_core": re.compile(r"mlx4-(comp-)?(?P<number>\d{1,4})@.+"),
     "mlx5_core": re.compile(r"mlx5_comp(?P<number>\d{1,4})(@pci:.+)?"),
     "tg3": _STEMS,
     "vif": re.compile(r".+-q(?P<number>\d{1,4})(-(?P<way>rx|tx))?"),  # xen-netfront
@@ -31,7 +35,7 @@ _RULES: Final = {
 }
 #: What may serve all queues of a NIC beside its own name: the vector that virtio's queues share.
 _SHARED: Final = re.compile(r"virtio\d+(-virtqueues)?")
-_RECEIVING: Final = frozenset(("rx", "Rx", "input"))
+_RECEIVING: Final = frozenset(("rx", "Rx", "input", "queue"))
 _SENDING: Final = frozenset(("tx", "Tx", "output"))
 #: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo the channels:
 #: mlx5e_build_txq_maps(), bnxt's tx_ring_map, qede's ndev_txq_id, ixgbe_alloc_q_vectors().
@@ -95,9 +99,10 @@ def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
         if match is not None:
             named.append((int(match["number"]), match.groupdict().get("way") or "", irq))
     if not named:
-        shared = [(0, "", irq) for irq in irqs if _serves_all(nic, irq)][:1]
-        return _sorted(nic, irqs, shared, dict.fromkeys(every, 0))
-    if nic.driver == "mlx4_core":  # numbers of event queues, which two ports and RDMA share
+        shared = [irq for irq in irqs if _serves_all(nic, irq)]  # of several nothing says which is which queue's
+        senders = dict.fromkeys(every, 0) if len(shared) == 1 else {}
+        return _sorted(nic, irqs, [(index, "", irq) for index, irq in enumerate(shared)], senders)
+    if nic.driver == "mlx4_core":  # numbers of event queues, which two ports and RDMA share; or its own
         return _sorted(nic, irqs, named, {})
     vectors = [(number, *vector[1:]) for number, vector in zip(_numbers(nic, named), named, strict=True)]
     by_modulo = nic.driver in _BY_MODULO
@@ -114,9 +119,9 @@ def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
 
 def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
     """Return the rules for a NIC; where its driver is not known, all."""
-    if nic.driver in _RULES:
-        return [_RULES[nic.driver]]
     by_number = re.compile(rf"{re.escape(nic.name)}-(?P<number>\d{{1,4}})")
+    if nic.driver in _RULES:
+        return [_RULES[nic.driver], *([by_number] if nic.driver in ("mlx4_core", "mlx5_core") else ())]
     return [_STEMS, by_number, *(_RULES.values() if nic.driver is None else ())]
 
 

@@ -41,6 +41,15 @@ _DRIVERS = (
     ("vif", 2, {0: ["eth0-q0-tx", "eth0-q0-rx"], 1: ["eth0-q1-tx", "eth0-q1-rx"]}, [], [0, 1]),
     ("ibmvnic", 1, {0: ["ibmvnic-30000003-tx0", "ibmvnic-30000003-rx0"]}, [], [0]),
     ("mana", 2, {0: [f"mana_q0@pci:{_PCI}"], 1: [f"mana_q1@pci:{_PCI}"]}, [f"mana_hwc@pci:{_PCI}"], [0, 1]),
+    ("cxgb4", 2, {0: ["eth0-Rx0"], 1: ["eth0-Rx1"]}, [_PCI, f"{_PCI}-FWeventq"], None),
+    ("cxgb4", 2, {0: ["eth0 (queue 0)"], 1: ["eth0 (queue 1)"]}, [f"{_PCI}-rdma0"], None),
+    ("be2net", 2, {0: ["eth0-q0"], 1: ["eth0-q1"]}, ["ocrdma0"], [0, 1]),
+    ("hinic", 1, {0: ["eth0_rxq0", "eth0_txq0"]}, ["hinic_aeq-0"], [0]),
+    ("hinic3", 2, {0: ["eth0_qp0"], 1: ["eth0_qp1"]}, ["hinic3_aeq0@pci"], [0, 1]),
+    ("mlx4_core", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, [f"mlx4-async@pci:{_PCI}", "mlx4-ib-1-0@PCI"], None),
+    ("mlx4_core", 1, {0: [f"mlx4-comp-0@pci:{_PCI}"]}, [f"mlx4-async@pci:{_PCI}"], None),
+    ("mlx5_core", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, [f"mlx5_async@pci:{_PCI}", "mlx5_sf_comp0"], [0, 1]),
+    ("atlantic", 2, {0: ["eth0"], 1: ["eth0"], 2: ["eth0"]}, [], None),
     ("of-nobody", 1, {0: ["eth0"]}, [], [0]),
     ("of-nobody", 2, {}, ["nobody0", "nobody1"], None),
     (None, 1, {0: ["virtio3-input.0", "virtio3-output.0"]}, [], [0]),
@@ -77,6 +86,15 @@ class NamesTest(testcase.TestCase):
         plan, values = self.plan(hosts.nic("eth0", (24, 25), pci=_PCI, queues=3), irqs)
         self.assertEqual({("irq_affinity", "irq:24"), ("irq_affinity", "irq:25")}, set(values))
         self.assertEqual([Note.of(NoteCode.QUEUES_UNPAIRED, nic="eth0", queues=3)], plan.warnings)
+
+    def test_ports_of_one_function_have_their_own_vectors(self):
+        irqs = vectors_of(["eth0 (queue 0)", "eth0d1 (queue 0)", _PCI])
+        nics = [hosts.nic(name, (24, 25, 26), pci=_PCI, queues=1, driver="cxgb4") for name in ("eth0", "eth0d1")]
+        facts = hosts.facts(hosts.cpus_of([(0, 4)]), nics, irqs)
+        reasons = {
+            setting.target: setting.reason.split()[0] for setting in planner.plan(facts, CpuSets()).settings
+        }
+        self.assertEqual({"irq:24": "eth0", "irq:25": "eth0d1", "irq:26": "eth0's"}, reasons)
 
     def test_more_vectors_than_queues_are_noted(self):
         irqs = vectors_of([f"eth0-TxRx-{queue}" for queue in range(4)])
