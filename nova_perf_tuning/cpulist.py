@@ -51,6 +51,8 @@ def _parse(text: str) -> frozenset[int]:
 def parse_spec(text: str) -> frozenset[int]:
     """Return the CPUs of a list with exclusions, such as Nova's and libvirt's ``0-7,^4-5``; an exclusion wins.
 
+    Nothing between two commas is no fault there.
+
     :raises CpuListError: as :func:`parse`.
     """
     sets: dict[bool, set[int]] = {False: set(), True: set()}
@@ -95,6 +97,8 @@ def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable
     total = 0
     for part in text.split(","):
         part = part.strip()
+        if exclusions and not part:
+            continue
         excluded = exclusions and part.startswith("^")
         span, _, stride = part.removeprefix("^" if excluded else "").partition(":")
         first, dash, last = span.partition("-")

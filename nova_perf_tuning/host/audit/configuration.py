@@ -254,7 +254,7 @@ class HousekeepingUnset(Rule):
         text = host.boot.get("systemd.cpu_affinity")
         if text is None:
             _path, text = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
-        affinity = None if text is None else cpus_of_parameter(text)
+        affinity = None if text is None else cpus_of_parameter(text, host.last_cpu)
         if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
@@ -378,7 +378,9 @@ class IrqAffinity(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
         isolcpus = host.boot.get("isolcpus", "")
-        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.sets.isolated | host.sets.reserved)
+        may = known(cpus_of_parameter(value, host.last_cpu), "irqaffinity= is no list of CPUs", NoDataError)
+        boot = cpus_of_parameter(isolcpus, host.last_cpu) or frozenset()
+        wrong = may & (boot | host.sets.isolated | host.sets.reserved)
         if wrong:
             also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
             given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]

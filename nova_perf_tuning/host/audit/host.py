@@ -126,6 +126,11 @@ class Host:
         return {name.decode(): pid for name, pid in running if name.decode("ascii", "replace") in PROGRAMS}
 
     @property
+    def last_cpu(self) -> int:
+        """The number of the last CPU."""
+        return max((cpu.id for cpu in self.facts.cpus), default=0)
+
+    @property
     def runs_guests(self) -> bool:
         """Whether this is a host of guests: it has domains or Nova's configuration."""
         return bool(self.facts.domains or self.facts.guests or self.nova)
@@ -344,6 +349,12 @@ def recorded_cmdline(line: str) -> str:
     )
 
 
-def cpus_of_parameter(value: str) -> frozenset[int]:
-    """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
-    return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()
+def cpus_of_parameter(value: str, last: int) -> frozenset[int] | None:
+    """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no list.
+
+    Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in lib/bitmap-str.c.
+
+    :param last: the host's last CPU.
+    """
+    parts = [part for part in value.split(",") if part not in ("domain", "managed_irq", "nohz")]
+    return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))

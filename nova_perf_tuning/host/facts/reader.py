@@ -168,8 +168,9 @@ def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
 
 def _xen(root: Root) -> str | None:
     hypervisor = root.directory("sys/hypervisor")
-    if root.text(hypervisor, "type") != "xen":
-        return None
+    if root.text(hypervisor, "type") != "xen":  # a record without it still has frontends; dom0's backends differ
+        frontends = filter(re.compile(r"v(bd|if)-\d+").fullmatch, root.names(root.directory("sys/devices")))
+        return _dmi(root) or "xen" if any(frontends) else None
     if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
         return "xen-dom0"
     guest = (root.text(hypervisor, "guest_type") or "").lower()

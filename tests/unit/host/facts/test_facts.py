@@ -376,6 +376,8 @@ class TestVirtualization(testcase.TestCase):
             ("xen-hvm", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "HVM"}),
             ("xen-hvm", {"sys/hypervisor/type": "xen", f"{dmi}/sys_vendor": "Xen"}),
             ("xen", {"sys/hypervisor/type": "xen"}),
+            ("xen", {"proc/cpuinfo": bare, "sys/devices/vif-0/nodename": "device/vif/0"}),
+            ("none", {"proc/cpuinfo": bare, "sys/devices/vif-1-0/nodename": "backend/vif/1/0"}),
             ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):
