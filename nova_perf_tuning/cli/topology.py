@@ -9,7 +9,7 @@ from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, notes, novaconf, owners
-from nova_perf_tuning.host.facts import reader, topology
+from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
@@ -107,7 +107,7 @@ def _summary(facts: model.HostFacts) -> str:
     ]
     sets = [("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full)]
     sets += [("isolated by partitions", facts.isolated_now)]
-    for kind in topology.KINDS:
+    for kind in model.KINDS:
         sets.append((f"{kind} CPUs", cpulist.format(cpu.id for cpu in facts.cpus if cpu.kind == kind)))
     for program in sorted({thread.program for thread in facts.programs if thread.is_bound}):
         bound = (thread.affinity for thread in facts.programs if thread.is_bound and thread.program == program)

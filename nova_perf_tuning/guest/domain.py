@@ -110,6 +110,7 @@ class Disk:
 
     :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``, ``network`` ...
     :ivar device: the name that the guest's XML gives it (``vda``).
+    :ivar queues: 0 where QEMU chooses.
     """
 
     device: str
@@ -117,6 +118,7 @@ class Disk:
     source: str = "file"
     bus: str = ""
     cache: str = ""
+    queues: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ MAX_VCPUS: Final = 4096
 #: VIRTIO_QUEUE_MAX of QEMU is 1024.
 MAX_QUEUES: Final = 1024
 MAX_IOTHREADS: Final = 1024
+_MAX_DISK_QUEUES: Final = 65535
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
@@ -170,6 +171,7 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
                 source=_shown(disk, ".", "type"),
                 bus=_shown(disk, "target", "bus"),
                 cache=_shown(disk, "driver", "cache"),
+                queues=number(_shown(disk, "driver", "queues") or "0", 0, _MAX_DISK_QUEUES, "disk driver queues"),
             )
             for disk in root.iterfind("devices/disk")
         ),

@@ -16,6 +16,9 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host.notes import Note
 
+#: arch/x86/events/intel/core.c: names of the PMUs of a hybrid machine, the strongest kind first.
+KINDS: Final = ("core", "atom", "lowpower")
+
 
 @dataclasses.dataclass(slots=True)
 class Cpu:

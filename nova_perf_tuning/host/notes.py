@@ -66,6 +66,10 @@ class NoteCode(enum.Enum):
         "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one of them"
     )
     NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared {cpus:CPUs}"
+    UNLIKE_CORES = (
+        "{cpus:CPUs} are weaker cores, and no CPU set says which are the host's: nova-perf generate nova-conf "
+        "proposes them"
+    )
     EVERY_CPU_DEDICATED = _NO_CPU_LEFT.format("every online CPU is dedicated")
     EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated, isolated or a program's")
     CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"

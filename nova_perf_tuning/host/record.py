@@ -21,7 +21,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.audit.configuration import MACHINE
-from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader, topology
+from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -39,7 +39,7 @@ _FILES: Final = {
     "proc/net": "softnet_stat",
     "proc/sys/kernel": "osrelease arch",
     claims.CGROUPS: claims.ISOLATED,
-    **{f"sys/devices/cpu_{kind}": "cpus" for kind in topology.KINDS},
+    **{f"sys/devices/cpu_{kind}": "cpus" for kind in model.KINDS},
     f"{claims.CGROUPS}/*.slice": " ".join(claims.SLICE_FILES),
     f"{claims.CGROUPS}/*.slice/*.slice": " ".join(claims.SLICE_FILES),
     "proc/irq": "default_smp_affinity",

@@ -166,26 +166,30 @@ class EncryptedIo(GuestRule):
 
 
 class Queues(Rule):
-    """Virtio NICs have between one queue and eight, not one for many vCPUs."""
+    """Virtio NICs have between one queue and eight, not one for many vCPUs; disks no more than vCPUs."""
 
     id = "guest-queues"
     level = Level.INFO
     why = "One queue is one vhost worker and one vCPU for all packets; each queue more is a worker on the host."
-    remedy = "perf:vif_queues=auto in the flavor; compare with nova-perf validate"
+    remedy = "perf:vif_queues=auto and perf:disk_queues=auto in the flavor; compare with nova-perf validate"
     plain = "<driver name='vhost' queues='N'/>, at most as many as vCPUs and 8"
     source = "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        few, many, most = [], [], vocabulary.MANY_QUEUES
+        few, many, disks, most = [], [], [], vocabulary.MANY_QUEUES
         shown = {}
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
             queues = max((nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS), default=0)
+            of_disk = max((disk.queues for disk in guest.inventory.disks), default=0)
             shown[guest.name] = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
+            shown[guest.name] += f", {of_disk} of a disk" if of_disk else ""
             few += [guest] if queues == 1 and vcpus >= 4 else []
             many += [guest] if queues > min(vcpus, most) else []
+            disks += [guest] if of_disk > vcpus else []
         for guests, what in (
             (few, "of four or more vCPUs with one queue"),
             (many, f"with more queues than vCPUs, or than {most}"),
+            (disks, "with a disk of more queues than vCPUs"),
         ):
             yield from self.of_all(guests, shown[guests[0].name] if guests else "", what)

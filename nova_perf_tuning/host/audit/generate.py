@@ -5,15 +5,13 @@ from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.facts import topology
 from nova_perf_tuning.host.facts.root import FactsError
 from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
 MBPS_PER_CORE = 25000
-#: Of the best core's capacity; cores of one kind differ by a few percent.
-_AS_STRONG = 0.8
 _AS_THEY_ARE = "the sets of nova.conf as they are"
 
 
@@ -31,8 +29,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     reasons = [f"not as in nova.conf: {fault}" for fault in _faults(host)]
     dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
     if reasons:  # no torn core, no CPU that is not there, not CPU 0
-        core_0 = cpulist.parse(next((cpu.siblings for cpu in host.facts.cpus if cpu.id == 0), ""))
-        dedicated = _whole(host, dedicated - shared - core_0)
+        dedicated = _whole(host, dedicated - shared - _core_0(host))
         shared = _whole(host, shared)
     foreign = configuration.others(host)
     taken = frozenset[int]().union(*(claim.cpus for claim in foreign))
@@ -56,6 +53,10 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     return keep, online - keep - taken, reasons + why
 
 
+def _core_0(host: Host) -> frozenset[int]:
+    return cpulist.parse(next((cpu.siblings for cpu in host.facts.cpus if cpu.id == 0), ""))
+
+
 def _whole(host: Host, cpus: frozenset[int]) -> frozenset[int]:
     """Return those of ``cpus`` whose cores are wholly among them."""
     cores = {cpu.id: cpulist.parse(cpu.siblings) & host.sets.online for cpu in host.facts.cpus if cpu.online}
@@ -74,16 +75,10 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
         if cpu.online and cpu.id not in taken:
             nodes.setdefault(cpu.node, []).append(cpu)
     memory = {node.id: node.memory_kib for node in host.facts.nodes}
-    strongest = next((kind for kind in topology.KINDS if any(cpu.kind == kind for cpu in host.facts.cpus)), None)
-    best = max(cpu.capacity or 0 for cpu in host.facts.cpus)
-    weak = frozenset(
-        cpu.id
-        for cpu in host.facts.cpus
-        if cpu.online and (cpu.kind != strongest or (cpu.capacity or best) < _AS_STRONG * best)
-    )
-    weak -= taken | host.sets.dedicated
+    weak = layout.weak_cpus(host.facts) - taken - host.sets.dedicated
     keep, reasons = set(weak), []
     if weak:
+        keep |= _core_0(host) - host.sets.dedicated  # timers, and interrupts without an affinity
         why = "weaker cores, for the host: a guest on both kinds has unequal vCPUs"
         reasons.append(f"{cpulist.named(weak)}: {why}")
     for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):

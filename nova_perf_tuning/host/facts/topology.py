@@ -16,8 +16,6 @@ from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
 from nova_perf_tuning.host.notes import NoteCode
 
 CPUS: Final = "sys/devices/system/cpu"
-#: arch/x86/events/intel/core.c: names of the PMUs of a hybrid machine, the strongest kind first.
-KINDS: Final = ("core", "atom", "lowpower")
 _NODES: Final = "sys/devices/system/node"
 _MEMORY: Final = re.compile(rb"MemTotal:\s*(\d{1,18})(?!\S)")
 #: IBM POWER has 8 threads a core; a longer list is no core.
@@ -118,7 +116,9 @@ def _read_cpus(
 
 def _read_kinds(root: Root) -> dict[int, str]:
     """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no ``cpu_capacity``."""
-    lists = {kind: cpulist.find(root.text(root.directory(f"sys/devices/cpu_{kind}"), "cpus")) for kind in KINDS}
+    lists = {
+        kind: cpulist.find(root.text(root.directory(f"sys/devices/cpu_{kind}"), "cpus")) for kind in model.KINDS
+    }
     kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpus or ()}
     return kinds if len(set(kinds.values())) > 1 else {}
 

@@ -14,6 +14,8 @@ from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
 _REMOTE_DISTANCE = 20
 
 _SETS = ("dedicated", "shared", "housekeeping")
+#: Of the best core's capacity; cores of one kind differ by a few percent.
+_AS_STRONG = 0.8
 
 
 class PlanError(errors.PerfTuningError):
@@ -104,6 +106,9 @@ class CpuLayout:
         if not housekeeping and shared:
             housekeeping = shared
             warnings.append(Note.of(NoteCode.NO_HOUSEKEEPING, cpus=cpulist.format(shared)))
+        weak = weak_cpus(facts) & housekeeping
+        if weak and housekeeping - weak and not any(given.values()):
+            warnings.append(Note.of(NoteCode.UNLIKE_CORES, cpus=cpulist.format(weak)))
         if online and not housekeeping:
             all_dedicated = online <= dedicated
             warnings.append(Note(NoteCode.EVERY_CPU_DEDICATED if all_dedicated else NoteCode.EVERY_CPU_TAKEN))
@@ -270,6 +275,14 @@ def _contradictions(
         offline = cpus - online
         if offline and not (name == "dedicated" and sets.power_managed):
             yield Note.of(NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline))
+
+
+def weak_cpus(facts: model.HostFacts) -> frozenset[int]:
+    """Return the online CPUs of a hybrid machine that are not of its strongest kind."""
+    kind = min((cpu.kind for cpu in facts.cpus if cpu.kind), key=model.KINDS.index, default=None)
+    best = _AS_STRONG * max((cpu.capacity or 0 for cpu in facts.cpus), default=0)
+    online = (cpu for cpu in facts.cpus if cpu.online)
+    return frozenset(cpu.id for cpu in online if cpu.kind != kind or (cpu.capacity or best) < best)
 
 
 def _classes(

@@ -181,14 +181,21 @@ class CautionTest(testcase.TestCase):
     def test_what_holds_of_one_holds_of_its_kin(self) -> None:
         """Every virtio model is virtio, and a core that any of Nova's sets splits is named."""
         single = hosts.domain(model="virtio-transitional", vcpus=4, driver="")
+        disk = hosts.domain().replace("<disk", "<disk><driver queues='8'/></disk><disk", 1)
         for rule, changes in (
             ("guest-queues", {"run/libvirt/qemu/instance-1.xml": single}),
+            ("guest-queues", {"run/libvirt/qemu/instance-1.xml": disk}),
             ("nova-cpu-sets", {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 0-1,8\n"}),
+            ("irqaffinity-on-dedicated", {"proc/cmdline": "isolcpus=nohz,domain,2-N irqaffinity=0-N\n"}),
+            ("irqaffinity-on-dedicated", {"proc/cmdline": "irqaffinity=all\n"}),
         ):
             with self.subTest(changes):
                 self.assertEqual([rule], [finding.rule for finding in audit_cases.judge(rule, changes).findings])
-        xen = {"sys/hypervisor/type": "xen\n"}
-        self.assertEqual("no_data", audit_cases.judge("xen-pv-guest", xen).unknown[0].code)
+        for rule, changes in (
+            ("xen-pv-guest", {"sys/hypervisor/type": "xen\n"}),
+            ("irqaffinity-on-dedicated", {"proc/cmdline": "irqaffinity=0xff\n"}),
+        ):
+            self.assertEqual("no_data", audit_cases.judge(rule, changes).unknown[0].code)
 
     def test_what_people_write_for_irqbalance(self) -> None:
         """Of the good host 2-3, 6-7, 10-11 and 14-15 are dedicated and isolated: cccc."""
