@@ -44,18 +44,12 @@ class Apply(command.PerfCommand):
         parser.add_argument("--from", dest="plan_file", metavar="PLAN.json", help=plan)
         rule = "apply what this rule of 'nova-perf audit' proposes instead of the plan"
         options.add_repeated(parser, "--rule", "ID", rule)
-        parser.add_argument(
-            "--all-safe",
-            action="store_true",
-            help="apply what all rules propose that are safe: in force at once, undone by one write, no traffic "
-            "interrupted, no guest moved",
-        )
-        parser.add_argument(
-            "--persist",
-            action="store_true",
-            help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
-            "tmpfiles.d and udev/rules.d)",
-        )
+        safe = "apply what all rules propose that are safe: in force at once, undone by one write, no traffic "
+        safe += "interrupted, no guest moved"
+        parser.add_argument("--all-safe", action="store_true", help=safe)
+        files = "with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
+        files += "tmpfiles.d and udev/rules.d)"
+        parser.add_argument("--persist", action="store_true", help=files)
         audit_module.add_path(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
@@ -107,9 +101,8 @@ def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
             raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
         return _proposed(args)
     if args.persist:
-        raise options.OptionError(
-            "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
-        )
+        why = "numbers of interrupts change with each boot"
+        raise options.OptionError(f"--persist goes with --rule or --all-safe: {why}")
     if args.plan_file:
         return planfile.load(args.plan_file), []
     _facts, plan = plan_module.facts_and_plan(args)

@@ -102,11 +102,8 @@ class Validate(cloud_command.CloudCommand):
         options.add_repeated(parser, "--bare-host", "RESULTS.json", f"{bare} against 'host'; once for a host")
         flavor = "measure this flavor, which exists, instead of untuned against tuned"
         options.add_repeated(parser, "--flavor", "NAME", flavor)
-        parser.add_argument(
-            "--no-guest-tx-offload",
-            action="store_true",
-            help="for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests is lost",
-        )
+        lost = "for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests is lost"
+        parser.add_argument("--no-guest-tx-offload", action="store_true", help=lost)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         config = self.app.client_manager._cli_options

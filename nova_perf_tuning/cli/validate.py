@@ -49,12 +49,8 @@ class Validate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--launcher",
-            choices=launchers.NAMES,
-            default="libvirt",
-            help="what makes the guests: libvirt (default); host: there are none",
-        )
+        makes = "what makes the guests: libvirt (default); host: there are none"
+        parser.add_argument("--launcher", choices=launchers.NAMES, default="libvirt", help=makes)
         validate_options.add(
             parser,
             blocks=f"boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
@@ -62,24 +58,19 @@ class Validate(command.PerfCommand):
             time_limit="40m, with --budget 150m",
             flavor=True,
         )
-        parser.add_argument(
-            "--noise-floor",
-            action="store_true",
-            help="A/A run: both pairs of guests are untuned, so every difference is noise. Run it once per host"
-            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged. A"
-            f" budget tighter than the floor is refused (kept in {NOISE_FILE})",
+        floor = "A/A run: both pairs of guests are untuned, so every difference is noise. Run it once per host and"
+        floor += " after a change of hardware or kernel, with the benchmarks and --seconds that will be judged. A"
+        floor += f" budget tighter than the floor is refused (kept in {NOISE_FILE})"
+        parser.add_argument("--noise-floor", action="store_true", help=floor)
+        without = (
+            "run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
         )
-        parser.add_argument(
-            "--ablation",
-            action="store_true",
-            help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
-            " and which is removable. It takes a pair of guests and their time for each spec. With --budget it"
-            " ends at half of its boots only if each spec is decided too",
-        )
-        tools = (
-            f"watch each trial by a tool: {', '.join(plugins.installed(collectors.NAMESPACE))}; what it collects"
-        )
-        options.add_repeated(parser, "--collect", "KIND", f"{tools} lies in {collectors.DIRECTORY}/")
+        without += " and which is removable. It takes a pair of guests and their time for each spec. With --budget"
+        without += " it ends at half of its boots only if each spec is decided too"
+        parser.add_argument("--ablation", action="store_true", help=without)
+        tools = f"watch each trial by a tool: {', '.join(plugins.installed(collectors.NAMESPACE))}"
+        collected = f"what it collects lies in {collectors.DIRECTORY}/"
+        options.add_repeated(parser, "--collect", "KIND", f"{tools}; {collected}")
         boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
         options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
