@@ -123,11 +123,7 @@ class TunedHost:
     """
 
     def __init__(
-        self,
-        root: str,
-        nova_config: Sequence[str] = (),
-        housekeeping: str | None = None,
-        rps: bool = False,
+        self, root: str, nova_config: Sequence[str] = (), housekeeping: str | None = None, rps: bool = False
     ) -> None:
         self.root = root
         self._nova_config = tuple(nova_config)

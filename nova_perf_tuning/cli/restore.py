@@ -44,7 +44,9 @@ class Restore(command.PerfCommand):
         with open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
             agent = journal_module.running_agent(journal.state_dir)
-            of_agent = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
+            current = [entry for entry in journal.entries() if agent and entry.is_current(boot)]
+            # It would write these again.
+            of_agent = [entry for entry in current if entry.rule in journal_module.AGENT_RULES]
             keys = {entry.key for entry in of_agent}
             done = restore_module.restore(
                 journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys

@@ -190,7 +190,4 @@ _MOVERS: Final = {
     "devices": "perf:irq_placement=numa moves them",
 }
 #: What a text needs besides the parameters.
-_PHRASES: Final = {
-    NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping,
-    NoteCode.OVERLAP: _overlap,
-}
+_PHRASES: Final = {NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping, NoteCode.OVERLAP: _overlap}

@@ -58,11 +58,6 @@ class Guest:
     def name(self) -> str:
         return self.domain.name
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether libvirt runs it and its process is not known."""
-        return self.process is None and self.path.startswith(f"/{guests.RUNNING}/")
-
 
 class Host:
     """Facts, files and options of one host; whatever is missing or garbage is None or empty."""

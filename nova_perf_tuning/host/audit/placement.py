@@ -14,6 +14,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
@@ -207,7 +208,7 @@ class _ThreadsOnDedicated(Rule):
                 if thread.kind in self.kinds:
                     path = f"/proc/{thread.tid}/status Cpus_allowed_list"
                     yield guest.name, (path, thread.affinity or "unknown"), thread.affinity
-        elif guest.is_lost:
+        elif guest.path.startswith(f"/{guests.RUNNING}/"):
             yield guest.name, (guest.path, "it runs, its process is not known"), None
         else:
             for kind, element, texts in guest.domain.pins():

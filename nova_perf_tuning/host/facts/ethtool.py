@@ -14,10 +14,7 @@ from nova_perf_tuning.host.notes import NoteCode
 
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
-_COUNTS: Final = {
-    "type": "object",
-    "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1 << 20},
-}
+_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1 << 20}}
 _SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "required": ["features", "fixed", "rings", "channels"],

@@ -12,8 +12,7 @@ from nova_perf_tuning.host.kinds import base
 NAME = "nova-perf-tuning"
 #: Every file that may be written, below the root. All of them are ours: no other program has files of this name.
 _ALLOWED = re.compile(
-    rf"etc/(?:sysctl|tmpfiles)\.d/90-{NAME}\.conf|etc/udev/rules\.d/90-{NAME}\.rules",
-    re.ASCII,
+    rf"etc/(?:sysctl|tmpfiles)\.d/90-{NAME}\.conf|etc/udev/rules\.d/90-{NAME}\.rules", re.ASCII
 ).fullmatch
 
 ABSENT = "absent"

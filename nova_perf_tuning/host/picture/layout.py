@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan.layout import passed_through
 from nova_perf_tuning.printing import counted, printable
@@ -140,10 +141,7 @@ def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
     node_of = {(irq.device or "").lower(): irq.node for irq in facts.irqs.values()}
     devices = ((node_of.get(name), Box("chip device", f"of {passed[name]}", name=name)) for name in sorted(passed))
     known = {node.id for node in facts.nodes}
-    chips: dict[int | None, list[Box]] = {}
-    for node, box in (*found, *devices):
-        chips.setdefault(node if node in known else None, []).append(box)
-    return chips
+    return grouped((node if node in known else None, box) for node, box in (*found, *devices))
 
 
 def place(host: Box, rows: int, shape: float) -> None:
@@ -175,23 +173,16 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
     for child in box.children:
         _arrange(child, inner, rows)
     in_line = (inner + gap) // (max((child.width for child in parts), default=1) + gap)
-    across = (
-        _columns(len(parts))
-        if is_grid
-        else math.ceil(len(parts) / max(1, math.ceil(len(parts) / max(1, in_line))))
-    )
+    lines = math.ceil(len(parts) / max(1, in_line))
+    across = _columns(len(parts)) if is_grid else math.ceil(len(parts) / max(1, lines))
     x, y, line, right, count = padding, padding + (_HEAD if box.label else 0), 0.0, 0.0, 0
     for before, child in zip((None, *box.children), box.children, strict=False):
         full = x + child.width > inner + padding if child.name else count == across
         if before and (full or (before.name and not child.name)):
             x, y, line, count = padding, y + line + gap, 0.0, 0
         child.x, child.y = x, y
-        x, line, count, right = (
-            x + child.width + gap,
-            max(line, child.height),
-            count + 1,
-            max(right, x + child.width),
-        )
+        right, line, count = max(right, x + child.width), max(line, child.height), count + 1
+        x += child.width + gap
     box.width = max(right + padding, text_width(box.label) + 2 * padding if box.label else 0)
     box.height = y + line + padding
     return box.width / box.height

@@ -120,11 +120,7 @@ def _improve(
 
 
 def _move_item(
-    group: Group,
-    placed: list[int],
-    load: dict[int, int],
-    heaviest: Mapping[int, int],
-    class_of: Mapping[int, int],
+    group: Group, placed: list[int], load: dict[int, int], heaviest: Mapping[int, int], class_of: Mapping[int, int]
 ) -> bool:
     """Move one item of the group to a better CPU of its pool; False when there is none."""
     cpus, weight = group.pool.cpus, group.weight

@@ -93,10 +93,6 @@ class Entry:
         """Whether what it says is in force in ``boot``."""
         return self.boot_id in (boot, ANY_BOOT)
 
-    def is_agents(self, boot: str) -> bool:
-        """Whether an agent that runs keeps this value: it would write it again after a restore."""
-        return self.rule in AGENT_RULES and self.is_current(boot)
-
     def setting(self) -> model.Setting:
         """Return the setting that should hold now."""
         what = self.kind, self.target, self.wanted, self.written

@@ -115,10 +115,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
 
 
 def find_window(
-    benchmark: bench.Benchmark,
-    finished: launch.Finished,
-    clock: launch.Clock | None,
-    limits: tuple[float, float],
+    benchmark: bench.Benchmark, finished: launch.Finished, clock: launch.Clock | None, limits: tuple[float, float]
 ) -> Window:
     """Return the window of a run whose output ``Benchmark.parse`` has read.
 
