@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, notes, novaconf
@@ -44,11 +45,8 @@ class Plan(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_plan(parser)
         add_svg(parser)
-        parser.add_argument(
-            "--all",
-            action="store_true",
-            help="list every setting with its reason, also those that hold, and every warning",
-        )
+        every = "list every setting with its reason, also those that hold, and every warning"
+        parser.add_argument("--all", action="store_true", help=every)
 
     def take_action(self, args: argparse.Namespace) -> None:
         facts, plan = facts_and_plan(args)
@@ -98,11 +96,8 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     add_host(parser)
     cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
     options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
-    parser.add_argument(
-        "--rps",
-        action="store_true",
-        help="spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs",
-    )
+    rps = "spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs"
+    parser.add_argument("--rps", action="store_true", help=rps)
 
 
 def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
@@ -191,11 +186,8 @@ def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:
 
 def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each rule of the planner."""
-    by_rule: dict[str, list[model.Setting]] = {}
-    for setting in changes:
-        by_rule.setdefault(setting.rule, []).append(setting)
     rows: list[tuple[object, ...]] = []
-    for rule, settings in by_rule.items():
+    for rule, settings in grouped((setting.rule, setting) for setting in changes).items():
         cpus = cpulist.union({setting.value for setting in settings if setting.kind in _AFFINITIES})
         rows.append((rule, len(settings), cpulist.format(cpus) or None, settings[0].reason))
     return rows

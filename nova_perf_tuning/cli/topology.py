@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.picture import svg
@@ -118,10 +119,7 @@ def _summary(facts: model.HostFacts) -> str:
 
 def _node_rows(facts: model.HostFacts) -> Iterator[tuple[object, ...]]:
     """Yield a row for each node, and one for CPUs of which none is known."""
-    cpus: dict[int | None, list[model.Cpu]] = {}
-    for cpu in facts.cpus:
-        if cpu.online:
-            cpus.setdefault(cpu.node, []).append(cpu)
+    cpus = grouped((cpu.node, cpu) for cpu in facts.cpus if cpu.online)
     nodes = {node.id: node for node in facts.nodes}
     for number in dict.fromkeys([*cpus, *nodes]):
         members, node = cpus.get(number, []), None if number is None else nodes.get(number)

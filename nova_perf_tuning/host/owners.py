@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.rules import Evidence
@@ -114,10 +115,7 @@ class CpuOwners:
     @functools.cached_property
     def by_cpu(self) -> Mapping[int, tuple[Claim, ...]]:
         """CPU -> all claims on it, the strongest first; the first is its owner."""
-        every: dict[int, list[Claim]] = {}
-        for claim in self.claims:
-            for cpu in sorted(claim.cpus):
-                every.setdefault(cpu, []).append(claim)
+        every = grouped((cpu, claim) for claim in self.claims for cpu in claim.cpus)
         return {cpu: tuple(claims) for cpu, claims in sorted(every.items())}
 
 
@@ -157,10 +155,7 @@ def _programs(facts: model.HostFacts) -> Iterator[Claim]:
 
     A program with a thread on every CPU (a worker each, as nginx has) shares them with all others: it owns none.
     """
-    processes: dict[int, list[model.ProgramThread]] = {}
-    for thread in facts.programs:
-        if thread.is_bound:
-            processes.setdefault(thread.pid, []).append(thread)
+    processes = grouped((thread.pid, thread) for thread in facts.programs if thread.is_bound)
     online = cpulist.parse(facts.online)
     for threads in processes.values():
         cpus = cpulist.union(thread.affinity for thread in threads)

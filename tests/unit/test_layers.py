@@ -14,6 +14,7 @@ RANK = {
     "errors": -1,
     "bounded_read": -1,
     "printing": -1,
+    "grouping": -1,
     "cpulist": 0,
     "rules": 0,
     "signals": 0,

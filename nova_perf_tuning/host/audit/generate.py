@@ -2,7 +2,8 @@
 """Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.grouping import grouped
+from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import FactsError
@@ -70,10 +71,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart. It also
     gets weaker kinds of cores, and nodes without memory, where Nova puts no guest's cell.
     """
-    nodes: dict[int | None, list[model.Cpu]] = {}
-    for cpu in host.facts.cpus:
-        if cpu.online and cpu.id not in taken:
-            nodes.setdefault(cpu.node, []).append(cpu)
+    nodes = grouped((cpu.node, cpu) for cpu in host.facts.cpus if cpu.online and cpu.id not in taken)
     memory = {node.id: node.memory_kib for node in host.facts.nodes}
     weak = layout.weak_cpus(host.facts) - taken - host.sets.dedicated
     keep, reasons = set(weak), []

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Directory, Root, numbers
@@ -222,10 +223,7 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
     They are named vhost-<QEMU's pid> and can only be found by looking at every process, so this is done once, and
     only when a guest that should have workers shows none in its own process.
     """
-    tasks: dict[int, list[_Task]] = {}
-    for match, task in kernel_threads(root, _VHOST):
-        if int(match[1]) in pids:
-            tasks.setdefault(int(match[1]), []).append(task)
+    tasks = grouped((int(match[1]), task) for match, task in kernel_threads(root, _VHOST) if int(match[1]) in pids)
     workers = {}
     for pid, own in tasks.items():
         own.sort(key=lambda task: (task[2], task[0]))  # as they were made

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
@@ -136,12 +137,8 @@ def guest_nodes(
 
 
 def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
-    by_device: dict[str, list[model.Irq]] = {}
-    for number in sorted(facts.irqs):
-        irq = facts.irqs[number]
-        if irq.device and irq.name:
-            by_device.setdefault(irq.device.lower(), []).append(irq)
-    return by_device
+    irqs = (facts.irqs[number] for number in sorted(facts.irqs))
+    return grouped((irq.device.lower(), irq) for irq in irqs if irq.device and irq.name)
 
 
 def _devices(

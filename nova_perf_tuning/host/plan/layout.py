@@ -157,7 +157,7 @@ class CpuLayout:
         """Return the first tier's CPUs on ``nodes``, else those of the nearest node."""
         if not any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus):
             nodes = None
-        where = "the host" if nodes is None else _where(nodes)
+        where = "the host" if nodes is None else cpulist.named(nodes, "node")
         for name, cpus in tiers:
             near = cpus if nodes is None else frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
             if near:
@@ -197,11 +197,6 @@ class CpuLayout:
         """Return ``cpus`` as a pool, in order of preference."""
         ordered = sorted(cpus, key=lambda cpu: (self.class_of.get(cpu, 0), cpu in avoid, cpu))
         return CpuPool(tuple(ordered), cpus, where, what, warning)
-
-
-def _where(nodes: Iterable[int]) -> str:
-    text = cpulist.format(nodes)
-    return f"node {text}" if text.isdigit() else f"nodes {text}"
 
 
 def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets
@@ -102,10 +103,7 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
 
 
 def _show(
-    layout: CpuLayout,
-    work: Mapping[str, Mapping[str, _Users]],
-    irq: frozenset[int],
-    irq_vcpu: frozenset[int],
+    layout: CpuLayout, work: Mapping[str, Mapping[str, _Users]], irq: frozenset[int], irq_vcpu: frozenset[int]
 ) -> tuple[dict[str, str], list[Note]]:
     """Return all sets side by side, and a warning for each class of work that touches a reserved CPU.
 
@@ -138,12 +136,7 @@ def _show(
 
 def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
     """Sort owners of interrupts by the CPUs that serve them now, else those that may; unreadable ones are out."""
-    users: dict[str, list[str]] = {}
-    for owner, irq in irqs:
-        text = irq.effective or irq.affinity
-        if text:
-            users.setdefault(text, []).append(owner)
-    return users
+    return grouped((text, owner) for owner, irq in irqs if (text := irq.effective or irq.affinity))
 
 
 def _users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 
 # No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0, i40e-…:fdir-TxRx-0).
@@ -160,9 +161,7 @@ def _sorted(
 
     :param senders: transmit queue -> the queue of ``serving`` that it sends with.
     """
-    queues: dict[int, list[model.Irq]] = {}
-    for number, _way, irq in serving:
-        queues.setdefault(number, []).append(irq)
+    queues = grouped((number, irq) for number, _way, irq in serving)
     placed = {irq.number for own in queues.values() for irq in own}
     sending = [senders[queue] for queue in range(nic.tx_queues) if queue in senders]
     known = queues and len(sending) == nic.tx_queues

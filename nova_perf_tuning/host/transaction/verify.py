@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import bounded_read
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 
@@ -23,11 +24,8 @@ DAEMONS: Final = {
 
 def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:
     """Return what each setting's object holds now, in the order of ``settings``."""
-    by_kind: dict[str, list[model.Setting]] = {}
-    for setting in settings:
-        by_kind.setdefault(setting.kind, []).append(setting)
     observations: dict[str, Iterator[base.Observation]] = {}
-    for name, members in by_kind.items():
+    for name, members in grouped((setting.kind, setting) for setting in settings).items():
         missing = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed", "no_kind")
         observations[name] = iter(kinds[name].survey(members)) if name in kinds else itertools.repeat(missing)
     return [next(observations[setting.kind]) for setting in settings]

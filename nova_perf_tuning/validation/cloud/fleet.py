@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model, peer_comparison
@@ -150,9 +151,7 @@ def _screen(
 
     :param cpu_wanted: benchmarks and arms whose service CPU a budget limits.
     """
-    boots: dict[tuple[str, int, model.HostPair], list[results.Trial]] = collections.defaultdict(list)
-    for pair, trial in measured:
-        boots[trial.benchmark, trial.boot, pair].append(trial)
+    boots = grouped(((trial.benchmark, trial.boot, pair), trial) for pair, trial in measured)
     figures = dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured)
     excluded = set()
     # Each cell with its number of trials that have a figure and lack the service CPU, and whether it is left out.

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import atomic_write
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import Benchmark, Environment, NoiseFloor
@@ -34,11 +35,9 @@ def floors(results: model.Results) -> dict[str, dict[str, float]]:
     :raises reasons.ReasonError: a primary figure has too few boots for an interval, or too few trials of it count.
     """
     losses: dict[str, dict[str, float]] = {}
-    of_figure: dict[tuple[str, str], list[model.Trial]] = {}
-    for trial in sorted(results.trials, key=lambda trial: not trial.primary):
-        of_figure.setdefault((trial.benchmark, trial.metric), []).append(trial)
+    ordered = sorted(results.trials, key=lambda trial: not trial.primary)
     first, again = model.AA_ARMS
-    for (label, metric), trials in of_figure.items():
+    for (label, metric), trials in grouped(((trial.benchmark, trial.metric), trial) for trial in ordered).items():
         picked = trial_filter.select(results, trials, again, first)
         logs = {} if picked.invalid else statistics.log_ratios(picked.trials, again, first)
         ratio = statistics.ratio_of(logs)

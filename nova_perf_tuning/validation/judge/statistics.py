@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.measure import model
 
 #: One boot says nothing of how boots differ.
@@ -97,11 +98,7 @@ def by_boot(
     trials: Iterable[model.Trial], figure: Callable[[model.Trial], float | None]
 ) -> dict[int, list[float]]:
     """Return boot -> figure of each of its trials that has one."""
-    samples: dict[int, list[float]] = {}
-    for trial in trials:
-        if (value := figure(trial)) is not None:
-            samples.setdefault(trial.boot, []).append(value)
-    return samples
+    return grouped((trial.boot, value) for trial in trials if (value := figure(trial)) is not None)
 
 
 def median(values: Sequence[float]) -> float | None:
@@ -120,11 +117,9 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
         if trial.arm in arms and trial.value is not None and trial.value > 0:
             sign = -1.0 if trial.better == "lower" else 1.0
             arms[trial.arm].setdefault((trial.boot, trial.block), []).append(trial.value)
-    logs_by_boot: dict[int, list[float]] = {}
-    for block in sorted(arms[arm].keys() & arms[baseline].keys()):
-        log = math.log(standard.median(arms[arm][block])) - math.log(standard.median(arms[baseline][block]))
-        logs_by_boot.setdefault(block[0], []).append(sign * log)
-    return logs_by_boot
+    logs = {name: {block: math.log(standard.median(some)) for block, some in arms[name].items()} for name in arms}
+    both = sorted(arms[arm].keys() & arms[baseline].keys())
+    return grouped((block[0], sign * (logs[arm][block] - logs[baseline][block])) for block in both)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.environment import Environment, IncidentCode
 from nova_perf_tuning.validation.measure import model, overhead, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
@@ -168,10 +169,8 @@ def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limit
     """
     trials = sorted(trials, key=lambda trial: trial.order)
     usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
-    speeds = collections.defaultdict[str, list[float]](list)
-    for trial in trials:
-        if "busy_mhz" in trial.conditions:
-            speeds[trial.arm].append(trial.conditions["busy_mhz"])
+    told = [trial for trial in trials if "busy_mhz" in trial.conditions]
+    speeds = grouped((trial.arm, trial.conditions["busy_mhz"]) for trial in told)
     mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
     if limits.max_wait is None:
         limits = dataclasses.replace(limits, max_wait=1.0 if accelerator in ("tcg", "none") else 0.1)
@@ -235,11 +234,8 @@ def _too_many(
 
 def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reasons.Reason]:
     """Return run -> why, for each run that does not count among those of its own arm."""
-    series = collections.defaultdict[tuple[str, str], list[model.Trial]](list)
-    for trial in results.trials:
-        series[trial.benchmark, trial.arm].append(trial)
     run_faults: dict[Run, reasons.Reason] = {}
-    for some in series.values():
+    for some in grouped(((trial.benchmark, trial.arm), trial) for trial in results.trials).values():
         run_faults |= faults(some, results.environment.accelerator, limits)
     return run_faults
 

@@ -5,7 +5,6 @@ PASS: the whole interval lies inside the budget; FAIL: wholly outside; INCONCLUS
 there are too few boots for an interval; INVALID: what was measured cannot answer the question.
 """
 
-import collections
 import dataclasses
 import enum
 import functools
@@ -13,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
@@ -230,9 +230,7 @@ class _Measured:
     def __init__(self, results: model.Results) -> None:
         self._results, self._environment = results, results.environment
         self.boots = len({trial.boot for trial in results.trials})
-        self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
-        for trial in results.trials:
-            self._trials[trial.benchmark].append(trial)
+        self._trials = grouped((trial.benchmark, trial) for trial in results.trials)
 
     def case(self, budget: Budget) -> _Case:
         """Return a budget with what it limits, or why it cannot be judged."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.environment import Ended, Environment
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
@@ -106,7 +107,7 @@ def summarise(results: model.Results, limits: trial_filter.Limits | None = None)
     """Return one summary per benchmark, in the order in which they were first run."""
     limits = limits or trial_filter.Limits()
     chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
-    trials, order = _by(results.trials, lambda trial: trial.benchmark), arm_order(results)
+    trials, order = grouped((trial.benchmark, trial) for trial in results.trials), arm_order(results)
     return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
 
 
@@ -116,14 +117,6 @@ class _Chosen(NamedTuple):
     results: model.Results
     guards: trial_filter.Limits
     excluded: Mapping[trial_filter.Run, reasons.Reason]
-
-
-def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
-    """Return trials by a text of theirs, in the order in which each came first."""
-    groups: dict[str, list[model.Trial]] = {}
-    for trial in trials:
-        groups.setdefault(key(trial), []).append(trial)
-    return groups
 
 
 def arm_order(results: model.Results) -> list[str]:
@@ -146,7 +139,7 @@ def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], 
     primary = [trial for trial in trials if trial.primary]
     first = (primary or trials)[0]
     chosen = [trial for trial in primary if trial.metric == first.metric]
-    of_arm = _by(chosen, lambda trial: trial.arm)
+    of_arm = grouped((trial.arm, trial) for trial in chosen)
     here = [arm for arm in order if arm in of_arm]
     return BenchmarkSummary(
         label=label,
@@ -252,8 +245,8 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     figures = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [trial for trial in trials if trial.value is None]
-    measured = (trial for trial in trials if not trial.primary and trial.value is not None)
-    for metric, mine in _by(measured, lambda trial: trial.metric).items():
+    measured = [trial for trial in trials if not trial.primary and trial.value is not None]
+    for metric, mine in grouped((trial.metric, trial) for trial in measured).items():
         values: dict[str, list[float]] = {}
         for trial in mine:
             if trial_filter.run(trial) not in by.excluded and trial.value is not None:
