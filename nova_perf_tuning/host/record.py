@@ -7,11 +7,13 @@ because plans are read by them: names of network devices, PCI addresses, libvirt
 """
 
 import fnmatch
+import importlib.resources
 import io
 import itertools
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lxml import etree
@@ -21,58 +23,13 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.audit.configuration import MACHINE
-from nova_perf_tuning.host.facts import claims, devices, ethtool, guests, napi, reader
+from nova_perf_tuning.host.facts import devices, ethtool, guests, napi, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
-_CPU: Final = "sys/devices/system/cpu"
-_NODE: Final = "sys/devices/system/node"
-_NIC: Final = "sys/class/net/*"
-_PCI: Final = "sys/bus/pci/devices/*"
-#: Directory -> files in it that are recorded as they are; ``*`` is any name.
-_FILES: Final = {
-    "sys/hypervisor": "type guest_type",
-    "sys/class/dmi/id": "sys_vendor product_name",
-    "sys/devices/system/clocksource/clocksource0": "available_clocksource current_clocksource",
-    "sys/kernel/mm/ksm": "run merge_across_nodes",
-    "sys/kernel/mm/transparent_hugepage": "enabled",
-    "proc/xen": "capabilities",
-    "proc/net": "softnet_stat",
-    "proc/sys/kernel": "osrelease arch",
-    claims.CGROUPS: claims.ISOLATED,
-    **{f"sys/devices/cpu_{kind}": "cpus" for kind in model.KINDS},
-    f"{claims.CGROUPS}/*.slice": " ".join(claims.SLICE_FILES),
-    f"{claims.CGROUPS}/*.slice/*.slice": " ".join(claims.SLICE_FILES),
-    "proc/irq": "default_smp_affinity",
-    "proc/irq/[0-9]*": "smp_affinity_list effective_affinity_list node",
-    _CPU: "online offline possible present isolated nohz_full",
-    f"{_CPU}/smt": "active control",
-    f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",
-    f"{_CPU}/cpu[0-9]*": "online cpu_capacity",
-    f"{_CPU}/cpu[0-9]*/cache/index*": "level shared_cpu_map",
-    f"{_CPU}/cpu[0-9]*/cpuidle/state*": "latency disable",
-    f"{_CPU}/cpu[0-9]*/topology": "core_id physical_package_id core_cpus_list thread_siblings_list thread_siblings"
-    " package_cpus_list core_siblings_list core_siblings",
-    _NODE: "online possible has_cpu has_memory",
-    f"{_NODE}/node[0-9]*": "cpulist cpumap distance meminfo",
-    _PCI: "class vendor device numa_node local_cpulist irq",
-    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name threaded",
-    f"{_NIC}/device": "numa_node",
-    "sys/module/vhost/parameters": "fork_from_owner_default",
-    f"{_NIC}/queues/*": "rps_cpus xps_cpus",
-    f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
-}
-#: Directory -> names in it of which only that they are there, or where they lead, is recorded.
-_NAMES: Final = {
-    f"{_CPU}/cpu[0-9]*": "node[0-9]*",
-    _PCI: "driver physfn virtfn*",
-    f"{_PCI}/msi_irqs": "*",
-    _NIC: "bridge bonding master lower_* upper_*",
-    f"{_NIC}/device": "driver",
-    f"{_NIC}/queues": "*",
-    "sys/class/misc": "*",
-    "sys/module": "vhost_net",
-    "dev": "kvm vhost-net",
-}
+#: Tables of what is kept: of files as they are, of names, and of domain XML.
+_TABLES: Final = tomllib.loads(
+    importlib.resources.files(__package__).joinpath("recorded.toml").read_text(encoding="utf-8")
+)
 _CPUINFO: Final = "processor vendor arch cpu family model stepping flags CPU Features machine platform"
 
 _NOVA: Final = f"{{{parsing.NOVA_NAMESPACE}}}"
@@ -80,39 +37,11 @@ _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
 #: Those that say a flavor's extra spec, an image's property, or one of the request.
 _ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
 #: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
-_DOMAIN: Final = {
-    **dict.fromkeys(("name", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
-    **dict.fromkeys(("cpu", "numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
-    "domstatus": "state pid",
-    "domain": "type id",
-    "memory": "unit mode nodeset",
-    "vcpu": "current id enabled",
-    "vcpus": "",
-    "vcpupin": "vcpu cpuset",
-    "emulatorpin": "cpuset",
-    "iothreadpin": "iothread cpuset",
-    "memnode": "cellid mode nodeset",
-    "type": "machine",
-    "model": "type",
-    "cell": "id cpus",
-    "hyperv": "mode",
-    "timer": "name present",
-    "disk": "type device",
-    "controller": "type model",
-    "interface": "type",
-    "hostdev": "mode type",
-    "driver": "name type queues rx_queue_size cache io iothread",
-    "target": "dev bus",
-    "mtu": "size",
-    "memballoon": "model freePageReporting",
-    "launchSecurity": "type",
-    "policy": "",
-    "address": "domain bus slot function",
+_DOMAIN: Final[Mapping[str, str]] = {
+    **_TABLES["domain"],
     **{f"{_NOVA}{name}": "" for name in ("flavor", "extraSpecs", "image", "properties")},
-    **dict.fromkeys(parsing.INSTANCES, ""),
+    **dict.fromkeys((*parsing.INSTANCES, parsing.REQUEST, f"{_OSINFO}libosinfo"), ""),
     **dict.fromkeys(_ASKING, "name"),
-    parsing.REQUEST: "",
-    f"{_OSINFO}libosinfo": "",
     f"{_OSINFO}os": "id",
 }
 _WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", "policy", *_ASKING)
@@ -202,12 +131,12 @@ def collect(root: Root) -> Tree:
     """Return everything that is kept of the host at ``root``."""
     tree = Tree(root)
     facts = reader.read_root(root)
-    for directory, names in _FILES.items():
+    for directory, names in _TABLES["files"].items():
         for name in names.split():
             tree.copy(f"{directory}/{name}")
     for key in reader.SYSCTLS:
         tree.copy(f"proc/sys/{key.replace('.', '/')}")
-    for directory, names in _NAMES.items():
+    for directory, names in _TABLES["names"].items():
         for name in names.split():
             tree.note(f"{directory}/{name}")
     for directory, action in list(tree.find("proc/irq/[0-9]*/*")):
@@ -256,7 +185,7 @@ def _add_texts(tree: Tree) -> None:
     for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
-    tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
+    tree.copy("sys/class/net/*/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
         if program in audit_host.PROGRAMS:
