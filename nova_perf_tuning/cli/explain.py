@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+import importlib.resources
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,25 +15,7 @@ from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
 #: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova writes them.
-_SAMPLE: Final = """<domain type='kvm'>
-  <name>sample</name>
-  <vcpu>{vcpus}</vcpu>
-  <devices>
-    <disk type='file' device='disk'>
-      <driver name='qemu' type='raw'/>
-      <target dev='vda' bus='virtio'/>
-    </disk>
-    <disk type='file' device='disk'>
-      <driver name='qemu' type='raw'/>
-      <target dev='vdb' bus='virtio'/>
-    </disk>
-    <interface type='bridge'>
-      <model type='virtio'/>
-    </interface>
-    <memballoon model='virtio'/>
-  </devices>
-</domain>
-"""
+_SAMPLE: Final = importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, etht
 
 import dataclasses
 import enum
+import importlib.resources
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,22 +14,7 @@ from typing import Any, Final, NamedTuple
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
 
-#: Sections are separated by ``== name``. Nothing in it fails where a file or program is missing.
-SCRIPT: Final = r"""
-s() { echo "== $1"; }
-s flags; grep -m1 -ow hypervisor /proc/cpuinfo
-c=/dev/cpu/0/cpuid
-s signature; [ -r $c ] && dd if=$c bs=16 skip=67108864 count=1 | tail -c 12; echo
-s clock; cat /sys/devices/system/clocksource/clocksource0/current_clocksource
-s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
-for d in /sys/class/net/*; do
-n=${d##*/}; [ -e "$d/device" ] || continue
-s "nic $n"; ls "$d/queues"; ethtool -l "$n"
-s "offload $n"; ethtool -k "$n"
-done
-for d in /sys/block/*; do [ -d "$d/mq" ] && { s "disk ${d##*/}"; ls "$d/mq"; }; done
-exit 0
-"""
+SCRIPT: Final = importlib.resources.files(__package__).joinpath("probe.sh").read_text(encoding="utf-8")
 
 #: How the guest is asked.
 ARGV: Final = ("sh", "-c", f"{{ {SCRIPT} }} 2>/dev/null")
