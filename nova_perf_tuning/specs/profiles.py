@@ -6,6 +6,8 @@ The files are the operator's: trusted, and checked for mistakes. Nothing else in
 
 import dataclasses
 import functools
+import importlib.resources
+import json
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
@@ -20,30 +22,9 @@ _MAX_BYTES: Final = 64 << 10
 _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
-SCHEMA: Final[Mapping[str, object]] = {
-    "type": "object",
-    "required": ["name", "description", "specs"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string", "pattern": rf"^{vocabulary.NAME_PATTERN}\Z"},
-        "description": {"type": "string", "minLength": 1, "maxLength": 2000},
-        "specs": {
-            "type": "object",
-            "minProperties": 1,
-            "propertyNames": {"type": "string"},
-            "additionalProperties": {
-                "type": "object",
-                "required": ["value", "reason"],
-                "additionalProperties": False,
-                "properties": {
-                    "value": {"type": ["string", "integer", "boolean"]},
-                    "reason": {"type": "string", "minLength": 1, "maxLength": 2000},
-                    "basis": {"enum": ["rule", "practice", "measured"]},
-                },
-            },
-        },
-    },
-}
+SCHEMA: Final[Mapping[str, object]] = json.loads(
+    importlib.resources.files(__package__).joinpath("profile.schema.json").read_text(encoding="utf-8")
+)
 _NATIVE_KEY: Final = re.compile(r"hw:[a-z0-9_.:-]{1,100}")
 
 

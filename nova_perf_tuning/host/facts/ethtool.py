@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import importlib.resources
 import json
 from collections.abc import Mapping
 from typing import Final
@@ -14,17 +15,9 @@ from nova_perf_tuning.host.notes import NoteCode
 
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
-_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1 << 20}}
-_SCHEMA: Final[Mapping[str, object]] = {
-    "type": "object",
-    "required": ["features", "fixed", "rings", "channels"],
-    "properties": {
-        "features": {"type": "object", "additionalProperties": {"type": "boolean"}},
-        "fixed": {"type": "array", "items": {"type": "string"}},
-        "rings": _COUNTS,
-        "channels": _COUNTS,
-    },
-}
+_SCHEMA: Final[Mapping[str, object]] = json.loads(
+    importlib.resources.files(__package__).joinpath("ethtool.schema.json").read_text(encoding="utf-8")
+)
 RINGS: Final = ("rx", "tx", "rx_max", "tx_max")
 CHANNELS: Final = {
     "rx": "rx_count", "tx": "tx_count", "combined": "combined_count",
