@@ -7,7 +7,9 @@ import enum
 import functools
 import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
@@ -18,6 +20,8 @@ from nova_perf_tuning.printing import counted, one_line, printable
 
 #: Characters of a field that a table shows, and of one in the last column.
 _FIELD, _LAST_FIELD = 60, 2000
+#: On a terminal: width of the last column at which no other one is cut, least width of any, lines of a field.
+_LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
 
 
 class OptionsCommand(command.Command):
@@ -101,19 +105,26 @@ def print_table(
 ) -> None:
     """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
 
+    On a terminal fields but the first are cut until the table fits, and the last column goes on below itself.
+
     :param most: how many rows; one line tells of the others.
     """
     if not rows:
         return
     last = len(head) - 1
-    lines = [
-        [_field(field, limit if index < last else _LAST_FIELD) for index, field in enumerate(row)]
-        for row in (head, *rows[:most])
-    ]
-    widths = [max(len(line[index]) for line in lines) for index in range(last)]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    lines = [[_field(field, _LAST_FIELD) for field in row] for row in (head, *rows[:most])]
+    widths = [min(limit, max(len(line[index]) for line in lines)) for index in range(last)]
+    while sum(widths) + 2 * last + _LAST_WIDTH > columns and max(widths[1:], default=0) > _NARROW:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
+    before = sum(widths) + 2 * last
+    width = max(columns - before, _NARROW)
+    wrapper = _Lines(width, break_long_words=False, break_on_hyphens=False, max_lines=_MOST_LINES)
     for line in lines:
-        text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
-        sys.stdout.write(text.rstrip() + "\n")
+        fields = [_field(field, width).ljust(width) for field, width in zip(line, widths, strict=False)]
+        first, *more = wrapper.wrap(line[last]) or [""]
+        sys.stdout.write("  ".join([*fields, first]).rstrip() + "\n")
+        sys.stdout.writelines(f"{' ' * before}{part}\n" for part in more)
     if most is not None and len(rows) > most:
         print(f"and {len(rows) - most} more; -f json lists them all")
 
@@ -127,13 +138,19 @@ def print_rows(
     print_table((f"{prefix}{first}", *head[1:]), table, limit)
 
 
+class _Lines(textwrap.TextWrapper):
+    """Breaks between words and between the CPUs of a list."""
+
+    wordsep_simple_re = re.compile(r"(\s+|(?<=,)(?=\d))")
+
+
 def _field(field: object, limit: int) -> str:
     text = "-" if field is None else printable(str(field))
     if len(text) <= limit:
         return text
     # A list of CPUs ends between two of them: half a number is another number.
     shown = text[: limit - 3]
-    return (shown[: shown.rfind(",") + 1] if re.fullmatch(r"[\d,-]+", text) else shown) + "..."
+    return (shown[: shown.rfind(",") + 1] if re.fullmatch(r"[\da-f,-]+", text) else shown) + "..."
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:

@@ -132,7 +132,7 @@ def _print(table: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[
         command.say(f"{row.spec}={row.value}  (from {row.origin})")
         command.say(*_becomes(row), prefix="    ")
     if not table:
-        print("Nothing is asked: the guest stays as Nova makes it.")
+        print("There is no request: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
         print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
@@ -141,16 +141,11 @@ def _print(table: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[
 
 
 def _becomes(row: Row) -> list[str]:
-    lines = []
-    if row.spec.startswith(vocabulary.PREFIX):
-        if row.native:
-            lines.append("native: " + ", ".join(f"{key}={value}" for key, value in row.native.items()))
-    else:
-        lines.append("native: Nova's own")
+    ours = row.spec.startswith(vocabulary.PREFIX)
+    native = ", ".join(f"{key}={value}" for key, value in row.native.items()) if ours else "Nova's own"
+    lines = [f"native: {native}"] if native else []
     lines += [f"XML: {line}" for line in row.xml]
     lines += [f"not for every guest: {left_out.text}" for left_out in row.left_out]
-    if row.host is not None:
-        lines.append(f"host: {row.host}")
-    if row.reason is not None:
-        lines.append(f"why: {row.reason}")
+    lines += [f"host: {row.host}"] if row.host is not None else []
+    lines += [f"why: {row.reason}"] if row.reason is not None else []
     return lines or ["left alone"]

@@ -25,8 +25,8 @@ _WORDS = {
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
-    Goes through the journal from the last write to the first. A value that somebody else has changed since is left
-    alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays; stop it first to undo
+    Goes through the journal from the last write to the first. A value that another program has changed since is
+    left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays; stop it first to undo
     everything. After a reboot there is nothing to put back, and the journal is cleared. It works after a crash in
     the middle of apply or of restore. A second restore does nothing.
 
@@ -36,7 +36,7 @@ class Restore(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_journal(parser)
-        changed = "also put back what somebody else has changed since it was applied"
+        changed = "also put back what another program has changed since it was applied"
         parser.add_argument("--force", action="store_true", help=changed)
 
     def take_action(self, args: argparse.Namespace) -> int:

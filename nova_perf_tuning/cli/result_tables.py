@@ -35,16 +35,13 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
     command.print_table(head, rows)
     if any(pair.ratio is not None for benchmark in summaries for pair in benchmark.comparisons):
         print(_RATIO)
-    print()
-    command.say(text.of(summary.headline(summaries)))
+    command.say("", text.of(summary.headline(summaries)))
     notes = map(text.of, summary.notes(results, summaries))
     command.say(*notes, *text.cautions(summaries), prefix="note: ")
 
 
 def print_paths(results: str, report: str) -> None:
-    print()
-    command.say(f"results: {results}")
-    command.say(f"report: {report}")
+    command.say("", f"results: {results}", f"report: {report}")
 
 
 def print_findings(results: model.Results) -> None:
@@ -78,8 +75,7 @@ def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement])
     whole = diagnosis.diagnose(results, judged)
     if whole is None:
         return
-    print()
-    command.say(text.of(whole.headline))
+    command.say("", text.of(whole.headline))
     command.say(*map(text.of, whole.actions), prefix="- ")
 
 

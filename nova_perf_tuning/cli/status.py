@@ -37,8 +37,7 @@ class Status(command.PerfCommand):
             fault, code = str(error), errors.code(error)
         if args.format == "json":
             unreadable = {"running": None, "unreadable": fault, "unreadable_code": code}
-            shown = unreadable if fault else agent and vars(agent)
-            command.print_json({**journal, "agent": shown})
+            command.print_json({**journal, "agent": unreadable if fault else agent and vars(agent)})
         else:
             _print_journal(journal)
             command.say(*([f"agent: its state cannot be read: {fault}"] if fault else agent_lines(agent)))

@@ -81,8 +81,7 @@ def _fields(
 
 
 def show(facts: model.HostFacts) -> None:
-    print(_summary(facts))
-    print()
+    print(_summary(facts) + "\n")
     command.print_table(_NODE_HEAD, list(_node_rows(facts)))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
         if rows:

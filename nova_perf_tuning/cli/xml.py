@@ -45,8 +45,7 @@ class Xml(command.PerfCommand):
         notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in (*single, *warnings)]
         notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
         if not wanted:
-            nothing = "nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged"
-            notes.append(("no_request", nothing))
+            notes.append(("no_request", "neither options nor the metadata have a request: the XML is unchanged"))
         if args.format == "json":
             shown = [{"code": code, "text": text} for code, text in notes]
             command.print_json({"xml": result.xml, "notes": shown})

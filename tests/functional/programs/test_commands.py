@@ -5,7 +5,9 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
+from unittest import mock
 
 from nova_perf_tuning.cli import command, main
 from tests.support import patience, program, testcase
@@ -19,13 +21,19 @@ class CommandsTest(testcase.TestCase):
         self.assertEqual(("bench run", ["cpu"]), (name, rest))
         self.assertRaises(ValueError, main.Commands(main.NAMESPACE).find_command, ["nowhere"])
 
-    def test_a_long_list_of_cpus_is_cut_between_two_of_them(self):
+    def test_a_table_fits_a_terminal_and_cuts_lists_between_two_cpus(self):
         cpus = ",".join(map(str, range(100, 200, 2)))
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            command.print_table(("CPUs", "role"), [(cpus, "irq")], limit=60)
-        kept, _, _ = shown.getvalue().splitlines()[1].partition(",...")
-        self.assertEqual([], [cpu for cpu in kept.split(",") if cpu not in cpus.split(",")])
+        row = ("instance-00000001", cpus, cpus, f"{cpus} {'because ' * 9}")
+        for terminal in (False, True):
+            shown = io.StringIO()
+            shown.isatty = lambda terminal=terminal: terminal
+            with contextlib.redirect_stdout(shown), mock.patch.dict(os.environ, COLUMNS="100"):
+                command.print_table(("guest", "CPUs", "emulator", "why"), [row])
+            _, *lines = shown.getvalue().splitlines()
+            self.assertLessEqual(set(re.findall(r"\d+", "".join(lines))), {"00000001", *cpus.split(",")})
+            self.assertTrue(lines[0].startswith(row[0]))
+            fits = max(map(len, lines)) <= 100
+            self.assertEqual((terminal, terminal), (fits, len(lines) > 1))
 
     def test_a_command_imports_no_other(self):
         """Else each would take the second that the statistics of validate take to load."""

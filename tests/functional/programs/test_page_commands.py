@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on the pages are ones that the program knows, with options that it has; some blocks are run here."""
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -18,6 +17,7 @@ from tests.support import directories, patience, testcase
 TOP = pathlib.Path(__file__).parents[3]
 #: Blocks that are run here, in an empty directory: page, first line -> exit code.
 RUN = {
+    ("doc/source/admin/audit.rst", "nova-perf generate nova-conf"): 0,
     ("doc/source/install.rst", "nova-perf paths"): 0,
     ("doc/source/install.rst", "oslo-config-generator --namespace nova_perf_tuning --wrap-width 120"): 0,
     ("doc/source/quickstart.rst", "nova-perf topology"): 0,
@@ -28,16 +28,8 @@ RUN = {
 }
 
 
-@dataclasses.dataclass
-class Block:
-    """A literal block: where it is and what it holds."""
-
-    place: str
-    text: str
-
-
 def blocks(page):
-    """Yield the literal blocks of a page."""
+    """Yield the literal blocks of a page: where each is, and its text."""
     lines = (TOP / page).read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines):
         if not line.rstrip().endswith("::") or line.lstrip().startswith(".. "):
@@ -50,7 +42,7 @@ def blocks(page):
             body.append(following)
         indent = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
         text = "\n".join(line[indent:] for line in body).strip()
-        yield Block(f"{page}:{number + 1}", text)
+        yield f"{page}:{number + 1}", text
 
 
 #: What ends a command: a pipe, another one, the end of a literal or of a column.
@@ -68,9 +60,8 @@ COMMON = frozenset(("--debug", "--help", "--os-cloud", "--version"))
 
 def literals(page):
     """Yield what stands in a page as program text, command by command."""
-    texts = [(block.place, block.text) for block in blocks(page)]
     inline = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
-    texts += [(page, " ".join(literal[1].split())) for literal in inline]
+    texts = [*blocks(page), *((page, " ".join(literal[1].split())) for literal in inline)]
     yield from ((place, part) for place, text in texts for part in parts(text))
 
 
@@ -149,7 +140,7 @@ class CommandsTest(directories.DirectoryCase):
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "120"}
         for (page, begin), code in RUN.items():
             with self.subTest(page):
-                block = next(block for block in blocks(page) if block.text.startswith(begin))
-                done = patience.run(["bash", "-e", "-c", block.text], cwd=self.directory, env=environment)
-                said = f"{block.place}\n{block.text}\n{done.stdout[-2000:]}{done.stderr}"
+                place, text = next(block for block in blocks(page) if block[1].startswith(begin))
+                done = patience.run(["bash", "-e", "-c", text], cwd=self.directory, env=environment)
+                said = f"{place}\n{text}\n{done.stdout[-2000:]}{done.stderr}"
                 self.assertEqual(code, done.returncode, said)

@@ -58,7 +58,7 @@ class ExplainTest(CommandTest):
 
     def test_explain_without_specs_says_that_nothing_changes(self):
         code, out, _ = program.run("explain", "--vcpus", "2")
-        self.assertEqual((0, "Nothing is asked: the guest stays as Nova makes it.\n"), (code, out))
+        self.assertEqual((0, "There is no request: the guest stays as Nova makes it.\n"), (code, out))
 
     def test_what_is_wrong_in_an_image_is_a_warning(self):
         names = ("x=1", "iothreads=16", "vhost_placement=numa", "disk_queues=8")
