@@ -7,23 +7,22 @@
 #
 # Both take --output DIR, --profile NAME and --time-limit TIME.
 #
-# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name (Python into .venv, or a directory
-# of the user's cache for the cloud) and builds a small guest image from distribution packages.
+# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name, and builds a small guest image from
+# distribution packages. Python goes into .venv, or for the cloud into the user's cache.
 #
-# On the cloud, which it starts, it makes a flavor with a profile, shows Nova's API refuse a bad one and a picture of the
-# plan (plan.svg), and measures both hosts with guests that Heat launches. host2 is made sick before, by a limit on the CPU
-# time of its guests: it is found, gets no trait and is taken out of service. A flavor that requires the trait lands on host1.
+# It starts a cloud and makes a flavor with a profile. It shows Nova's API refuse a bad one, and a picture of the plan
+# (plan.svg). Guests that Heat launches measure both hosts. A limit on the CPU time of its guests makes host2 sick: it is
+# found, gets no trait and leaves service. A flavor that requires the trait lands on host1.
 # The fault is taken away, host2 passes, a guest moves there by live migration, and the cloud is removed. With --local it
 # shows the host and its plan, boots the guests through libvirt, measures, and restores everything that it changed. Both
 # write report.html.
 #
-# Where a cloud's hosts do not get the verdicts that they should it measures once more; --blocks (trials on each guest)
-# and --slot-time (of one trial) set both. On a busy machine give the measurements of --local a --time-limit of 15m; the
+# Where a cloud's hosts get other verdicts than they should, it measures once more. --blocks (trials on each guest) and
+# --slot-time (of one trial) set both. On a busy machine give the measurements of --local a --time-limit of 15m; the
 # cloud gives itself more, and longer slots. Where KVM cannot be used they take TCG and the report says so. The last
 # lines say where the time went.
 #
-# Exit code: 0, on the cloud also that of a verdict that should be PASS (1 FAIL, 2 INCONCLUSIVE), 3 for wrong usage and
-# whatever went wrong.
+# Exit code: 0 done; on the cloud 1 FAIL or 2 INCONCLUSIVE where the verdict should be PASS; 3 wrong usage or an error.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs tests/nova on real Nova code of one release, with Nova's own fixtures: API, conductor, scheduler and
-# compute service in one process, fake libvirt connection, no network.
+# Runs tests/nova on real Nova code of one release, with Nova's own fixtures. API, conductor, scheduler and compute
+# service are in one process, with a fake libvirt connection and no network.
 #
 #   tools/nova_tests.sh 34 [REGEX]        releases 34, 33, 32 and 31
 #   tools/nova_tests.sh --upstream 34     Nova's own tests of NUMA servers, NUMA live migration, VIF model and
