@@ -50,7 +50,7 @@ class Collector:
         yield _family(counter, "verifies", "Full readings", state.verifies)
         yield _family(counter, "errors", "Passes that could not be made", state.errors)
         yield _family(counter, "skipped", "Passes put off while a command changed the host", state.skipped)
-        yield _family(counter, "withdrawn", "Values put back that nobody asked for any more", state.withdrawn)
+        yield _family(counter, "withdrawn", "Values put back that no plan has any more", state.withdrawn)
         yield _family(gauge, "settings", "Values that are kept", state.settings)
         yield _family(gauge, "guests", "Guests that run", state.guests or 0)
         yield _family(gauge, "findings", "What people should look at", codes, "code")

@@ -14,7 +14,7 @@ from nova_perf_tuning.specs import vocabulary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transformed:
-    """The XML, and what was asked and left out of it."""
+    """The XML, its request, and what was left out of it."""
 
     xml: str
     left_out: tuple[LeftOut, ...]

@@ -94,7 +94,7 @@ def failure(instance: Instance, error: Exception, flavor: Flavor = None) -> Tuni
     text = cause(error)
     if not isinstance(error, errors.PerfTuningError):
         specs = ", ".join(f"{key}={value}" for key, value in sorted(names.items()))
-        text = f"{text[:_MAX_CAUSE]} (asked: {specs})"
+        text = f"{text[:_MAX_CAUSE]} (request: {specs})"
     return TuningFailed(
         instance_uuid=instance.uuid, reason=printing.one_line(f"nova-perf-tuning: {text}", _MAX_MESSAGE)
     )

@@ -144,7 +144,7 @@ class InternalFaultTest(RequestsTestCase):
     def test_fail_names_the_specs(self):
         with self.inject("guest.transform.write"):
             message = self.refused(base.PLAIN | {"perf:iothreads": "2"})
-        self.assertIn("internal error, RuntimeError: injected (asked: perf:iothreads=2)", message)
+        self.assertIn("internal error, RuntimeError: injected (request: perf:iothreads=2)", message)
 
     def test_what_an_image_asks_never_counts_as_a_failure_of_the_host(self):
         """Nova weighs hosts by their failed builds: an image's owner must not push others' guests away."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host does for guests: where their vhost workers, emulator, I/O threads and interrupts run.
 
-A guest that asked nothing gets nothing: its threads stay where Nova and libvirt put them.
+A guest without a request gets nothing: its threads stay where Nova and libvirt put them.
 """
 
 import dataclasses

@@ -103,7 +103,7 @@ def _restore(
             return Restoration(entry, RestoreResult.ALREADY, current)
         if not (force or _is_ours(entry, kind, current)):
             ours = entry.written or entry.wanted
-            detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
+            detail = f"we wrote {ours}, another program has set {current} since; the original is {entry.original}"
             return Restoration(entry, RestoreResult.FOREIGN, current, detail)
         kind.write(entry.target, entry.original)
         now = kind.read(entry.target)

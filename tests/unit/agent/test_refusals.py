@@ -115,7 +115,9 @@ class RefusalTest(agent_bench.BenchCase):
             self._pass()
             ((target, _result, detail),) = self._faults()
             self.assertEqual(f"irq:{number}", target)
-            self.assertRegex(detail, "is not put back: we wrote .*, somebody has set 7 since; the original is ")
+            self.assertRegex(
+                detail, "is not put back: we wrote .*, another program has set 7 since; the original is "
+            )
         self.assertEqual("7", self.host.vectors[number].affinity)
         self.host.guest_driver("guest1", False)
         self._pass(700.0)
