@@ -24,7 +24,7 @@ class Overview(NamedTuple):
 def overview(results: model.Results) -> Overview:
     """Return it for results of a fleet."""
     fleet, lost = results.environment.fleet or environments.Fleet(), dict[int, float]()
-    turned = {trial.benchmark for trial in results.trials if trial.better == "lower"}
+    turned = {trial.benchmark for trial in results.trials if trial.primary and trial.better == "lower"}
     figures: dict[str, dict[tuple[str, str], list[float]]] = collections.defaultdict(dict)
     for pair in fleet.pairs:
         for figure in (figure for figure in pair.figures if figure.against_median):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet at a glance, and the audits of many hosts: what a person sees first, also of a thousand hosts."""
 
+import dataclasses
 import json
 
 from nova_perf_tuning.cli import audit
@@ -25,7 +26,9 @@ def fleet(ratios, verdicts=(), benchmark="iperf3", better="higher", blocks=0):
         row |= {"client": client, "server": server, "state": "failed" if ratio is None else "done"}
         row["figures"] = [] if ratio is None else [{**figure, "against_median": ratio}]
         places = ({"boot": row["number"], "block": block, "order": len(trials)} for block in range(blocks or 1))
-        trials += [samples.trial(benchmark=benchmark, arm="tuned", better=better, **place) for place in places]
+        trial = samples.trial(benchmark=benchmark, arm="tuned", better=better)
+        beside = dataclasses.replace(trial, better="higher" if better == "lower" else "lower", primary=False)
+        trials += [dataclasses.replace(row, **place) for place in places for row in (trial, beside)]
     run = {"run": "r", "verdict": "FAIL", "max_loss": 0.15, "hosts": hosts, "pairs": pairs}
     return samples.of(trials, benchmarks={benchmark: {"kind": benchmark}}, fleet=run)
 
