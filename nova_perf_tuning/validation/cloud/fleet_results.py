@@ -26,6 +26,8 @@ from nova_perf_tuning.validation.measure import session, store
 
 #: With more trials than that only primary ones are kept, so that files stay small.
 MAX_TRIALS = 40_000
+#: Planned with more runs than that, results have no courses: each takes 10 KB of memory.
+_MAX_COURSES: Final = 2000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS: Final = 50
 
@@ -98,10 +100,13 @@ def collect(
     trials: list[results.Trial] = []
     count, sources, faults = 0, collections.Counter[str](), dict[str, str]()
     shown: dict[str, object] = {}
+    measure = run.plan.measure
+    runs = len(run.tasks) * measure.trials * len(measure.arms) * len(measure.jobs)
     for number, outcome in store.outcomes(run_id):
         count += len(outcome.trials)
         for trial in outcome.trials:
             trial.boot = number + len(run.tasks) * trial.boot
+            trial.course = trial.course if runs <= _MAX_COURSES else None
         trials += [trial for trial in outcome.trials if trial.primary or count <= MAX_TRIALS]
         sources[outcome.host_cpu_source or "none"] += 1
         faults |= {where: why for where, why in outcome.host_cpu_faults.items() if where not in faults}

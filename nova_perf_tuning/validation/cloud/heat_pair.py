@@ -29,6 +29,8 @@ _NOTICE_S: Final = 10.0
 _LEAST_WAIT_S: Final = 30
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
+#: So many runs of a pair have a course; it goes into the database.
+_MAX_COURSES: Final = 1000
 
 
 @dataclasses.dataclass(slots=True)
@@ -217,8 +219,10 @@ class _Pair:
             if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
                 outcome.host_cpu_source = host_cpu.SOURCE
                 wait_s = used.pop(host_cpu.WAIT, None)
+                course = self._sampler.course(servers, run.begin, run.end) if order < _MAX_COURSES else None
                 for trial in trials:
                     trial.host_cpu_s, trial.wait_s = used, wait_s
+                    trial.course = course if trial.primary else None
             outcome.trials += trials
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"

@@ -20,7 +20,7 @@ from prometheus_client import parser
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.measure import model, overhead, sampling
 
 #: What results say of figures that come from here.
 SOURCE: Final = "agent metrics"
@@ -184,6 +184,12 @@ class Sampler:
         if all(WAIT in part for part in parts):
             used[WAIT] = round(math.fsum(part[WAIT] for part in parts), 6)
         return used
+
+    def course(self, servers: Sequence[str], begin: float, end: float) -> model.Course:
+        """Return what ``servers`` used second by second, of a window of which :meth:`used` knows the whole."""
+        step_s, used = sampling.rates(lambda *span: self.used(servers, *span) or {}, begin, end)
+        host_cpu = {name.removesuffix("_s"): used[name] for name in sorted(used.keys() - {"total"})}
+        return {"step_s": step_s, "host_cpu": host_cpu, "moved": {}, "busy": {}, "hidden": 0}
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):

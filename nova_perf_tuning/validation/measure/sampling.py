@@ -140,15 +140,13 @@ class Counters:
 
     def course(self, begin: float, end: float) -> model.Course:
         """Return what went on between two moments, second by second or, if they are far apart, in longer steps."""
-        count = min(model.MAX_STEPS, max(1, round(end - begin)))
-        step_s = (end - begin) / count
-        edges = [begin + step_s * index for index in range(count + 1)]
-        host, cpus = _rates(self.host, edges), _rates(self._cpus, edges)
+        step_s, host = rates(self.host.spent, begin, end)
+        _step_s, cpus = rates(self._cpus.spent, begin, end)
         if "vcpu" in host:  # all other classes make up the total
             del host["total"]
         busiest = sorted(cpus, key=lambda cpu: -sum(share or 0 for share in cpus[cpu]))[: model.MAX_CPUS]
         return {
-            "step_s": round(step_s, 6),
+            "step_s": step_s,
             "moved": {kind: host.pop(name) for name, kind in launch.MOVED.items() if name in host},
             "host_cpu": {name.removesuffix("_s"): values for name, values in sorted(host.items())},
             "busy": {
@@ -168,13 +166,20 @@ class Counters:
         return {**counters, "softirq": sum(self._softirq.values())}
 
 
-def _rates(series: Series, edges: Sequence[float]) -> dict[str, list[float | None]]:
-    steps = [(series.spent(*span), span[1] - span[0]) for span in itertools.pairwise(edges)]
-    names = set[str]().union(*(grown for grown, _ in steps))
-    return {
-        name: [
-            float(f"{max(0.0, grown[name]) / length:.4g}") if name in grown else None for grown, length in steps
-        ]
+def rates(
+    spent: Callable[[float, float], Mapping[str, float]], begin: float, end: float
+) -> tuple[float, dict[str, list[float | None]]]:
+    """Return the length of a course's steps between two moments, and by how much each counter grew a second.
+
+    :param spent: what counters grew by between two moments.
+    """
+    count = min(model.MAX_STEPS, max(1, round(end - begin)))
+    step_s = (end - begin) / count
+    edges = [begin + step_s * index for index in range(count + 1)]
+    steps = [spent(*span) for span in itertools.pairwise(edges)]
+    names = set[str]().union(*steps)
+    return round(step_s, 6), {
+        name: [float(f"{max(0.0, grown[name]) / step_s:.4g}") if name in grown else None for grown in steps]
         for name in names
     }
 

@@ -172,10 +172,15 @@ class SamplerTest(testcase.TestCase):
         return patience.until(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3), "readings")
 
     def test_all_classes_of_a_real_agent(self):
-        used = self.used(self.sampler(self.agent()))
+        sampler = self.sampler(self.agent())
+        used = self.used(sampler)
         self.assertEqual({*overhead.CLASSES, "total", host_cpu.WAIT}, used.keys())
         used.pop(host_cpu.WAIT)
         self.assertAlmostEqual(used.pop("total"), sum(used.values()), places=4)
+        begin = max(guest.samples[0][0] for guest in sampler._guests.values())
+        course = sampler.course(["client", "server"], begin + 0.01, begin + 0.02)
+        self.assertEqual({*overhead.CLASSES, "wait"}, course["host_cpu"].keys())
+        self.assertNotIn(None, itertools.chain(*course["host_cpu"].values()))
 
     def test_why_it_is_not_known(self):
         for cloud, url, why in (
