@@ -127,7 +127,9 @@ def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: in
         return Box(kind, f"L3: {counted(len({cpu.siblings for cpu in cpus}), 'core')}", None, numbers)
     size = "" if memory is None else f"{memory / (1 << 20):.1f} GiB, " if memory else "no memory, "
     name = f"{'NUMA ' if kind == 'node' else ''}{kind} {'unknown' if number is None else number}"
-    return Box(kind, f"{name}: {size}{counted(sum(cpu.online for cpu in cpus), 'CPU')}", number, numbers)
+    online = sum(cpu.online for cpu in cpus)
+    offline = f", {len(cpus) - online} offline" if online < len(cpus) else ""
+    return Box(kind, f"{name}: {size}{counted(online, 'CPU')}{offline}", number, numbers)
 
 
 def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
@@ -157,7 +159,10 @@ def place(host: Box, rows: int, shape: float) -> None:
 
 
 def _arrange(box: Box, limit: float, rows: int) -> float:
-    """Place what is in a box in lines of at most ``limit``, chips first; return its width by its height."""
+    """Place what is in a box in lines of at most ``limit``; return its width by its height.
+
+    Boxes with CPUs stand in columns; chips, and nodes that have none, fill lines of their own.
+    """
     if box.role == "cell":
         is_tile = box.number is None
         box.width = TILE_WIDTH if is_tile else CELL_WIDTH
@@ -167,7 +172,7 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
     if not box.children and box.width:
         return 1
     padding, gap = _GAPS.get(box.role, (7, 6))
-    parts = [child for child in box.children if not child.name]
+    parts = [child for child in box.children if child.cpus]
     is_grid = bool(parts) and parts[0].role in ("core", "cell")
     inner = math.inf if is_grid else limit - 2 * padding
     for child in box.children:
@@ -177,8 +182,8 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
     across = _columns(len(parts)) if is_grid else math.ceil(len(parts) / max(1, lines))
     x, y, line, right, count = padding, padding + (_HEAD if box.label else 0), 0.0, 0.0, 0
     for before, child in zip((None, *box.children), box.children, strict=False):
-        full = x + child.width > inner + padding if child.name else count == across
-        if before and (full or (before.name and not child.name)):
+        full = count == across if child.cpus else x + child.width > inner + padding
+        if before and (full or bool(before.cpus) != bool(child.cpus)):
             x, y, line, count = padding, y + line + gap, 0.0, 0
         child.x, child.y = x, y
         right, line, count = max(right, x + child.width), max(line, child.height), count + 1

@@ -6,6 +6,7 @@ It needs nothing else: no script, no font, no other file. Everything has a lette
 
 import collections
 import importlib.resources
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -25,7 +26,7 @@ _STYLE: Final = importlib.resources.files(__package__).joinpath("picture.css").r
 _OWNERS: Final = {
     Owner.HOST.value: ("H", "housekeeping"),
     Owner.SHARED.value: ("S", "shared by guests"),
-    Owner.GUEST.value: ("G", "dedicated to a guest, by its number"),
+    Owner.GUEST.value: ("G", "dedicated to a guest"),
     Owner.DEDICATED.value: ("D", "dedicated, free"),
     Owner.ISOLATED.value: ("I", "isolated"),
     Owner.TICKLESS.value: ("T", "without a tick"),
@@ -130,6 +131,7 @@ class _Picture:
             "id": "online CPU",
         }
         counts = {noun: len({getattr(cpu, kind) for cpu in online} - {None}) for kind, noun in nouns.items()}
+        counts["NUMA node"] = len(self.facts.nodes)  # also those without CPUs
         summary = [counted(number, noun) for noun, number in counts.items() if number]
         _text(root, _MARGIN, 40, ", ".join([*summary, counted(len(self.facts.guests), "running guest")]), "soft")
         for index in range(len(self.states)):
@@ -158,7 +160,8 @@ class _Picture:
             _rect(part, box.place, box.role, 3)
         self._wires(group, self.states[index][1])
         for box in self.host.walk("package", "node", "l3"):
-            _text(group, box.x + 7, box.y + 11.5, box.label, "halo soft" if box.role == "l3" else "halo")
+            _rect(group, (box.x + 5, box.y + 2, layout.text_width(box.label), 12), f"{box.role} under")
+            _text(group, box.x + 7, box.y + 11.5, box.label, "soft" if box.role == "l3" else "")
         for number, cell in enumerate(self.cells):
             self._cell(group, cell, index, number)
         for chip in self.chips:
@@ -212,7 +215,7 @@ class _Picture:
         yield f"CPU {cpulist.format(cell.cpus)}{'' if node is None else f', node {node}'}"
         shares: dict[str, list[int]] = {}
         for cpu in cell.cpus:
-            claim, meaning = self.claims[cpu], _OWNERS[self.roles[cpu]][1].partition(",")[0]
+            claim, meaning = self.claims[cpu], _OWNERS[self.roles[cpu]][1]
             shares.setdefault(f"{meaning} ({claim.name})" if claim else meaning, []).append(cpu)
         yield from (f"{cpulist.format(cpus)}: {owner}" for owner, cpus in list(shares.items())[: 4 * _NAMES])
         for mark in marks:
@@ -262,14 +265,15 @@ class _Picture:
         _text(group, chip.x + 5, chip.y + 25.5, fit(words[-1], chip.width - 8, 9), "worse" if far else "soft")
 
     def _rules(self, root: etree._Element, top: float, width: float) -> float:
-        """Write a line for each rule of the plan; return where it ends."""
+        """Write some lines for each rule of the plan; return where they end."""
         by_rule = dict.fromkeys(setting.rule for setting in self.settings)
         for rule in by_rule:
             settings = [setting for setting in self.settings if setting.rule == rule]
             example = max(settings, key=lambda setting: setting.current != setting.value).reason
             words = f"{rule}: {_changes(settings)} of {len(settings)} change, for example: {example}"
-            _text(root, _MARGIN, top + 10, fit(words, width - 2 * _MARGIN)).set("data-rule", rule)
-            top += _LINE
+            for line in textwrap.wrap(words[:400], int((width - 2 * _MARGIN) / layout.text_width("x"))):
+                _text(root, _MARGIN, top + 10, line).set("data-rule", rule)
+                top += _LINE
         return top + (8 if by_rule else 0)
 
     def _legend(self, root: etree._Element, top: float, width: float) -> float:
@@ -280,8 +284,12 @@ class _Picture:
         by_nic = ("1", "interrupt of the NIC or device of this number") if self.detailed else Kind.IRQ.value
         entries += [("mark", *(by_nic if kind is Kind.IRQ else kind.value)) for kind in Kind if kind in seen]
         entries += [sign[1:] for sign in _SIGNS if any(getattr(mark, sign[0]) for mark in marks)]
+        if not self.detailed and any(mark.conflict for mark in marks):
+            entries.append(("bad wide", "5!", "reserved CPUs with other work: the more, the darker"))
         guests = [
-            ("guest odd" if number % 2 else "guest", str(number), name) for name, number in self.guests.items()
+            ("guest odd" if number % 2 else "guest", str(number), name)
+            for name, number in self.guests.items()
+            if self.detailed
         ]
         more = [("guest", "…", f"and {len(guests) - _GUESTS} more guests")] if len(guests) > _GUESTS else []
         x = float(_MARGIN)

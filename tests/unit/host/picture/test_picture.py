@@ -110,25 +110,17 @@ class HugeHostTest(testcase.TestCase):
             dataclasses.replace(cpu, l3=groups[cpu.id % 512 // 8])
             for cpu in hosts.cpus_of([(node, 64) for node in range(8)], smt=2)
         ]
-        nics, irqs = zip(
-            *(
-                hosts.nic_with_irqs(f"eth{n}", 128, 100 + 128 * n, n % 8, f"0000:{n:02x}:00.0", affinity="9")
-                for n in range(16)
-            ),
-            strict=True,
-        )
-        guests = [
-            hosts.guest(
-                f"instance-{number:08x}",
-                10000 + 100 * number,
-                ["16", str(number + 17)],
-                2,
-                "0-1023",
-                {"vhost_placement": "numa", "emulator_placement": "numa"},
-            )
-            for number in range(480)
+        made = [
+            hosts.nic_with_irqs(f"eth{n}", 128, 100 + 128 * n, n % 8, f"0000:{n:02x}:00.0", affinity="9")
+            for n in range(16)
         ]
-        facts = hosts.facts(every, nics, [irq for of_nic in irqs for irq in of_nic], guests)
+        asked = {"vhost_placement": "numa", "emulator_placement": "numa"}
+        guests = [
+            hosts.guest(f"instance-{row:08x}", 10000 + 100 * row, ["16", str(row + 17)], 2, "0-1023", asked)
+            for row in range(480)
+        ]
+        irqs = [irq for _nic, of_nic in made for irq in of_nic]
+        facts = hosts.facts(every, [nic for nic, _irqs in made], irqs, guests)
         plan = planner.plan(facts, CpuSets())
         picture = svg.draw(facts, plan.owners, "compute-17", plan.settings)
         self.assertLess(len(picture), 2 << 20)
