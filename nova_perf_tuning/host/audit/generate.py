@@ -47,9 +47,10 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         return shared or online - dedicated - isolated - taken, dedicated, reasons or [_AS_THEY_ARE]
     if shared and not host.dedicated:
         return shared, frozenset(), reasons or [_AS_THEY_ARE]
-    if isolated and online - isolated - taken:
-        reasons.append("nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now")
-        return online - isolated - taken, isolated, reasons
+    if whole := _whole(host, isolated - _core_0(host)):
+        cut = "" if whole == isolated else ", but for torn cores and the core of CPU 0"
+        why = f"nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now{cut}"
+        return online - whole - taken, whole, [*reasons, why]
     keep, why = _proposal(host, taken)
     return keep, online - keep - taken, reasons + why
 
@@ -73,10 +74,11 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     """
     nodes = grouped((cpu.node, cpu) for cpu in host.facts.cpus if cpu.online and cpu.id not in taken)
     memory = {node.id: node.memory_kib for node in host.facts.nodes}
-    weak = layout.weak_cpus(host.facts) - taken - host.sets.dedicated
+    owned = host.sets.owners.cpus(Owner.GUEST)
+    weak = _whole(host, layout.weak_cpus(host.facts) - taken - owned)
     keep, reasons = set(weak), []
     if weak:
-        keep |= _core_0(host) - host.sets.dedicated  # timers, and interrupts without an affinity
+        keep |= _core_0(host) - owned  # timers, and interrupts without an affinity
         why = "weaker cores, for the host: a guest on both kinds has unequal vCPUs"
         reasons.append(f"{cpulist.named(weak)}: {why}")
     for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):
@@ -87,7 +89,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
             continue
         cores = sorted(
             {cpulist.parse(cpu.siblings) & host.sets.online for cpu in cpus},
-            key=lambda core: (bool(core & host.sets.dedicated), not core <= weak, min(core)),
+            key=lambda core: (bool(core & owned), not core <= weak, min(core)),
         )
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
         wanted = max(1, -(-speed // MBPS_PER_CORE))

@@ -140,6 +140,12 @@ class GenerateTest(testcase.TestCase):
             ("a torn core", {**none, **conf("cpu_shared_set = 1-15")}, ("1-7,9-15", None, None, 1)),
             ("legacy", conf("", f"vcpu_pin_set = {hosts.DEDICATED}"), (left, hosts.DEDICATED, hosts.DEDICATED, 2)),
             ("isolated alone", {_NOVA: None}, (left, hosts.DEDICATED, hosts.DEDICATED, 0)),
+            ("a torn core 0", {_NOVA: None, f"{_CPU}/isolated": "1-15"}, ("0,8", *["1-7,9-15"] * 2, 0)),
+            (
+                "CPU 0 to guests",
+                {**none, **conf("cpu_dedicated_set = 0-1")},
+                ("0,4,8,12", *["1-3,5-7,9-11,13-15"] * 2, 2),
+            ),
             (
                 "PMD threads",
                 {**pmd, **conf(f"cpu_dedicated_set = {hosts.DEDICATED}")},
