@@ -23,20 +23,24 @@ NAMED: Final = 50
 _LOOK_S: Final = 300.0
 #: Seconds after which irqbalance is made to ask the script again: it may have passed over the last signal.
 _RESCAN_S: Final = 30.0
-_NO_SCRIPT: Final = (
-    "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it "
-    f"(--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT})"
-)
 
 
 class FindingCode(enum.Enum):
-    """What a finding is about."""
+    """What a finding is about; the value is for people, with fields of the finding, its ``rule`` and ``kinds``."""
 
-    WRITTEN_BY_OTHERS = "written_by_others"
-    APPLIED_BY_PERSON = "applied_by_person"
-    NOT_IN_FORCE = "not_in_force"
-    IRQBALANCE_WITHOUT_SCRIPT = "irqbalance_without_script"
-    COMPETING_DAEMON = "competing_daemon"
+    WRITTEN_BY_OTHERS = "may be written by {cause}"
+    APPLIED_BY_PERSON = "a person applied {current} ({rule}), left so until 'nova-perf restore'"
+    NOT_IN_FORCE = "{cause}"
+    IRQBALANCE_WITHOUT_SCRIPT = (
+        "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it"
+        f" (--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT})"
+    )
+    COMPETING_DAEMON = "{cause} (process {pid}) runs and may change settings of kind {kinds}"
+
+    @property
+    def key(self) -> str:
+        """What programs tell findings apart by."""
+        return self.name.lower()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,24 +66,13 @@ class Finding:
     @property
     def text(self) -> str:
         """One clause for people."""
-        match self.code:
-            case FindingCode.WRITTEN_BY_OTHERS:
-                return f"may be written by {self.cause}"
-            case FindingCode.APPLIED_BY_PERSON:
-                rule = self.cause or "no rule"
-                return f"a person applied {self.current} ({rule}), left so until 'nova-perf restore'"
-            case FindingCode.NOT_IN_FORCE:
-                return self.cause
-            case FindingCode.IRQBALANCE_WITHOUT_SCRIPT:
-                return _NO_SCRIPT
-            case FindingCode.COMPETING_DAEMON:
-                kinds = ", ".join(sorted(verify.DAEMONS[self.cause]))
-                return f"{self.cause} (process {self.pid}) runs and may change settings of kind {kinds}"
+        kinds = ", ".join(sorted(verify.DAEMONS.get(self.cause, ())))
+        return self.code.value.format(**dataclasses.asdict(self), rule=self.cause or "no rule", kinds=kinds)
 
     def as_json(self) -> dict[str, object]:
         """Return it for the state file: its code and values for programs, its text for people."""
         values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-        return {**values, "code": self.code.value, "text": self.text}
+        return {**values, "code": self.code.key, "text": self.text}
 
 
 class CompetingDaemons:

@@ -302,8 +302,8 @@ class Service:
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
         now, last = time.monotonic(), self._last
-        every = sorted(self._findings(now), key=lambda finding: finding.code.value)
-        by_code = itertools.groupby(every, key=lambda finding: finding.code.value)
+        every = sorted(self._findings(now), key=lambda finding: finding.code.key)
+        by_code = itertools.groupby(every, key=lambda finding: finding.code.key)
         return state_module.AgentState(
             pid=os.getpid(),
             pid_start=state_module.process_start(os.getpid()),
@@ -321,7 +321,7 @@ class Service:
                 for _code, members in by_code
                 for finding in itertools.islice(members, findings.NAMED)
             ],
-            findings_total=dict(collections.Counter(finding.code.value for finding in every)),
+            findings_total=dict(collections.Counter(finding.code.key for finding in every)),
             nova_config=list(last.plan.nova_config) if last is not None else [],
             **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
         )
