@@ -50,16 +50,10 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
     print(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
     rows = []
     for limit in forecast.limits:
+        cost = text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-"
         interval = f"{_count(limit.fewest)} to {_count(limit.most)}"
-        rows.append(
-            (
-                limit.resource,
-                text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-",
-                text.number(limit.per_guest),
-                _count(limit.guests),
-                "-" if limit.fewest is None and limit.most is None else interval,
-            )
-        )
+        interval = "-" if limit.fewest is None and limit.most is None else interval
+        rows.append((limit.resource, cost, text.number(limit.per_guest), _count(limit.guests), interval))
     head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval")
     command.print_table(head, rows, limit=80)
     first = forecast.limits[0] if forecast.limits else None

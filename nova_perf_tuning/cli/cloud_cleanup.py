@@ -65,16 +65,10 @@ class Cleanup(cloud_command.CloudLister):
 
 
 def _listed(store: run_store.RunStore) -> cloud_command.Rows:
-    return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), [
-        (
-            line.run_id,
-            "running" if line.alive else "died" if line.state == "running" else line.state,
-            line.created_at.isoformat(" ", "seconds"),
-            line.hosts,
-            line.pairs,
-            line.done,
-            "maybe" if line.leftovers or line.state == "running" else "none",
-            line.cloud,
-        )
-        for line in store.lines()
-    ]
+    rows = []
+    for line in store.lines():
+        state = "running" if line.alive else "died" if line.state == "running" else line.state
+        left = "maybe" if line.leftovers or line.state == "running" else "none"
+        begun = line.created_at.isoformat(" ", "seconds")
+        rows.append((line.run_id, state, begun, line.hosts, line.pairs, line.done, left, line.cloud))
+    return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), rows

@@ -35,14 +35,6 @@ class FlavorCreate(cloud_command.CloudShowOne):
         given = options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
-        made = flavors.create(
-            self.connection,
-            parsed_args.name,
-            specs,
-            vcpus=parsed_args.vcpus,
-            ram=parsed_args.ram,
-            disk=parsed_args.disk,
-            is_public=not parsed_args.private,
-            **({"id": parsed_args.id} if parsed_args.id else {}),
-        )
-        return cloud_flavor.shown(made)
+        fields = {name: getattr(parsed_args, name) for name in ("vcpus", "ram", "disk")}
+        fields |= {"is_public": not parsed_args.private, **({"id": parsed_args.id} if parsed_args.id else {})}
+        return cloud_flavor.shown(flavors.create(self.connection, parsed_args.name, specs, **fields))

@@ -22,13 +22,9 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         flavor = flavors.find(self.connection, parsed_args.flavor)
-        specs, warnings = flavor_rules.changed(
-            flavor.extra_specs,
-            options.flavor(parsed_args),
-            frozenset(parsed_args.remove),
-            flavor.vcpus,
-            profiles.load(parsed_args.profile_dir),
-        )
+        given, removed_keys = options.flavor(parsed_args), frozenset(parsed_args.remove)
+        known = profiles.load(parsed_args.profile_dir)
+        specs, warnings = flavor_rules.changed(flavor.extra_specs, given, removed_keys, flavor.vcpus, known)
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = cloud_flavor.shown(flavors.find(self.connection, flavor.id))

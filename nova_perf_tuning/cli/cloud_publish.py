@@ -71,13 +71,8 @@ class Publish(cloud_command.CloudLister):
         service = hosts.ServiceChange.NONE
         if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
             service = hosts.set_service(self.connection, host, result if verdict == "FAIL" else None)
-        return (
-            host.name,
-            verdict,
-            judged,
-            *(cloud_command.lines(sorted(names)) for names in changed),
-            cloud_command.Cell(service.value, service.name.lower()),
-        )
+        shown = [cloud_command.lines(sorted(names)) for names in changed]
+        return host.name, verdict, judged, *shown, cloud_command.Cell(service.value, service.name.lower())
 
     def _results(
         self, args: argparse.Namespace

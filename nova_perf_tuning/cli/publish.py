@@ -71,12 +71,8 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
     if not args.budget:
         return host_results.read(args.result)
     name = os.path.splitext(os.path.basename(args.budget))[0]
-    return host_results.read(
-        args.result,
-        budget_file.load(args.budget),
-        name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        (args.host_group, args.flavor),
-    )
+    name = name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
+    return host_results.read(args.result, budget_file.load(args.budget), name, (args.host_group, args.flavor))
 
 
 def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:

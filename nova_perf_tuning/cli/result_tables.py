@@ -58,15 +58,11 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 
 
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
-    rows = [
-        [
-            host.verdict or verdict.Verdict.INCONCLUSIVE.value,
-            host.host,
-            f"{host.measured} of {host.peers}",
-            (*host.reasons, "nothing to judge it by: no peers to compare with, no budget")[0],
-        ]
-        for host in hosts
-    ]
+    rows = []
+    for host in hosts:
+        word = host.verdict or verdict.Verdict.INCONCLUSIVE.value
+        why = (*host.reasons, "nothing to judge it by: no peers to compare with, no budget")[0]
+        rows.append((word, host.host, f"{host.measured} of {host.peers}", why))
     command.print_table(("verdict", "host", "peers", "why"), rows)
 
 

@@ -143,15 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
     try:
-        return int(
-            upgradecheck.main(
-                conf,
-                project="nova",
-                upgrade_command=Checks(conf),
-                argv=list(sys.argv[1:] if argv is None else argv),
-                default_config_files=cfg.find_config_files("nova", "nova-compute"),
-            )
-        )
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        files = cfg.find_config_files("nova", "nova-compute")
+        return int(upgradecheck.main(conf, "nova", Checks(conf), argv=arguments, default_config_files=files))
     except (cfg.Error, OSError) as error:
         print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
         return BROKEN

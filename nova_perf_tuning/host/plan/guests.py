@@ -228,15 +228,9 @@ def thread_placements(
             confined = {"cpus": domain.iothread_pins[index], "pool": pool.text}
             faults.append(Note.of(NoteCode.IOTHREAD_CONFINED, guest=guest.title, iothread=index, **confined))
         group = spread.Group(pool, 1, [nics.single(thread.affinity) for thread in workers])
-        placements.append(
-            ThreadPlacement(
-                guest,
-                pool,
-                workers if moves_vhost else (),
-                group if request.vhost_placement == "spread" else None,
-                [(thread, text) for thread, text in others if text],
-            )
-        )
+        spreading = group if request.vhost_placement == "spread" else None
+        moved = [(thread, text) for thread, text in others if text]
+        placements.append(ThreadPlacement(guest, pool, workers if moves_vhost else (), spreading, moved))
     return placements, [*warnings, *faults]
 
 

@@ -239,14 +239,9 @@ def _by_hosts(
     for judgement, figure, limit, of_pair in limits:
         budget, loss = judgement.budget, figure == "loss"
         by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
-        params = {
-            "benchmark": budget.benchmark,
-            "arm": budget.arm,
-            "baseline": budget.baseline,
-            "figure": figure,
-            "limit": budget.max_loss if loss else budget.max_host_cpu_per_unit,
-            "unit": judgement.unit,
-        }
+        params: dict[str, object] = {name: getattr(budget, name) for name in ("benchmark", "arm", "baseline")}
+        params |= {"figure": figure, "unit": judgement.unit}
+        params["limit"] = budget.max_loss if loss else budget.max_host_cpu_per_unit
         for host, logs in by.logs.items():
             if loss and budget.baseline == results.HOST:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))

@@ -79,18 +79,9 @@ class RunStore:
         environment: environments.Environment,
     ) -> model.StoredRun:
         run_id = plan.measure.run_id
-        row = {
-            "id": run_id,
-            "kind": "heat",
-            "state": "running",
-            "owner": _own_name(),
-            "created_at": _now(),
-            "seen_at": _now(),
-            "leftovers": False,
-            "plan": _plan_data(plan),
-            "environment": environments.to_dict(environment),
-            "hosts": list(hosts),
-        }
+        row: dict[str, object] = {"id": run_id, "kind": "heat", "state": "running", "owner": _own_name()}
+        row |= {"created_at": _now(), "seen_at": _now(), "leftovers": False, "hosts": list(hosts)}
+        row |= {"plan": _plan_data(plan), "environment": environments.to_dict(environment)}
         planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
         rows = [
             {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}

@@ -317,14 +317,8 @@ class Session:
     # -- what is written down
 
     def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        run = dataclasses.replace(
-            outcome.trial,
-            arm=arm,
-            boot=boot,
-            block=block,
-            order=self._order,
-            collectors=[kind.kind for kind in self._plan.attached.kinds],
-        )
+        run = dataclasses.replace(outcome.trial, arm=arm, boot=boot, block=block, order=self._order)
+        run.collectors = [kind.kind for kind in self._plan.attached.kinds]
         rows = model.figures(run, outcome.readings, job.benchmark.work_metric)
         self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows]
         self._order += 1

@@ -66,17 +66,9 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         actions = [reason(_C.MORE_BOOTS)]
     elif whole is verdict.Verdict.FAIL:
         first, culprit, actions = _failed(results, deciding)
-    headline = reason(
-        _C.JUDGED,
-        verdict=whole.value,
-        benchmark=first.budget.benchmark,
-        arm=first.budget.arm,
-        baseline=first.budget.baseline,
-        why=(_why(first),),
-        more=len(deciding) - 1,
-        of=len(judged),
-        culprit=culprit,
-    )
+    about = {"benchmark": first.budget.benchmark, "arm": first.budget.arm, "baseline": first.budget.baseline}
+    about |= {"verdict": whole.value, "culprit": culprit}
+    headline = reason(_C.JUDGED, **about, why=(_why(first),), more=len(deciding) - 1, of=len(judged))
     return Diagnosis(headline, culprit, tuple(actions))
 
 

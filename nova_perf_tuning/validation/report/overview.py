@@ -39,11 +39,6 @@ def overview(results: model.Results) -> Overview:
     hosts = [(host, worst.get(host.host)) for host in fleet.hosts]
     hosts.sort(key=lambda known: -math.inf if known[1] is None else known[1], reverse=True)
     places = {host.host: index for index, (host, _) in enumerate(hosts)}
-    return Overview(
-        hosts,
-        [
-            (places[pair.client], places[pair.server], pair, lost.get(pair.number))
-            for pair in fleet.pairs
-            if {pair.client, pair.server} <= places.keys()
-        ],
-    )
+    known = [pair for pair in fleet.pairs if {pair.client, pair.server} <= places.keys()]
+    pairs = [(places[pair.client], places[pair.server], pair, lost.get(pair.number)) for pair in known]
+    return Overview(hosts, pairs)
