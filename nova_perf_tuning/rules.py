@@ -121,17 +121,10 @@ class Rule(abc.ABC, Generic[Subject]):
         safe: bool | None = None,
     ) -> Finding:
         """Return a finding of this rule; what is not given is as for any subject."""
-        return Finding(
-            self.id,
-            level or self.level,
-            subject,
-            tuple(Evidence(path, "-" if value is None else str(value)) for path, value in evidence),
-            why or self.why,
-            remedy or self.remedy,
-            self.source,
-            tuple(settings),
-            self.safe if safe is None else safe,
-        )
+        read = tuple(Evidence(path, "-" if value is None else str(value)) for path, value in evidence)
+        texts = why or self.why, remedy or self.remedy, self.source
+        safe = self.safe if safe is None else safe
+        return Finding(self.id, level or self.level, subject, read, *texts, tuple(settings), safe)
 
 
 class Unjudged(NamedTuple):

@@ -61,14 +61,11 @@ def _print(series: "list[history.Series]") -> None:
     if not series:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
     head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
-    rows = [
-        (
-            *(line.host, line.benchmark, line.arm, line.tuning, len(line.points)),
-            f"{text.number(line.points[-1].value)} {line.unit}",
-            text.lines(map(line.change, line.changes)) or None,
-        )
-        for line in series
-    ]
+    rows = []
+    for line in series:
+        newest = f"{text.number(line.points[-1].value)} {line.unit}"
+        changes = text.lines(map(line.change, line.changes)) or None
+        rows.append((line.host, line.benchmark, line.arm, line.tuning, len(line.points), newest, changes))
     command.print_table(head, rows, limit=200)
 
 

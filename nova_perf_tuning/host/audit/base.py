@@ -38,13 +38,9 @@ class Rule(rules.Rule[Host]):
     def sysctl(self, host: Host, key: str, value: str, why: str, note: str = "") -> Finding:
         """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the command."""
         now = host.facts.sysctls[key]
-        return self.finding(
-            [(sysctl_path(key), now)],
-            why,
-            f"sysctl -w {shlex.quote(f'{key}={value}')}{note}",
-            subject=key,
-            settings=[self.setting("sysctl", key, value, now, why)],
-        )
+        remedy = f"sysctl -w {shlex.quote(f'{key}={value}')}{note}"
+        setting = self.setting("sysctl", key, value, now, why)
+        return self.finding([(sysctl_path(key), now)], why, remedy, subject=key, settings=[setting])
 
 
 class GuestRule(Rule):

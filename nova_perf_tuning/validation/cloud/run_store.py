@@ -181,16 +181,11 @@ class RunStore:
         attempts = task.attempts + 1
         faults = [*task.faults, *(dataclasses.replace(fault, attempt=attempts) for fault in outcome.errors)]
         hosts = {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()}
-        self._change_pair(
-            run_id,
-            task.number,
-            state=state,
-            attempts=attempts,
-            seconds=task.seconds,
-            faults=[dataclasses.asdict(fault) for fault in faults],
-            environment={"hosts": hosts, **{name: getattr(outcome, name) for name in _FACTS}},
-            trials=[dataclasses.asdict(trial) for trial in outcome.trials],
-        )
+        kept: dict[str, object] = {"state": state, "attempts": attempts, "seconds": task.seconds}
+        kept["environment"] = {"hosts": hosts, **{name: getattr(outcome, name) for name in _FACTS}}
+        kept["faults"] = [dataclasses.asdict(fault) for fault in faults]
+        kept["trials"] = [dataclasses.asdict(trial) for trial in outcome.trials]
+        self._change_pair(run_id, task.number, **kept)
         task.state, task.attempts, task.faults = state, attempts, faults
 
     def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
@@ -229,13 +224,8 @@ def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
         measure["jobs"] = tuple(
             plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"]) for job in measure["jobs"]
         )
-        return model.FleetPlan(
-            model.MeasurePlan(**measure),
-            model.RunSettings(**data["settings"]),
-            model.GuestSettings(**data["guests"]),
-            data["max_loss"],
-            data["cloud"],
-        )
+        settings, guests = model.RunSettings(**data["settings"]), model.GuestSettings(**data["guests"])
+        return model.FleetPlan(model.MeasurePlan(**measure), settings, guests, data["max_loss"], data["cloud"])
     except (KeyError, TypeError) as error:
         raise RunError(
             f"run {run_id}: another version wrote its plan ({type(error).__name__}: {error}); begin a new run"

@@ -344,9 +344,5 @@ class Session:
 
 def describe(job: plugins.Job) -> environments.Benchmark:
     peer = "PEER" if job.benchmark.paired else None
-    return environments.Benchmark(
-        job.benchmark.kind,
-        job.benchmark.summary,
-        dict(job.parameters),
-        [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)],
-    )
+    commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
+    return environments.Benchmark(job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands)
