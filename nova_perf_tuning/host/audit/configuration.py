@@ -116,7 +116,13 @@ class CpuSets(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         sets = {host.dedicated_option: host.dedicated, SHARED: host.shared}
         given = {option: cpus for option, cpus in sets.items() if cpus}
-        need(given, "no CPU sets in nova.conf")
+        written = [one for one in (DEDICATED, SHARED, PIN_SET) if host.option(one[1], one[0])[:1] not in ("", "$")]
+        faulty = [option for option in written if novaconf.cpu_set(host.nova, option) is None]
+        for option in faulty:
+            yield self._about(
+                host, option, "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
+            )
+        need(given or faulty, "no CPU sets in nova.conf")
         present = frozenset(cpu.id for cpu in host.facts.cpus)
         for option, cpus in given.items():
             if cpus - present:

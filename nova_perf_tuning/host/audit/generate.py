@@ -49,8 +49,8 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         return shared, frozenset(), reasons or [_AS_THEY_ARE]
     if whole := _whole(host, isolated - _core_0(host)):
         cut = "" if whole == isolated else ", but for torn cores and the core of CPU 0"
-        why = f"nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now{cut}"
-        return online - whole - taken, whole, [*reasons, why]
+        start = f"nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now{cut}"
+        return online - whole - taken, whole, [*reasons, start]
     keep, why = _proposal(host, taken)
     return keep, online - keep - taken, reasons + why
 

@@ -351,5 +351,5 @@ def cpus_of_parameter(value: str, last: int) -> frozenset[int] | None:
 
     :param last: the host's last CPU.
     """
-    parts = [part for part in value.split(",") if part not in ("domain", "managed_irq", "nohz")]
+    parts = [part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")]
     return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))

@@ -60,6 +60,9 @@ class _Iperf(base.Benchmark):
                 raise fault(f"{self.kind}: {message}")
             if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
                 raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
+            end = self.find(document, "end")
+            if isinstance(end, dict) and "sum_sent_bidir_reverse" in end:
+                raise self.fault("the output is of a bidirectional run; measure one direction at a time")
         return documents
 
     def span(self, text: str) -> base.Span:

@@ -89,6 +89,9 @@ class NovaSetsTest(testcase.TestCase):
                 "nova-cpu-sets",
                 [],
             ),
+            ("all excluded", conf("cpu_dedicated_set = ^4"), "nova-cpu-sets", [("error", "cpu_dedicated_set")]),
+            ("a mask", conf("cpu_shared_set = 0xf"), "nova-cpu-sets", [("error", "cpu_shared_set")]),
+            ("not followed", conf("cpu_dedicated_set = $x"), "nova-cpu-sets", None),
             ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("warning", "")]),
             ("both", conf(sets, "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("error", "")]),
             (

@@ -219,6 +219,11 @@ class EqualKeysTest(testcase.TestCase):
                 self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
                 self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
 
+    def test_one_direction_of_two_is_not_taken(self):
+        """iperf3 3.12 and later names the sums of the way back apart."""
+        text = GOOD[iperf3.Iperf3].replace('"sum_sent":', '"sum_sent_bidir_reverse": {}, "sum_sent":')
+        self.assertRaisesRegex(base.OutputError, "bidirectional", iperf3.Iperf3().parse, text)
+
 
 class SysbenchTest(testcase.TestCase):
     def test_what_sysbench_said_is_named(self):
