@@ -106,14 +106,8 @@ class ApiServer(fixtures.Fixture):
 
     def add_image(self, name, **properties):
         """Add an image with custom properties, which Glance shows flat beside its own."""
-        image = {
-            "id": str(uuid.uuid4()),
-            "name": name,
-            "status": "active",
-            "size": 1 << 24,
-            "owner": "p",
-            **properties,
-        }
+        image = {"id": str(uuid.uuid4()), "name": name, "status": "active"}
+        image |= {"size": 1 << 24, "owner": "p", **properties}
         self.images[image["id"]] = image
         return image
 
@@ -126,16 +120,8 @@ class ApiServer(fixtures.Fixture):
         provider |= {"free": dict(free), "topology": topology}
         self.traits |= set(traits)
         self.providers[provider["uuid"]] = provider
-        service = {
-            "id": str(uuid.uuid4()),
-            "binary": "nova-compute",
-            "host": name,
-            "zone": "nova",
-            "status": "enabled",
-            "state": "up",
-            "disabled_reason": None,
-            **fields,
-        }
+        service = {"id": str(uuid.uuid4()), "binary": "nova-compute", "host": name, "zone": "nova"}
+        service |= {"status": "enabled", "state": "up", "disabled_reason": None, **fields}
         self.services[service["id"]] = {"service": service, "provider": provider["uuid"] if hypervisor else None}
         self.services[service["id"]]["qemu"] = qemu
         return provider

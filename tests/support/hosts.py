@@ -193,16 +193,11 @@ _NAMES = (
 def napis(draw, cpus, irqs, first):
     """Draw threads for the NAPIs of some interrupts, or of a device that has none; ``first`` is a thread's id."""
     chosen = [irq.number for irq in irqs if draw(st.booleans())] or [None]
-    return tuple(
-        model.Napi(
-            8193 + at,
-            number,
-            (),
-            (),
-            model.Thread(first + at, "napi", 8193 + at, affinities(draw, cpus), 77, True),
-        )
-        for at, number in enumerate(chosen)
-    )
+    napis = []
+    for at, number in enumerate(chosen):
+        thread = model.Thread(first + at, "napi", 8193 + at, affinities(draw, cpus), 77, True)
+        napis.append(model.Napi(8193 + at, number, (), (), thread))
+    return tuple(napis)
 
 
 def affinities(draw, cpus):

@@ -157,10 +157,7 @@ class QuietCpusTest(testcase.TestCase):
     def test_those_of_the_plan_without_a_guest_or_none(self):
         nova, cpus = "etc/nova/nova.conf", "sys/devices/system/cpu"
         isolated, nohz_full = f"{cpus}/isolated", f"{cpus}/nohz_full"
-        for changes, expected in (
-            ({}, "14-15"),
-            ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5"),
-        ):
+        for changes, expected in (({}, "14-15"), ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5")):
             with self.subTest(expected):
                 root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
                 self.assertEqual(expected, cpulist.format(plan.quiet_cpus(root)))

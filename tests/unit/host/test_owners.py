@@ -58,13 +58,8 @@ class ProgramsTest(testcase.TestCase):
         self.assertEqual({}, self.claims(tree))
 
     def test_workers_of_ovs_are_facts_wherever_they_run(self):
-        threads = {
-            "ovs-vswitchd": "0-7",
-            "handler1": "0-3",
-            "revalidator2": "2",
-            "urcu3": "1",
-            "pmd-c04/id:9": "4",
-        }
+        threads = {"ovs-vswitchd": "0-7", "handler1": "0-3", "revalidator2": "2", "urcu3": "1"}
+        threads["pmd-c04/id:9"] = "4"
         known = facts(program(900, "ovs-vswitchd", threads)).programs
         self.assertEqual(
             {"handler1": False, "revalidator2": False, "urcu3": True, "pmd-c04/id:9": True},

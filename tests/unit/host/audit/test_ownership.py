@@ -83,23 +83,13 @@ class NovaSetsTest(testcase.TestCase):
         for name, tree, rule, expected in (
             ("reserved", conf(sets, "reserved_host_cpus = 2"), "nova-cpu-sets", [("error", "reserved_host_cpus")]),
             ("reserved: none", conf(sets, "reserved_host_cpus = 0"), "nova-cpu-sets", []),
-            (
-                "reserved, legacy",
-                conf("", f"reserved_host_cpus = 2\n{legacy}"),
-                "nova-cpu-sets",
-                [],
-            ),
+            ("reserved, legacy", conf("", f"reserved_host_cpus = 2\n{legacy}"), "nova-cpu-sets", []),
             ("all excluded", conf("cpu_dedicated_set = ^4"), "nova-cpu-sets", [("error", "cpu_dedicated_set")]),
             ("a mask", conf("cpu_shared_set = 0xf"), "nova-cpu-sets", [("error", "cpu_shared_set")]),
             ("not followed", conf("cpu_dedicated_set = $x"), "nova-cpu-sets", None),
             ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("warning", "")]),
             ("both", conf(sets, "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("error", "")]),
-            (
-                "split core",
-                conf("cpu_shared_set = 1-4"),
-                "nova-cpu-sets",
-                [("warning", "cpu_shared_set")],
-            ),
+            ("split core", conf("cpu_shared_set = 1-4"), "nova-cpu-sets", [("warning", "cpu_shared_set")]),
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found(tree, rule))

@@ -18,12 +18,7 @@ def _list(**properties: object) -> dict[str, object]:
 
 
 _THREAD = _list(
-    tid=_ID,
-    kind={"const": "napi"},
-    index=_MAYBE,
-    affinity=_MAYBE_CPUS,
-    start=_ID,
-    kernel={"type": "boolean"},
+    tid=_ID, kind={"const": "napi"}, index=_MAYBE, affinity=_MAYBE_CPUS, start=_ID, kernel={"type": "boolean"}
 )["items"]
 
 SCHEMA = {

@@ -233,25 +233,16 @@ class SurveyTest(testcase.TestCase):
         settings = list(self.settings[name])
         for _ in range(data.draw(st.integers(1, 4))):
             place = data.draw(st.integers(0, len(settings) - 1))
-            other = data.draw(
+            field, text = data.draw(
                 st.sampled_from(
-                    (
-                        {"value": "0"},
-                        {"value": "00,00000000"},
-                        {"value": "0-7"},
-                        {"value": "0,1-7"},
-                        {"value": "no list"},
-                        {"identity": "9:9"},
-                        {"identity": "x|eth0-TxRx-99"},
-                        {"identity": "|../../.."},
-                        {"target": "irq:9999"},
-                        {"target": "tid:1"},
-                        {"target": "eth9/tx-0"},
-                        {"target": "../.."},
-                    )
+                    [
+                        *(("value", text) for text in ("0", "00,00000000", "0-7", "0,1-7", "no list")),
+                        *(("identity", text) for text in ("9:9", "x|eth0-TxRx-99", "|../../..")),
+                        *(("target", text) for text in ("irq:9999", "tid:1", "eth9/tx-0", "../..")),
+                    ]
                 )
             )
-            settings[place] = dataclasses.replace(settings[place], **other)
+            settings[place] = dataclasses.replace(settings[place], **{field: text})
         kind = self.kinds[name]
         exact = [kind.observe(setting) for setting in settings]
         self.assertEqual(exact, kind.survey(settings))

@@ -190,14 +190,8 @@ class GuestTest(testcase.TestCase):
         """StarlingX's agent fails with three CPUs and takes all nodes for the device's."""
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, "0-15", 1) for index in range(4)]
-        guest = hosts.guest(
-            "g",
-            1000,
-            ["1", "2", "5", "6", "7"],
-            affinity="8",
-            asks={"irq_placement": "vcpu"},
-            hostdevs=[address.upper()],
-        )
+        asked = {"asks": {"irq_placement": "vcpu"}, "hostdevs": [address.upper()]}
+        guest = hosts.guest("g", 1000, ["1", "2", "5", "6", "7"], affinity="8", **asked)
         plan = self.plan(guest, irqs=irqs)
         self.assertEqual(
             {"irq:60": "5", "irq:61": "6", "irq:62": "7", "irq:63": "5"}, values(plan, "irq_affinity")

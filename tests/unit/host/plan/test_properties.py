@@ -157,17 +157,9 @@ def _with_work(host):
         irqs.update({irq.number: irq for irq in mine})
         number += 6
         local = [cpu.id for cpu in online if cpu.node == node]
-        guests.append(
-            hosts.guest(
-                f"guest{index}",
-                1000 + 100 * index,
-                [str(cpu) for cpu in local[1:2]],
-                workers=2,
-                affinity=host.online or "0",
-                asks=_ASKS,
-                memory_nodes=None if node is None else str(node),
-            )
-        )
+        where = {"affinity": host.online or "0", "memory_nodes": None if node is None else str(node)}
+        pins = [str(cpu) for cpu in local[1:2]]
+        guests.append(hosts.guest(f"guest{index}", 1000 + 100 * index, pins, workers=2, asks=_ASKS, **where))
     return dataclasses.replace(
         host, nics=tuple(nics), irqs=irqs, guests=tuple(guests), domains=tuple(guest.domain for guest in guests)
     )

@@ -48,10 +48,7 @@ class EngineTest(directories.DirectoryCase):
         for url, output in (
             ("results.db", "is no SQLAlchemy URL"),
             ("nosuch://user:geheim@host/db", "nosuch"),
-            (
-                "postgresql+psycopg://perf:geheim@host/db",
-                "psycopg is missing; install nova-perf",
-            ),
+            ("postgresql+psycopg://perf:geheim@host/db", "psycopg is missing; install nova-perf"),
             ("mysql://perf:geheim@host/db", "MySQLdb is missing; install nova-perf"),
             (f"sqlite:///{file}", "not a database"),
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
