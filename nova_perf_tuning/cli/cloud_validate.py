@@ -187,10 +187,15 @@ class Run:
         hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
         for host, why in unusable.items():
             self._warn(f"host {host} is left out: it is {why}")
-        launcher.check(plan.measure)
+        pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
+        measure = plan.measure
+        each = len(measure.arms) * sum(1 if job.benchmark.paired else 2 for job in measure.jobs)
+        if (trials := len(pairs) * measure.trials * each) > store.MAX_TRIALS:
+            most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
+            raise options.OptionError(f"{counted(len(pairs), 'pair')} have {trials} trials, {most}")
+        launcher.check(measure)
         validate_options.make_output_directory(self._args.output)
         self._open(make=True)
-        pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
         plan = dataclasses.replace(plan, cloud=self._cloud.identity())
         run = self._store.create(plan, hosts, pairs, environment)
         self._warn(f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}")

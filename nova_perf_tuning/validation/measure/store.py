@@ -11,8 +11,8 @@ from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.measure import model, schema
 
-#: Largest results file that is read, in bytes: more than 100,000 trials need.
-MAX_BYTES = 64 * 1024 * 1024
+#: Most trials, as the schema has it, and the largest results file that is read, in bytes: more than they need.
+MAX_TRIALS, MAX_BYTES = 100_000, 64 * 1024 * 1024
 #: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
 _MIN_FIGURE = 1e-9
 

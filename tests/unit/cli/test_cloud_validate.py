@@ -109,7 +109,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                     parts["worker"] += 2.0 if ran_on == "h002" else 0.0
                     cpu = {**parts, "total": sum(parts.values())}
                     unit = "Gbit" if trial.benchmark == "iperf3" else "1,000 events"
-                    yield dataclasses.replace(trial, host_cpu_s=cpu, work=10.0, work_unit=unit)
+                    yield dataclasses.replace(
+                        trial, host_cpu_s=cpu, work=10.0, work_unit=unit, course=samples.course()
+                    )
 
         budget = self.budget("benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1")
         url = "http://{host}:9751/metrics"
@@ -125,6 +127,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertIn(f"note: host CPU of guests: {environment.host_cpu_source}", self.out.getvalue())
         self.assertIn("host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue())
         self.assertIn("<td>host_cpu_source", self.report())
+        self.assertIn("Second by second", self.report())
         self.assertIn("no answer &lt;b&gt;", self.report())
 
     def test_a_report_judges_again_by_budgets_and_says_what_is_recorded(self):
@@ -203,6 +206,11 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(0, self.validate("--hosts", "any"))
         self.assertEqual(["any"], [host.host for host in self.results().environment.fleet.hosts])
         self.assertIn(": 1 host, 1 pair\n", self.err.getvalue())
+
+    def test_more_trials_than_results_hold(self):
+        self.patch(store, "MAX_TRIALS", 10)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all")
+        self.assertIn("6 pairs have 108 trials, results hold 10", str(error))
 
 
 class MistakesTest(openstack_program.ProgramTestCase):
