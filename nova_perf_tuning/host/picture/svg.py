@@ -45,6 +45,8 @@ _SIGNS: Final = (
 _MARGIN, _TITLE, _HEAD, _LINE = 14, 50, 38, 17
 #: Lines of marks in a cell, the least width of a state, and lines between nodes that can be told apart.
 _LINES, _STATE, _FAR_WIRES = 3, 330, 60
+#: What is counted under the title: attribute of a CPU and its noun.
+_NOUNS = {"package": "package", "node": "NUMA node", "l3": "L3 group", "siblings": "core", "id": "online CPU"}
 #: Guests in the legend, and names in a tooltip.
 _GUESTS, _NAMES = 36, 4
 
@@ -123,14 +125,7 @@ class _Picture:
         background = _rect(root, (0, 0, width, 0), "bg")
         _text(root, _MARGIN, 24, fit(title, width - 2 * _MARGIN, 16), "t1")
         online = [cpu for cpu in self.facts.cpus if cpu.online]
-        nouns = {
-            "package": "package",
-            "node": "NUMA node",
-            "l3": "L3 group",
-            "siblings": "core",
-            "id": "online CPU",
-        }
-        counts = {noun: len({getattr(cpu, kind) for cpu in online} - {None}) for kind, noun in nouns.items()}
+        counts = {noun: len({getattr(cpu, kind) for cpu in online} - {None}) for kind, noun in _NOUNS.items()}
         counts["NUMA node"] = len(self.facts.nodes)  # also those without CPUs
         summary = [counted(number, noun) for noun, number in counts.items() if number]
         _text(root, _MARGIN, 40, ", ".join([*summary, counted(len(self.facts.guests), "running guest")]), "soft")
@@ -286,11 +281,8 @@ class _Picture:
         entries += [sign[1:] for sign in _SIGNS if any(getattr(mark, sign[0]) for mark in marks)]
         if not self.detailed and any(mark.conflict for mark in marks):
             entries.append(("bad wide", "5!", "reserved CPUs with other work: the more, the darker"))
-        guests = [
-            ("guest odd" if number % 2 else "guest", str(number), name)
-            for name, number in self.guests.items()
-            if self.detailed
-        ]
+        named = self.guests.items() if self.detailed else ()
+        guests = [("guest odd" if number % 2 else "guest", str(number), name) for name, number in named]
         more = [("guest", "…", f"and {len(guests) - _GUESTS} more guests")] if len(guests) > _GUESTS else []
         x = float(_MARGIN)
         for role, code, meaning in [*entries, *guests[:_GUESTS], *more]:

@@ -44,11 +44,8 @@ def panels(measured: summary.BenchmarkSummary, trials: Iterable[model.Trial]) ->
     medians, worst = [], []
     for arm in measured.arms:
         places = [(arm.arm, boot, block) for boot, block, _ in arm.values]
-        ordered = sorted(
-            (known[place] for place in places if place in known), key=lambda trial: trial.value or 0.0
-        )
-        if measured.better == "lower":
-            ordered.reverse()
+        there = (known[place] for place in places if place in known)
+        ordered = sorted(there, key=lambda trial: trial.value or 0.0, reverse=measured.better == "lower")
         if ordered:
             medians.append((ordered[len(ordered) // 2], "median"))
             worst += [(ordered[0], "worst")] * (len(ordered) > 2)

@@ -142,16 +142,13 @@ class FileTest(directories.DirectoryCase):
 
     def test_no_cpu_no_picture(self):
         root = trees.grow(self, {"sys/class/net": trees.DIRECTORY})
-        self.assertIn(
-            "nothing to draw",
-            program.refused(self, "topology", "--sysroot", root, "--svg", str(self.directory / "x")),
-        )
+        said = program.refused(self, "topology", "--sysroot", root, "--svg", str(self.directory / "x"))
+        self.assertIn("nothing to draw", said)
 
     def test_names_of_others_are_text(self):
         name = "<script>\x07\u202e&"
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), guests=[hosts.guest(name, 1000, ["1"], affinity="0")])
         picture = svg.draw(facts, CpuOwners.of(facts, CpuSets()))
-        self.assertFalse(
-            {f"{_SVG}script", f"{_SVG}a", f"{_SVG}image"} & {item.tag for item in etree.fromstring(picture).iter()}
-        )
+        tags = {etree.QName(item).localname for item in etree.fromstring(picture).iter()}
+        self.assertFalse({"script", "a", "image"} & tags)
         self.assertIn("&lt;script&gt;??&amp;", picture.decode())

@@ -82,9 +82,8 @@ class AuditsTest(directories.DirectoryCase):
         return self.write_file(f"{name}.json", json.dumps(document))
 
     def test_hosts_of_the_same_outcome_are_one_row_the_worst_first(self):
-        files = [
-            self.write(f"h{number}", self.documents[kind]) for number, kind in enumerate((0, 1, 0, 2, 0, 0, 0))
-        ]
+        kinds = (0, 1, 0, 2, 0, 0, 0)
+        files = [self.write(f"h{number}", self.documents[kind]) for number, kind in enumerate(kinds)]
         out = str(self.directory / "all.html")
         self.assertEqual(f"{out}\n", program.shown(self, "report", "--audits", *files, "-o", out))
         page = (self.directory / "all.html").read_text()
