@@ -93,10 +93,8 @@ def _of_two(boots: Mapping[model.HostPair, Sequence[float]], limit: float, figur
     beyond *= math.sqrt(sum(1 / len(some) for some in boots.values()))
     states = {}
     for host, [value] in logs.items():
-        lost = value - middle < math.log(1 - limit)
-        states[host] = (
-            Verdict.PASS if not lost else Verdict.FAIL if value - middle < beyond else Verdict.INCONCLUSIVE
-        )
+        lost, certain = value - middle < math.log(1 - limit), value - middle < beyond
+        states[host] = Verdict.PASS if not lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
     return Comparison(states, logs, middle, spread, True)
 
 

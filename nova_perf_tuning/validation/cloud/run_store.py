@@ -104,9 +104,8 @@ class RunStore:
         columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
         with database.reading(self._engine) as connection:
             run = _get(connection, run_id)
-            pairs = connection.execute(
-                sa.select(*columns).where(_pairs.c.run_id == run_id).order_by(_pairs.c.number)
-            ).all()
+            query = sa.select(*columns).where(_pairs.c.run_id == run_id).order_by(_pairs.c.number)
+            pairs = connection.execute(query).all()
         tasks = []
         for pair in pairs:
             hosts = model.HostPair(pair.client, pair.server)

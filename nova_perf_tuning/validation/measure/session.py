@@ -163,17 +163,11 @@ class Session:
         self._order = 0
         self._idle_softirq = 0.0
         self._cut = False
+        planned = ("host_group", "flavor", "tags", "ablation", "seed", "boots", "blocks", "time_limit_s")
         environment = dataclasses.replace(
             host_environment.read(),
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            host_group=plan.host_group,
-            flavor=plan.flavor,
-            tags=plan.tags,
-            ablation=plan.ablation,
-            seed=plan.seed,
-            boots=plan.boots,
-            blocks=plan.blocks,
-            time_limit_s=plan.time_limit_s,
+            **{name: getattr(plan, name) for name in planned},
             arms={
                 arm.name: environments.Arm(arm.request.extra_specs(), dict(plan.reasons.get(arm.name, {})))
                 for arm in plan.arms
