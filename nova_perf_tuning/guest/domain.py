@@ -60,7 +60,7 @@ class Domain:
     """One guest as libvirt knows it.
 
     :ivar vcpus: those that it has now (``<vcpu current=>``, ``<vcpus>``), not those that could be plugged in.
-    :ivar vcpu_pins: vCPU number -> cpulist of its pin; vCPUs without a pin or not plugged in are absent.
+    :ivar vcpu_pins: vCPU number -> cpulist of its pin, else of ``<vcpu cpuset>``; others are absent.
     :ivar emulator_pin: cpulist or None; :ivar iothread_pins: I/O thread id -> cpulist.
     :ivar memory_nodes: host nodes of its memory as a list text, None when it may lie anywhere.
     :ivar hostdevs: PCI addresses (``0000:82:10.0``) passed through, interfaces of type hostdev included.

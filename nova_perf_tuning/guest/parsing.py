@@ -29,7 +29,6 @@ MAX_VCPUS: Final = 4096
 #: VIRTIO_QUEUE_MAX of QEMU is 1024.
 MAX_QUEUES: Final = 1024
 MAX_IOTHREADS: Final = 1024
-_MAX_DISK_QUEUES: Final = 65535
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
@@ -108,7 +107,9 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
     running = running_vcpus(root)
     count = len(running)
-    pins = {vcpu: text for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items() if vcpu in running}
+    every = attribute(root, "vcpu", "cpuset")  # Nova writes it for guests that float over a set
+    pins = dict.fromkeys(running, cpuset(every, "vcpu")) if every.strip() else {}
+    pins |= {vcpu: text for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items() if vcpu in running}
     emulator = root.find("cputune/emulatorpin")
     specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
@@ -171,9 +172,10 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
                 source=_shown(disk, ".", "type"),
                 bus=_shown(disk, "target", "bus"),
                 cache=_shown(disk, "driver", "cache"),
-                queues=number(_shown(disk, "driver", "queues") or "0", 0, _MAX_DISK_QUEUES, "disk driver queues"),
+                queues=int(queues) if re.fullmatch("[0-9]{1,5}", queues) else 0,
             )
             for disk in root.iterfind("devices/disk")
+            for queues in (_shown(disk, "driver", "queues"),)
         ),
         controllers=tuple(
             domain.Controller(

@@ -172,7 +172,7 @@ class Queues(Rule):
     level = Level.INFO
     why = "One queue is one vhost worker and one vCPU for all packets; each queue more is a worker on the host."
     remedy = "perf:vif_queues=auto and perf:disk_queues=auto in the flavor; compare with nova-perf validate"
-    plain = "<driver name='vhost' queues='N'/>, at most as many as vCPUs and 8"
+    plain = "<driver queues='N'/> of NICs and disks, at most as many as vCPUs, of NICs at most 8"
     source = "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
 
     def check(self, host: Host) -> Iterator[Finding]:

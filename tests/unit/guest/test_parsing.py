@@ -103,6 +103,13 @@ class RightTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertRaises(parsing.DomainError, parsing.parse_domain, corpus.SMALL % text)
 
+    def test_a_set_for_all_vcpus_is_a_pin_of_those_without_one(self):
+        pin = "<cputune><vcpupin vcpu='1' cpuset='5'/></cputune>"
+        guest = parsing.parse_domain(corpus.SMALL % f"<vcpu cpuset='2-5,^4' current='2'>3</vcpu>{pin}")
+        self.assertEqual(({0: "2-3,5", 1: "5"}, False), (guest.vcpu_pins, guest.dedicated))
+        single = parsing.parse_domain(corpus.SMALL % "<vcpu cpuset='4'>1</vcpu>")
+        self.assertEqual(({0: "4"}, True), (single.vcpu_pins, single.dedicated))
+
     def test_unusable_request_leaves_the_guest(self):
         text = corpus.text("virtio-blk.xml").replace(">auto<", ">many<")
         guest = parsing.parse_domain(text)
