@@ -153,7 +153,7 @@ def grub_args(host: Host) -> str:
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
     boot = cpulist.parse(host.facts.isolated) & host.sets.online
     partitions = host.sets.owners.cpus(Owner.ISOLATED) - boot
-    isolated = (dedicated | host.sets.programs | (boot - shared)) - partitions
+    isolated = (dedicated | host.sets.programs | (boot - shared)) - partitions - {0}  # which has timers of all
     if partitions:
         lines.append(f"# {cpulist.named(partitions)}: isolated by a partition, which isolcpus= would break.")
     if not isolated:

@@ -145,6 +145,11 @@ class GenerateTest(testcase.TestCase):
                 (half, hosts.DEDICATED, "2-4,6-7,10-12,14-15", 1),
             ),
             (
+                "a program on CPU 0",
+                {**none, **owners.program(900, "haproxy", {"main": "0-15", "a": "0", "b": "4", "c": "12"})},
+                ("1,5,8-9,13", hosts.DEDICATED, "2-4,6-7,10-12,14-15", 0),
+            ),
+            (
                 "a partition",
                 {**none, "sys/fs/cgroup/cpuset.cpus.isolated": hosts.DEDICATED},
                 (left, hosts.DEDICATED, None, 0),
