@@ -250,6 +250,7 @@ class StopsStackTest(PluginTestCase):
             ("NOVA_PERF_SHARED_CPUS", "0 1"),
             ("NOVA_PERF_PROFILE_DIR", "/nonexistent"),
             ("NOVA_PERF_IMAGE", "/nonexistent"),
+            ("NOVA_PERF_IMAGE", "on"),
             ("NOVA_PERF_PROFILES", "balanced storag"),
             ("NOVA_PERF_CONF_DIR", "/etc/nova-perf%n"),
             ("NOVA_PERF_STATE_DIR", "/var/lib"),
