@@ -61,7 +61,8 @@ def print_hosts(hosts: Sequence[FleetHost]) -> None:
     rows = []
     for host in hosts:
         word = host.verdict or verdict.Verdict.INCONCLUSIVE.value
-        why = (*host.reasons, "nothing to judge it by: no peers to compare with, no budget")[0]
+        unjudged = "" if host.verdict else "nothing to judge it by: no peers to compare with, no budget"
+        why = (*host.reasons, unjudged)[0]
         rows.append((word, host.host, f"{host.measured} of {host.peers}", why))
     command.print_table(("verdict", "host", "peers", "why"), rows)
 

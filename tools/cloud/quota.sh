@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# A limit on the CPU time of a process and of all that it starts: a group of the kernel's cpu controller, of cgroup v1
-# or v2. Sourced.
+# A limit on the CPU time of each guest that a libvirt daemon starts: groups of the kernel's cpu controller, of cgroup
+# v1 or v2. Sourced.
 #
 #   quota_find              finds the controller; fails where there is none that can be written
-#   quota_take NAME PID     makes the group, and moves the process there
-#   quota_set PERCENT       of one CPU, for all of them together; none: no limit
-#   quota_drop              moves everything back and removes the group; may be called at any time
+#   quota_take NAME PID     makes a group without a limit, and moves the daemon there; its guests start in it
+#   quota_set PERCENT       each guest that runs gets a group of its own, with so much of one CPU; later ones have no limit
+#   quota_drop              moves everything back and removes the groups; may be called at any time
 # shellcheck shell=bash
 quota_mount='' quota_kind='' quota_group=''
 
@@ -31,23 +31,35 @@ quota_take() {
 }
 
 quota_set() {
-    if [[ $quota_kind == cgroup2 ]]; then
-        echo "$([[ $1 == none ]] && echo max || echo $(($1 * 1000))) 100000" >"$quota_group/cpu.max"
-    else
-        echo 100000 >"$quota_group/cpu.cfs_period_us"
-        { [[ $1 == none ]] && echo -1 || echo $(($1 * 1000)); } >"$quota_group/cpu.cfs_quota_us"
-    fi
+    local pid group
+    while read -r pid; do
+        [[ $(cat "/proc/$pid/comm" 2>/dev/null) == qemu-system-* ]] || continue
+        group=$quota_group.$pid
+        mkdir -p "$group"
+        if [[ $quota_kind == cgroup2 ]]; then
+            echo "$(($1 * 1000)) 100000" >"$group/cpu.max"
+        else
+            echo 100000 >"$group/cpu.cfs_period_us"
+            echo $(($1 * 1000)) >"$group/cpu.cfs_quota_us"
+        fi
+        echo "$pid" 2>/dev/null >"$group/cgroup.procs" || true # it may have ended
+    done <"$quota_group/cgroup.procs"
 }
 
 quota_drop() {
-    local attempt pid
-    [[ -d $quota_group ]] || return 0
+    local attempt pid group left
+    [[ -n $quota_group ]] || return 0
     # What ends takes a moment to leave, and what starts may come.
     for ((attempt = 0; attempt < 50; attempt++)); do
-        while read -r pid; do echo "$pid" 2>/dev/null >"$quota_mount/cgroup.procs" || true; done <"$quota_group/cgroup.procs"
-        ! rmdir "$quota_group" 2>/dev/null || return 0
+        left=''
+        for group in "$quota_group" "$quota_group".*; do
+            [[ -d $group ]] || continue
+            while read -r pid; do echo "$pid" 2>/dev/null >"$quota_mount/cgroup.procs" || true; done <"$group/cgroup.procs"
+            rmdir "$group" 2>/dev/null || left=$group
+        done
+        [[ -n $left ]] || return 0
         sleep 0.1
     done
-    echo "${0##*/}: $quota_group cannot be removed" >&2
+    echo "${0##*/}: $left cannot be removed" >&2
     return 1
 }
