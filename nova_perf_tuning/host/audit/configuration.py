@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.audit.base import Rule
-from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
+from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.novaconf import DEDICATED, PIN_SET, SHARED
 from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.printing import counted
@@ -260,7 +260,7 @@ class HousekeepingUnset(Rule):
         text = host.boot.get("systemd.cpu_affinity")
         if text is None:
             _path, text = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
-        affinity = None if text is None else cpus_of_parameter(text, host.last_cpu)
+        affinity = None if text is None else host.cpus_of_parameter(text)
         if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
@@ -384,8 +384,8 @@ class IrqAffinity(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
         isolcpus = host.boot.get("isolcpus", "")
-        may = known(cpus_of_parameter(value, host.last_cpu), "irqaffinity= is no list of CPUs", NoDataError)
-        boot = cpus_of_parameter(isolcpus, host.last_cpu) or frozenset()
+        may = known(host.cpus_of_parameter(value), "irqaffinity= is no list of CPUs", NoDataError)
+        boot = host.cpus_of_parameter(isolcpus) or frozenset()
         wrong = may & (boot | host.sets.isolated | host.sets.reserved)
         if wrong:
             also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""

@@ -120,10 +120,14 @@ class Host:
         running = zip(names, pids, strict=True)  # of several the lowest is the last
         return {name.decode(): pid for name, pid in running if name.decode("ascii", "replace") in PROGRAMS}
 
-    @property
-    def last_cpu(self) -> int:
-        """The number of the last CPU."""
-        return max((cpu.id for cpu in self.facts.cpus), default=0)
+    def cpus_of_parameter(self, value: str) -> frozenset[int] | None:
+        """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no list.
+
+        Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in lib/bitmap-str.c.
+        """
+        last = max((cpu.id for cpu in self.facts.cpus), default=0)
+        parts = [part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")]
+        return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))
 
     @property
     def runs_guests(self) -> bool:
@@ -342,14 +346,3 @@ def recorded_cmdline(line: str) -> str:
         for word in _words(line)
         if word.partition("=")[0] in _RECORDED and word.isprintable() and not set(word) & set(" \t\"'")
     )
-
-
-def cpus_of_parameter(value: str, last: int) -> frozenset[int] | None:
-    """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no list.
-
-    Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in lib/bitmap-str.c.
-
-    :param last: the host's last CPU.
-    """
-    parts = [part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")]
-    return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))
