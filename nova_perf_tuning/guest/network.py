@@ -46,11 +46,11 @@ def write(
     rings = request.vif_rx_queue_size, request.vif_tx_queue_size
     if not any((request.vif_queues, *rings, *sides.values())):
         return []
-    kind, driver = interface.get("type", ""), interface.find("driver")
+    kind, driver = interface.get("type", ""), parsing.first(interface, "driver")
     objection = _objection(interface, kind, parsing.attribute(interface, "model", "type"))
     if objection is not None:
         return [objection]
-    present = {} if driver is None else dict(driver.attrib)
+    present = {} if driver is None else driver.attrib
     written = parsing.number(present.get("queues", "1"), 1, parsing.MAX_QUEUES, "queues")
     queues = request.vif_queues and vif_queues(request.vif_queues, vcpus, housekeeping_cpus)
     wanted, left_out = _attributes(interface, written, request, queues)
@@ -70,7 +70,7 @@ def write(
 
 def child(element: etree._Element, tag: str) -> etree._Element:
     """Return the first child of that tag, which is added where there is none."""
-    existing = element.find(tag)
+    existing = parsing.first(element, tag)
     return etree.SubElement(element, tag) if existing is None else existing
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """I/O threads of a domain and the virtio disks spread over them; queues of the disks."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from lxml import etree
@@ -33,14 +33,12 @@ def write(
     """
     if request.disk_queues is None and request.iothreads is None:
         return []
-    left_out = []
-    able = []
-    for device in domain.iterfind("devices/*"):
+    left_out, able = [], []
+    for device in parsing.grandchildren(domain, "devices", "disk", "controller"):
         # A disk of bus scsi has the queues and the I/O thread of its controller.
-        if (device.tag == "disk" and parsing.attribute(device, "target", "bus") != "scsi") or (
-            device.tag == "controller" and device.get("type") == "scsi"
-        ):
-            objection = _objection(device)
+        bus = device.get("type") if device.tag == "controller" else parsing.attribute(device, "target", "bus")
+        if (bus == "scsi") == (device.tag == "controller"):
+            objection = _objection(device, bus)
             if objection is None:
                 able.append(device)
                 _set_queues(device, request, vcpus)
@@ -48,10 +46,10 @@ def write(
                 left_out.append(objection)
     if request.iothreads is None:
         return left_out
-    if domain.find("iothreadids") is not None:
+    if parsing.first(domain, "iothreadids") is not None:
         return [*left_out, LeftOut(Omission.THREADS_NUMBERED)]
     if parsing.iothreads(domain) < request.iothreads:  # none is taken away
-        element, before = domain.find("iothreads"), domain.find("vcpu")
+        element, before = parsing.first(domain, "iothreads"), parsing.first(domain, "vcpu")
         if element is None:
             element = etree.Element("iothreads")
             (domain.find("memory") if before is None else before).addnext(element)
@@ -67,17 +65,18 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
     """
-    if parsing.attribute(disk, "target", "bus") == "scsi":
+    bus = parsing.attribute(disk, "target", "bus")
+    if bus == "scsi":
         return []
-    objection = _objection(disk)
+    objection = _objection(disk, bus)
     if objection is not None:
         return [objection]
     domain = parsing.parse_tree(domain_xml)
     threads = min(request.iothreads or 0, parsing.iothreads(domain))
     _set_queues(disk, request, len(parsing.running_vcpus(domain)))
     if threads:
-        busy = [thread for device in domain.iterfind("devices/*") for thread in _served_by(device)]
-        _attach(disk, [min(range(1, threads + 1), key=busy.count)])
+        busy = [thread for driver in domain.iterfind("devices/*/driver") for thread in _served_by(driver)]
+        _attach(network.child(disk, "driver"), [min(range(1, threads + 1), key=busy.count)])
     return []
 
 
@@ -87,21 +86,19 @@ def _label(device: etree._Element) -> str:
     return f"disk {vocabulary.shown(parsing.attribute(device, 'target', 'dev') or '?')}"
 
 
-def _objection(device: etree._Element) -> LeftOut | None:
-    """Return why a device takes neither queues nor an I/O thread."""
-    label = _label(device)
+def _objection(device: etree._Element, bus: str) -> LeftOut | None:
+    """Return why a device on ``bus`` takes neither queues nor an I/O thread."""
     if device.tag == "controller":
         model = device.get("model", "left to libvirt")
         if model in VIRTIO_SCSI_MODELS:
             return None
-        return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, label, vocabulary.shown(model))
+        return LeftOut(Omission.CONTROLLER_NOT_VIRTIO, _label(device), vocabulary.shown(model))
     kind, source = device.get("device", "disk"), device.get("type")
-    bus = parsing.attribute(device, "target", "bus")
     if kind not in ("disk", "lun"):
-        return LeftOut(Omission.NO_DISK, label, vocabulary.shown(kind))
+        return LeftOut(Omission.NO_DISK, _label(device), vocabulary.shown(kind))
     if bus != "virtio":
-        return LeftOut(Omission.BUS_NOT_VIRTIO, label, vocabulary.shown(bus or "unknown"))
-    return LeftOut(Omission.OWN_BACK_END, label, source) if source in ("vhostuser", "vhostvdpa") else None
+        return LeftOut(Omission.BUS_NOT_VIRTIO, _label(device), vocabulary.shown(bus or "unknown"))
+    return LeftOut(Omission.OWN_BACK_END, _label(device), source) if source in ("vhostuser", "vhostvdpa") else None
 
 
 def _set_queues(device: etree._Element, request: request_module.Request, vcpus: int) -> None:
@@ -113,12 +110,11 @@ def _set_queues(device: etree._Element, request: request_module.Request, vcpus: 
         network.child(device, "driver").set("queues", str(queues))
 
 
-def _attach(device: etree._Element, threads: Sequence[int]) -> None:
-    """Let these threads and no others serve a device; none: the emulator's."""
-    if _served_by(device) == set(threads):
+def _attach(driver: etree._Element, threads: Sequence[int]) -> None:
+    """Let these threads and no others serve the device of a ``<driver>``; none: the emulator's."""
+    if _served_by(driver) == set(threads):
         return
-    driver = network.child(device, "driver")
-    for mapping in driver.findall("iothreads"):
+    for mapping in list(driver.iterchildren("iothreads")):
         driver.remove(mapping)
     network.assign(driver, {"iothread": str(threads[0]) if len(threads) == 1 else None})
     if len(threads) > 1:
@@ -127,15 +123,11 @@ def _attach(device: etree._Element, threads: Sequence[int]) -> None:
             etree.SubElement(mapping, "iothread", id=str(thread))
 
 
-def _served_by(device: etree._Element) -> set[int]:
-    """Return the I/O threads that serve a device; none: the emulator's thread."""
-    driver = device.find("driver")
-    if driver is None:
-        return set()
-    texts = (driver.get("iothread"), *(thread.get("id") for thread in driver.iterfind("iothreads/iothread")))
-    return {
-        parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts if text is not None
-    }
+def _served_by(driver: etree._Element) -> set[int]:
+    """Return the I/O threads that serve the device of a ``<driver>``; none: the emulator's thread."""
+    mapped = parsing.grandchildren(driver, "iothreads", "iothread")
+    texts = (driver.get("iothread"), *(thread.get("id") for thread in mapped))
+    return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "iothread") for text in texts if text is not None}
 
 
 def _spread(
@@ -147,7 +139,7 @@ def _spread(
     left_out = []
     idle = set(threads)
     for index, device in enumerate(devices):
-        driver = device.find("driver")
+        driver = network.child(device, "driver") if threads else parsing.first(device, "driver")
         queues = None if driver is None else driver.get("queues")
         limit = vcpus if queues is None else parsing.number(queues, 1, parsing.MAX_QUEUES, "driver queues")
         # A thread beyond the queues would serve none; QEMU has one for each vCPU unless told otherwise.
@@ -157,24 +149,23 @@ def _spread(
             detail = " and ".join(f"{name} {least // 10**6}.{least // 1000 % 1000}" for name, least in needs)
             left_out.append(LeftOut(Omission.ONE_THREAD, _label(device), detail))
             chosen = chosen[:1]
-        _attach(device, chosen or [threads[index % len(threads)]] if threads else [])
+        if driver is not None:
+            _attach(driver, chosen or [threads[index % len(threads)]] if threads else [])
         idle -= set(chosen)
     if idle:
         left_out.append(LeftOut(Omission.IDLE_THREADS, detail=", ".join(map(str, sorted(idle)))))
     return left_out
 
 
-def _pin(domain: etree._Element, threads: Iterable[int]) -> None:
+def _pin(domain: etree._Element, threads: Sequence[int]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
-    emulator = domain.find("cputune/emulatorpin")
+    emulator = next(parsing.grandchildren(domain, "cputune", "emulatorpin"), None)
     if emulator is None:
         return
     cpus = parsing.cpuset(emulator.get("cpuset", ""), "emulatorpin")
-    pins = domain.findall("cputune/iothreadpin")
+    pins = list(parsing.grandchildren(domain, "cputune", "iothreadpin"))
     pinned = {pin.get("iothread") for pin in pins}
     last = pins[-1] if pins else emulator
-    for thread in threads:
+    for thread in reversed(threads):
         if str(thread) not in pinned:
-            pin = etree.Element("iothreadpin", iothread=str(thread), cpuset=cpus)
-            last.addnext(pin)
-            last = pin
+            last.addnext(etree.Element("iothreadpin", iothread=str(thread), cpuset=cpus))

@@ -72,7 +72,7 @@ def write(
         return ()
     vcpus = len(parsing.running_vcpus(domain))
     left_out: list[LeftOut] = []
-    for interface in domain.iterfind("devices/interface"):
+    for interface in parsing.grandchildren(domain, "devices", "interface"):
         left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)
     left_out += storage.write(domain, request, vcpus, spread)
     left_out += _write_balloon(domain, request.free_page_reporting)
@@ -89,7 +89,7 @@ def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftO
 
     What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
     """
-    balloon = domain.find("devices/memballoon")
+    balloon = next(parsing.grandchildren(domain, "devices", "memballoon"), None)
     if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
         return [LeftOut(Omission.NO_BALLOON)] if reporting else []
     values = {"autodeflate": "on", "freePageReporting": "on"} if reporting else {"freePageReporting": "off"}
@@ -99,17 +99,17 @@ def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftO
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:
     """Write into the metadata of a ``<domain>`` that its request is not in force, and why."""
-    shown = vocabulary.shown(reason, 300)
-    etree.SubElement(_metadata(domain), f"{{{parsing.PERF_NAMESPACE}}}untuned").text = shown
+    element = etree.SubElement(_metadata(domain), f"{{{parsing.PERF_NAMESPACE}}}untuned")
+    element.text = vocabulary.shown(reason, 300)
 
 
 def _metadata(domain: etree._Element) -> etree._Element:
     """Return our element in ``<metadata>``, new and empty, beside Nova's."""
-    metadata = domain.find("metadata")
+    metadata = next(domain.iterchildren("metadata"), None)
     if metadata is None:
         metadata = etree.Element("metadata")
         before = domain.find("uuid")
         (domain.find("name") if before is None else before).addnext(metadata)
-    for element in metadata.findall(parsing.REQUEST):
+    for element in list(metadata.iterchildren(parsing.REQUEST)):
         metadata.remove(element)
     return etree.SubElement(metadata, parsing.REQUEST, nsmap={"perf": parsing.PERF_NAMESPACE})

@@ -20,7 +20,7 @@ from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.guest import network, storage, transform
+from nova_perf_tuning.guest import network, parsing, storage, transform
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.nova import (
     ConfigObject,
@@ -142,17 +142,16 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _write_domain(
         self, domain: etree._Element, instance: Instance, request: request_module.Request
     ) -> Iterable[LeftOut]:
-        memory = domain.find("numatune/memory")
+        memory = next(parsing.grandchildren(domain, "numatune", "memory"), None)
         nodes = None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
         if request.emulator_placement == "numa" and nodes is not None:
-            cpus = self._emulator_cpus(nodes, instance)
+            cpus = hardware.format_cpu_spec(self._emulator_cpus(nodes, instance))
             # From Nova 33 on the I/O thread is pinned as the emulator is.
-            for pin in domain.iterfind("cputune/*") if cpus else ():
-                if pin.tag in ("emulatorpin", "iothreadpin"):
-                    pin.set("cpuset", hardware.format_cpu_spec(cpus))
+            for pin in parsing.grandchildren(domain, "cputune", "emulatorpin", "iothreadpin") if cpus else ():
+                pin.set("cpuset", cpus)
         connection = self._host.get_connection()
-        spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
-        return transform.write(domain, request, self._housekeeping(nodes, request), spread)
+        versions = (connection.getLibVersion(), connection.getVersion()) if request.iothreads else (0, 0)
+        return transform.write(domain, request, self._housekeeping(nodes, request), storage.spreadable(*versions))
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""
@@ -294,10 +293,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         self, context: object, instance: Instance, *args: object, **kwargs: object
     ) -> None:
         """Migrate as Nova does; after these come destination, block migration, migrate data and the guest."""
-        dest, block_migration, migrate_data, guest, *others = args
-        finish = functools.partial(self._destination_xml, instance)
-        ahead = (context, instance, dest, block_migration, migrate_data)
-        super()._live_migration_operation(*ahead, migration.MigratingGuest(guest, finish), *others, **kwargs)
+        guest = migration.MigratingGuest(args[3], functools.partial(self._destination_xml, instance))
+        super()._live_migration_operation(context, instance, *args[:3], guest, *args[4:], **kwargs)
 
     def _destination_xml(self, instance: Instance, guest: Guest, rewritten: str) -> str:
         """Return what arrives. A fault leaves Nova's XML, since an exception would put a running guest into ERROR.

@@ -57,4 +57,4 @@ def extra_specs(flavor: Flavor) -> Mapping[str, str]:
 
 def _image_properties(instance: Instance) -> dict[str, str]:
     stored = instance.system_metadata
-    return {key.removeprefix(_IMAGE): stored[key] for key in stored if key.startswith(f"{_IMAGE}hw_")}
+    return {key.removeprefix(_IMAGE): stored[key] for key in stored if key.startswith("image_hw_")}

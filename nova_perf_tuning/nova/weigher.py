@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.nova import HostState, RequestSpec, traits
+from nova_perf_tuning.nova import HostState, RequestSpec, guest_request, traits
 from nova_perf_tuning.specs import vocabulary
 
 LOG = logging.getLogger(__name__)
@@ -41,10 +41,8 @@ class PerfWeigher(weights.BaseHostWeigher):
         return float(utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option))
 
     def _weigh_object(self, host_state: HostState, weight_properties: RequestSpec) -> float:
-        flavor = weight_properties.flavor
-        if "extra_specs" not in flavor or not any(
-            key.startswith(vocabulary.PREFIX) for key in flavor.extra_specs or {}
-        ):
+        specs = guest_request.extra_specs(weight_properties.flavor)
+        if not any(key.startswith(vocabulary.PREFIX) for key in specs):
             return 0.0
         try:
             # Another host's compute service wrote it; nan and what is beyond the scale become its ends.

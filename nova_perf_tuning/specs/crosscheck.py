@@ -221,7 +221,7 @@ def guest_request(
 
     def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
         request = parsing.parse(extra_specs, properties, profiles)
-        in_force = request if native_of_profile else dataclasses.replace(request, native={})
+        in_force = dataclasses.replace(request, native={}) if request.native and not native_of_profile else request
         return request, findings(in_force, extra_specs, properties, vcpus)
 
     request, results = parsed(usable)

@@ -47,11 +47,11 @@ class Request:
         for name in _SPECS:
             value = getattr(self, name)
             if isinstance(value, bool):
-                specs[f"perf:{name}"] = str(value).lower()
-            elif isinstance(value, str | int):
+                specs[f"perf:{name}"] = "true" if value else "false"
+            elif isinstance(value, (str, int)):
                 specs[f"perf:{name}"] = str(value)
-            for feature, on in sorted(value.items()) if isinstance(value, Mapping) else ():
-                specs[f"perf:{name}.{feature}"] = "true" if on else "false"
+            elif value:
+                specs |= {f"perf:{name}.{key}": "true" if on else "false" for key, on in sorted(value.items())}
         return specs
 
 
