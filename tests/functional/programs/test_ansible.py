@@ -124,7 +124,7 @@ class PlaybooksTest(directories.DirectoryCase):
             "bare": ({"perf_host_libvirt": ["/nowhere"]}, "bare has no libvirt (none of /nowhere)"),
             "empty": ({"perf_host_bin": "/nowhere"}, "empty has no /nowhere/nova-perf"),
             "old": ({"perf_nova_python": str(old)}, "old has Nova 29.2.0"),
-            "away": ({"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"}, "away: UNREACHABLE"),
+            "away": ({"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"}, "[away]: UNREACHABLE"),
         }
         self.roots = dict.fromkeys(refused, self.roots["canary"])
         self.config = dict.fromkeys(refused, self.config["canary"])
