@@ -310,7 +310,7 @@ def _verdict(host: str, findings: Iterable[_Finding], peers: int, measured: int)
     known = [(word, why) for word, why in ordered if why is not None]
     details = [
         environments.HostDetail(
-            word.value, why.keys, why.params.get("benchmark", ""), why.params.get("figure", "")
+            word.value, sorted(why.codes), why.params.get("benchmark", ""), why.params.get("figure", "")
         )
         for word, why in known
     ]

@@ -14,7 +14,7 @@ from nova_perf_tuning.validation.report import diagnosis, summary, text
 def of(reason: reasons.Reason) -> dict[str, Any]:
     """Return a reason but for its English: its code, its parameters, and its notes."""
     params = {key: list(map(of, value)) if key == "why" else value for key, value in reason.params.items()}
-    document: dict[str, Any] = {"code": reason.code.key, "params": params}
+    document: dict[str, Any] = {"code": reason.code.value, "params": params}
     return document | ({"notes": list(map(of, reason.notes))} if reason.notes else {})
 
 

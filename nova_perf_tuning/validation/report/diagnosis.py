@@ -6,7 +6,7 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 """
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import FleetHost
@@ -36,7 +36,7 @@ _OF_FLEETS = {
     verdict.Verdict.INCONCLUSIVE: _C.MORE_PEERS,
 }
 #: Of what becomes of trials: the report shows it.
-_OF_TRIALS = {code.key for code in (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT)}
+_OF_TRIALS = (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.PASS and len(judged) > 1:
         return Diagnosis(reason(_C.ALL_MET, count=len(judged)), "", ())
     if whole is verdict.Verdict.INVALID:
-        actions = [_advice(_why(first).keys)]
+        actions = [_advice(_why(first).codes)]
     elif whole is verdict.Verdict.INCONCLUSIVE:
         actions = [reason(_C.MORE_BOOTS)]
     elif whole is verdict.Verdict.FAIL:
@@ -81,13 +81,13 @@ def _of_fleet(results: model.Results, hosts: Sequence[FleetHost]) -> Diagnosis |
     example = next((f"{host.host}: {host.reasons[0]}" for host in deciding if host.reasons), "")
     names = [host.host for host in deciding]
     details = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
-    codes = sorted({code for detail in details for code in detail.codes})
-    said = {"hosts": names, "of": len(hosts), "example": example, "codes": codes}
+    codes = frozenset(code for detail in details for code in detail.codes)
+    said = {"hosts": names, "of": len(hosts), "example": example, "codes": sorted(codes)}
     headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, **said)
     actions = [reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes)]
     lossy = {_resource(results, detail.benchmark) for detail in details if detail.figure != "cpu"}
     culprit = _first(lossy) if whole is verdict.Verdict.FAIL else ""
-    actions += [reason(_C[f"CHECK_{culprit.upper()}"])] if culprit else []
+    actions += [reason(_C(f"check_{culprit.lower()}"))] if culprit else []
     return Diagnosis(headline, culprit, tuple(actions))
 
 
@@ -119,15 +119,15 @@ def _failed(
     first = by_culprit[culprit]
     if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
-    actions = [reason(_C[f"CHECK_{culprit.upper()}"] if culprit else _C.MEASURE_PARTS)]
+    actions = [reason(_C(f"check_{culprit.lower()}") if culprit else _C.MEASURE_PARTS)]
     if first.budget.baseline != model.HOST:
         actions.insert(0, reason(_C.ABLATE, arm=first.budget.arm, baseline=first.budget.baseline))
     return first, culprit, actions
 
 
-def _advice(codes: Collection[str]) -> Reason:
+def _advice(codes: Set[str]) -> Reason:
     """Return what to do about what could not be judged, for these reasons."""
-    return reason(_C.CORRECT_BUDGET if _OF_TRIALS.isdisjoint(codes) else _C.SEE_TRIALS)
+    return reason(_C.CORRECT_BUDGET if codes.isdisjoint(_OF_TRIALS) else _C.SEE_TRIALS)
 
 
 def guest_findings(results: model.Results) -> list[str]:

@@ -43,7 +43,7 @@ def lines(
         document = shared | dataclasses.asdict(trial)
         document["host"], document["peer"] = hosts(trial)
         reason = excluded.get(trial_filter.run(trial))
-        document["excluded"] = reason and reason.code.key
+        document["excluded"] = reason and reason.code.value
         parameters = environment.benchmarks.get(trial.benchmark, environments.Benchmark()).parameters
         request = environment.arms.get(trial.arm, environments.Arm()).request
         document["parameters"] = [f"{name}={value}" for name, value in sorted(parameters.items())]

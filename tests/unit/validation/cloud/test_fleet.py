@@ -17,8 +17,9 @@ run = samples.fleet
 def judged(data, budgets=()):
     """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
     _, verdict = fleet.judge(data, budgets)
-    failing = [host for host in verdict.hosts if host.verdict != V.PASS]
-    return {host.host: (host.verdict, C[host.details[0].codes[0].upper()]) for host in failing}
+    return {
+        host.host: (host.verdict, host.details[0].codes[0]) for host in verdict.hosts if host.verdict != V.PASS
+    }
 
 
 def of(*hosts, factor=None, arms=("untuned", "tuned")):
@@ -101,7 +102,7 @@ class BudgetTest(testcase.TestCase):
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
         changed, verdict = fleet.judge(run(), gold)
         self.assertEqual("INVALID", changed.environment.fleet.verdict)
-        self.assertEqual({"no_budget_applies"}, {host.details[0].codes[0] for host in verdict.hosts})
+        self.assertEqual({C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts})
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
             with self.subTest(budgets):
                 changed, _ = fleet.judge(run(), budgets)

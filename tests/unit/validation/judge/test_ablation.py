@@ -99,7 +99,7 @@ class JudgeTest(testcase.TestCase):
                 trial.value = None
         [knob] = ablation.judge(data)
         self.assertEqual((C.UNDECIDED, None), (knob.call, knob.findings["b1"].effect))
-        self.assertIn("too_many_lost", {why.code.key for why in knob.findings["b1"].notes})
+        self.assertIn("too_many_lost", {why.code.value for why in knob.findings["b1"].notes})
 
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)
