@@ -71,7 +71,8 @@ class QuotaTest(directories.DirectoryCase):
                     sleep 600 & daemon=$!; {guest} 600 & guest=$!
                     . tools/cloud/quota.sh; quota_find; quota_take mine $daemon; group={root}/mine
                     echo $guest >>$group/cgroup.procs; quota_set 40; cat $group.$guest/{name}
-                    rmdir() {{ rm -r "$1"; }}; quota_drop; quota_drop; ls -d $group* 2>/dev/null || kill $daemon $guest"""
+                    rmdir() {{ rm -r "$1"; }}; quota_drop; quota_drop; kill $daemon $guest
+                    ! ls -d $group* 2>/dev/null"""
                 environment = {**os.environ, "NOVA_PERF_MOUNTS": mounts}
                 done = patience.run(["bash", "-euc", script], cwd=TOP, env=environment)
                 self.assertEqual([limit], done.stdout.splitlines(), done.stderr)
