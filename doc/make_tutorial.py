@@ -45,10 +45,10 @@ cut end in ``...``. ``host1$`` and ``host2$`` name the host on which a command r
 PROSE = {
     1: "The services are released ones; nova-compute loads the driver of this tree. "
     ":doc:`contributor/cloud` lists the differences from a real cloud.",
-    2: "A profile is a named set of extra specs for one kind of load. ``explain`` shows what each spec becomes: "
-    "Nova's own ``hw:*``, domain XML, or a setting of the host.",
+    2: "A profile is a named set of extra specs for one kind of load.",
     3: "Each host gets a Heat stack with two guests. A limit on the CPU time of host2's guests makes it sick, "
-    "once they have booted. Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
+    "once they have booted. ``explain`` shows what each spec becomes: Nova's own ``hw:*``, XML, or a setting "
+    "of the host. Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
     4: "Both hosts are this machine, so they look alike. It has no physical NIC, so the plan has few settings; "
     "README shows the plan of a host with NICs.",
     5: "``--peers 0`` measures each host by itself. The guests of a host are compared with those of the other "

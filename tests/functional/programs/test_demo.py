@@ -140,7 +140,7 @@ class StoryTest(directories.DirectoryCase):
         places = [next(n for n, call in enumerate(calls) if word in call) for word in words]
         self.assertEqual(2, sum("perf validate" in call for call in calls))
         self.assertEqual(sorted(places[3:5]), places[3:5])
-        guests = [call.split()[-7] for call in calls if "server create" in call]
+        guests = [call.split()[11] for call in calls if "server create" in call]
         self.assertEqual(["first", "second"], guests)
         self.assertLess(
             calls.index(next(call for call in calls if "--live-migration" in call)), calls.index("down")

@@ -293,7 +293,7 @@ measure() {
         trial=$((trial + 1))
     done
     # What follows is work, too: not in the slots that other arms have left in this block.
-    sleep_until_cs $(((slot / arms + 1) * arms * slot_s * 100))
+    [ $(((slot + 1) % arms)) = 0 ] || sleep_until_cs $(((slot / arms + 1) * arms * slot_s * 100))
 }
 
 # put_together: the files of all runs as one list of trials.
