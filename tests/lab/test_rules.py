@@ -8,6 +8,9 @@ that were lost: what is written, and what it holds before and after, is the kern
 
 from typing import Any
 
+from lxml import etree
+
+from nova_perf_tuning import cpulist
 from tests.lab import rig
 
 _STATE = "/run/lab/rules"
@@ -141,3 +144,29 @@ class RulesTest(rig.LabCase):
         self.round_trip(
             "cpu-governor", settings, f"cat {files}", f"for file in {files}; do echo {{}} >$file; done"
         )
+
+    def drawn(self) -> dict[str, set[int]]:
+        """Return the CPUs that serve each NIC in a picture of the host."""
+        self.nova_perf("topology", "--svg", "/run/lab/host.svg")
+        picture = etree.fromstring(self.lab.run("cat /run/lab/host.svg").encode())
+        return {
+            nic.get("data-nic"): cpulist.parse(nic.get("data-cpus"))
+            for nic in picture.iter("{*}g")
+            if nic.get("data-nic")
+        }
+
+    def test_an_apply_is_seen_in_the_picture(self):
+        """NICs of node 1 are served from node 0, then by their own CPUs."""
+        self.without_vfs()
+        for irq in self.lab.run(
+            "ls /sys/class/net/nic1/device/../msi_irqs /sys/class/net/igb1/device/msi_irqs"
+        ).split():
+            if irq.isdigit():
+                self.lab.ask("run", f"echo 0 >/proc/irq/{irq}/smp_affinity_list")
+        before = self.drawn()
+        self.assertEqual(({0}, {0}), (before["nic1"], before["igb1"]))
+        self.assertEqual(0, self.nova_perf("apply", "--state-dir", _STATE)[0])
+        after = self.drawn()
+        self.assertEqual(({4, 5, 6, 7}, {4, 5, 6, 7}), (after["nic1"], after["igb1"]))
+        self.assertEqual(0, self.nova_perf("restore", "--state-dir", _STATE)[0])
+        self.assertEqual(before, self.drawn())
