@@ -147,8 +147,8 @@ class RulesTest(rig.LabCase):
 
     def drawn(self) -> dict[str, set[int]]:
         """Return the CPUs that serve each NIC in a picture of the host."""
-        self.nova_perf("topology", "--svg", "/run/lab/host.svg")
-        picture = etree.fromstring(self.lab.run("cat /run/lab/host.svg").encode())
+        self.nova_perf("topology", "--svg", "/run/host.svg")
+        picture = etree.fromstring(self.lab.run("cat /run/host.svg").encode())
         return {
             nic.get("data-nic"): cpulist.parse(nic.get("data-cpus"))
             for nic in picture.iter("{*}g")
