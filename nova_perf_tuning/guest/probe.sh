@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Sections are separated by "== name". Nothing in it fails where a file or program is missing.
 s() { echo "== $1"; }
