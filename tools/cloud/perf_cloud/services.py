@@ -118,6 +118,8 @@ class Catalogue:
             "RABBITMQ_CONFIG_FILE": f"{_ETC}/rabbitmq",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/enabled_plugins",
             "RABBITMQ_DIST_PORT": "25672",
+            # Else its scheduler is bound to CPU 0, and a plan leaves that CPU to it.
+            "RABBITMQ_SCHEDULER_BIND_TYPE": "u",
             # Schedulers that spin while they wait would take a CPU from the guests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
         }
