@@ -90,7 +90,7 @@ class Nic:
     :ivar irqs: numbers of its interrupts, of all its PCI functions, ascending; without PCI those of its name.
     :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue.
     :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue).
-    :ivar threaded: whether its NAPIs run in threads, unless set one by one; None: unknown (Linux < 5.12).
+    :ivar threaded: whether its NAPIs run in threads (busy polling, too), unless set one by one; None: unknown.
     :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
     """
 

@@ -28,6 +28,7 @@ class NoteCode(enum.Enum):
     NOT_TEXT = "not text"
     NOT_CPU_LIST = "not a CPU list"
     NOT_CPU_MASK = "not a CPU mask"
+    VALUE_UNKNOWN = "none of the values that the kernel writes there, taken as unknown"
     NO_CPUS = "no CPU found in {directory}"
     NO_ONLINE_LIST = "{file}: it is no list of CPUs; each CPU's own file is taken instead"
     CORE_UNKNOWN = "no data on hardware threads, taken as cores of their own"

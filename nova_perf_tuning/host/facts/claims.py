@@ -31,17 +31,14 @@ def read_slices(root: Root) -> tuple[model.Slice, ...]:
     base = root.directory(CGROUPS)
     slices = []
     for name in _slices(root, base):
-        inner = root.child(base, name)
-        slices += [name, *(f"{name}/{nested}" for nested in _slices(root, inner))]
+        slices += [name, *(f"{name}/{nested}" for nested in _slices(root, root.child(base, name)))]
     limited = []
     for path in slices:
         directory = root.directory(f"{CGROUPS}/{path}")
-        cpus, effective = (
-            root.cpu_list(root.read(directory, name), directory or "", name) for name in SLICE_FILES[:2]
-        )
+        cpus, effective = (root.cpus(directory, name) for name in SLICE_FILES[:2])
         partition = root.text(directory, SLICE_FILES[2]) or "member"
         if effective and (cpus or partition != "member"):
-            limited.append(model.Slice(path, cpus or "", effective, partition[:200]))
+            limited.append(model.Slice(path, cpus, effective, partition[:200]))
     return tuple(limited)
 
 

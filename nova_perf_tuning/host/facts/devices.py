@@ -71,8 +71,7 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
     for address in sorted(root.names(bus)):
         if _ADDRESS.fullmatch(address):
             directory = root.child(bus, address)
-            irqs = tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ))
-            if irqs:
+            if irqs := tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ)):
                 devices[address] = PciDevice(address, _node_of(root, directory), irqs)
     return devices
 
@@ -222,8 +221,8 @@ def _read_nic(
         speed = None
     state = root.text(directory, "operstate")
     nic = model.Nic(name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps)
-    if "threaded" in there and (threaded := root.number(directory, "threaded")) is not None:
-        nic.threaded = threaded > 0
+    if "threaded" in there and (threaded := root.one_of(directory, "threaded", ("0", "1", "2"))):
+        nic.threaded = threaded != "0"
     return nic, root.link(directory, "master") if "master" in there else None
 
 

@@ -80,12 +80,8 @@ def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root."""
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
-    system = root.directory(topology.CPUS)
-    isolated, nohz_full = (
-        root.cpu_list(root.read(system, name), topology.CPUS, name) or "" for name in ("isolated", "nohz_full")
-    )
-    cgroups = root.directory(claims.CGROUPS)
-    isolated_now = root.cpu_list(root.read(cgroups, claims.ISOLATED), claims.CGROUPS, claims.ISOLATED) or ""
+    isolated, nohz_full = (root.cpus(root.directory(topology.CPUS), name) for name in ("isolated", "nohz_full"))
+    isolated_now = root.cpus(root.directory(claims.CGROUPS), claims.ISOLATED)
     slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
     pids = {guest.pid for guest in running}
@@ -119,13 +115,9 @@ def read_root(root: Root) -> model.HostFacts:
 
 
 def _read_sysctls(root: Root) -> dict[str, str]:
-    values = {}
-    for key in SYSCTLS:
-        directory, _, name = key.rpartition(".")
-        text = root.text(root.directory("proc/sys/" + directory.replace(".", "/")), name)
-        if text is not None:
-            values[key] = text
-    return values
+    places = {key: key.replace(".", "/").rpartition("/") for key in SYSCTLS}
+    texts = {key: root.text(root.directory(f"proc/sys/{above}"), name) for key, (above, _, name) in places.items()}
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def read_vhost_mode(root: Root, release: str) -> str | None:
@@ -134,9 +126,10 @@ def read_vhost_mode(root: Root, release: str) -> str | None:
     Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module chooses, where the
     kernel has CONFIG_VHOST_ENABLE_FORK_OWNER_CONTROL. The CPU of a task is QEMU's, also for its cpuset.
     """
-    chosen = root.text(root.directory("sys/module/vhost/parameters"), "fork_from_owner_default")
+    file = root.directory("sys/module/vhost/parameters"), "fork_from_owner_default"
     version = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", release)
-    if chosen is None and version:
+    chosen = root.one_of(*file, ("Y", "N"))
+    if version and not root.has(*file):
         chosen = "Y" if (int(version[1]), int(version[2])) >= (6, 4) else "N"
     return {"Y": "task", "N": "kthread"}.get(chosen or "")
 

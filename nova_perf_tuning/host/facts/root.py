@@ -12,7 +12,7 @@ The number of files is what reading a host costs (about 3 us each), hence plain 
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final, NewType
 
 from nova_perf_tuning import cpulist, errors
@@ -241,6 +241,18 @@ class Root:
     def number(self, directory: Directory | None, name: str) -> int | None:
         """Return a decimal value, None when it is unreadable or no number of up to 18 digits."""
         return decimal(self.text(directory, name))
+
+    def one_of(self, directory: Directory | None, name: str, values: Container[str]) -> str | None:
+        """Return a text that is one of ``values``, None when it is unreadable or another, which is noted."""
+        text = self.text(directory, name)
+        if text is None or text in values:
+            return text
+        self.notes.add(NoteCode.VALUE_UNKNOWN, f"{directory}/{name}")
+        return None
+
+    def cpus(self, directory: Directory | None, name: str) -> str:
+        """Return the CPU list in a file; empty when it is unreadable or no list, which is noted."""
+        return self.cpu_list(self.read(directory, name), directory or "", name) or ""
 
     def line(self, data: bytes, *place: str) -> str | None:
         """Return ``data`` as :meth:`text` does; ``place`` says in the notes where it was."""

@@ -116,10 +116,8 @@ def _read_cpus(
 
 def _read_kinds(root: Root) -> dict[int, str]:
     """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no ``cpu_capacity``."""
-    lists = {
-        kind: cpulist.find(root.text(root.directory(f"sys/devices/cpu_{kind}"), "cpus")) for kind in model.KINDS
-    }
-    kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpus or ()}
+    lists = {kind: root.cpus(root.directory(f"sys/devices/cpu_{kind}"), "cpus") for kind in model.KINDS}
+    kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpulist.parse(cpus)}
     return kinds if len(set(kinds.values())) > 1 else {}
 
 

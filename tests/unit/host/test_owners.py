@@ -109,6 +109,10 @@ class PartitionsTest(testcase.TestCase):
         )
         self.assertEqual(("", ()), (known.isolated_now, known.slices))
         self.assertIn(NoteCode.NOT_CPU_LIST, {note.code for note in known.warnings})
+        for kinds in ("x", "0-99999999"):
+            known = facts({"sys/devices/cpu_core/cpus": "0-3", "sys/devices/cpu_atom/cpus": kinds})
+            self.assertEqual({None}, {cpu.kind for cpu in known.cpus})
+            self.assertIn(NoteCode.NOT_CPU_LIST, {note.code for note in known.warnings})
 
 
 class OwnersTest(testcase.TestCase):

@@ -305,13 +305,3 @@ class KernelLogTest(testcase.TestCase):
     def test_a_log_without_the_boot_is_unknown(self) -> None:
         report = audit_cases.judge("xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n"))
         self.assertEqual(("xen-pv-guest", "no_data"), report.unknown[0][::2])
-
-
-class PowerManagementTest(testcase.TestCase):
-    def test_cpu_0_is_no_good_dedicated_cpu(self) -> None:
-        for dedicated, levels in (("0-3", [rules.Level.INFO]), ("1-3", [])):
-            with self.subTest(dedicated):
-                conf = f"[compute]\ncpu_dedicated_set = {dedicated}\n[libvirt]\ncpu_power_management = true\n"
-                view = hosts.view({"etc/nova/nova.conf": conf})
-                report = runner.run(view, runner.chosen(["nova-power-management-overlap"]), strict=True)
-                self.assertEqual(levels, [finding.level for finding in report.findings])

@@ -197,6 +197,10 @@ class TestOtherInterrupts(testcase.TestCase):
         nic = self.read(tree)["veth0"]
         thread = model.Thread(60, "napi", 8193, "0-3", 60, True)
         self.assertEqual((True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis))
+        for text, threaded in (("0", False), ("2", True), ("-1", None), ("yes", None), ("", None)):
+            nic = self.read(tree | {f"{_VIRTUAL}/veth0/threaded": text})["veth0"]
+            noted = NoteCode.VALUE_UNKNOWN in {note.code for note in self.root.notes.all()}
+            self.assertEqual((threaded, threaded is None), (nic.threaded, noted))
         record = "veth0 8193 irq=30 thread=60 rx=0 tx="
         nic = self.read(tree | {"nova-perf/napis": record})["veth0"]
         self.assertEqual((model.Napi(8193, 30, (0,), (), thread),), nic.napis)
@@ -356,7 +360,9 @@ class TestVhostMode(testcase.TestCase):
             (None, {}),
         ):
             with self.subTest(tree):
-                self.assertEqual(wanted, reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree})).vhost_mode)
+                host = reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree}))
+                noted = NoteCode.VALUE_UNKNOWN in {note.code for note in host.warnings}
+                self.assertEqual((wanted, wanted is None and chosen in tree), (host.vhost_mode, noted))
 
 
 class TestVirtualization(testcase.TestCase):
