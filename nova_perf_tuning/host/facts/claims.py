@@ -55,8 +55,8 @@ def in_slices(
     for guest in guests if slices else ():
         data = root.read(root.directory(f"proc/{guest.pid}"), "cgroup") or b""
         # The line of cgroup v2: 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
-        lines = data.decode("utf-8", "replace").splitlines()
-        holding = [group.path for group in slices for line in lines if line.startswith(f"0::/{group.path}/")]
+        path = f"\n{data.decode('utf-8', 'replace')}".partition("\n0::/")[2].partition("\n")[0]
+        holding = [group.path for group in slices if path.startswith(f"{group.path}/")]
         held.append(dataclasses.replace(guest, slice=max(holding, key=len, default=None)))
     return tuple(held) or guests
 

@@ -66,11 +66,13 @@ def as_text(nics: Sequence[model.Nic]) -> str:
 
 def _recorded(root: Root) -> Iterator[_Known]:
     data = root.read(root.directory(DIRECTORY), FILE, 1 << 20) or b""
+    left = 1 << 16  # queues of all: a line of 40 bytes may name 16,384
     for match in map(_LINE.fullmatch, data.decode("ascii", "replace").splitlines()):
         rx, tx = map(cpulist.find, match.groups()[4:]) if match else (None, None)
-        if match is None or rx is None or tx is None:
+        left -= len(rx or ()) + len(tx or ())
+        if match is None or rx is None or tx is None or left < 0:
             root.notes.add(NoteCode.NAPI_UNKNOWN, f"{DIRECTORY}/{FILE}")
-            continue
+            return
         irq, tid = (int(text) if text else None for text in match.groups()[2:4])
         yield match[1], int(match[2]), irq, tid, sorted(rx), sorted(tx)
 

@@ -120,7 +120,7 @@ class _Picture:
         step = max(_STATE, self.host.width) + 2 * _MARGIN
         width = max(620.0, len(self.states) * step)
         root = etree.Element("svg", {"class": "np"}, nsmap={None: "http://www.w3.org/2000/svg"})
-        _add(root, "title", title)
+        _add(root, "title", printable(title))
         _add(root, "style", _STYLE)
         background = _rect(root, (0, 0, width, 0), "bg")
         _text(root, _MARGIN, 24, fit(title, width - 2 * _MARGIN, 16), "t1")

@@ -135,9 +135,9 @@ class FileTest(directories.DirectoryCase):
     def test_commands_write_it(self):
         path = str(self.directory / "host.svg")
         root = sysroots.make_host(self)
-        for command, title in (("topology", "CPUs of c&<17>"), ("plan", "Plan of c&<17>")):
+        for command, title in (("topology", "CPUs of c&<?7>"), ("plan", "Plan of c&<?7>")):
             with self.subTest(command):
-                program.shown(self, command, "--sysroot", root, "--svg", path, "--svg-name", "c&<17>")
+                program.shown(self, command, "--sysroot", root, "--svg", path, "--svg-name", "c&<\x1b7>")
                 self.assertEqual(title, etree.parse(path).findtext(f"{_SVG}title"))
 
     def test_no_cpu_no_picture(self):
