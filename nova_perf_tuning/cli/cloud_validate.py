@@ -311,8 +311,7 @@ class Run:
     def _command(self, *words: str) -> str:
         """Return a command for this cloud and this database, without the password that is in its URL."""
         cloud = ["--os-cloud", self._cloud.name] if self._cloud.name else []
-        url = self._args.database
-        database = ["--database", engine.without_password(url)] if url else []
+        database = ["--database", engine.without_password(self._args.database)] if self._args.database else []
         return shlex.join(["openstack", *cloud, "perf", *words, *database])
 
     def _warn(self, text: str) -> None:

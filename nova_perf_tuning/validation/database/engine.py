@@ -111,7 +111,7 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     :raises DatabaseError: no such file, not a URL, no such driver, no rights, or made by another version.
     """
     parsed = _parse(url)
-    shown, is_sqlite = f"database {parsed.render_as_string()}", parsed.get_backend_name() == "sqlite"
+    shown, is_sqlite = f"database {without_password(url)}", parsed.get_backend_name() == "sqlite"
     path = parsed.database if is_sqlite else None
     with _translated(shown):
         if path and not path.startswith((":memory:", "file:")):
@@ -153,7 +153,8 @@ def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], rev
 
 def without_password(url: str | None) -> str:
     """Return a URL as it may be shown; DatabaseError: it is none."""
-    return _parse(url).render_as_string(hide_password=True)
+    parsed = _parse(url)  # drivers take passwords as options, too
+    return parsed.set(query=dict.fromkeys(parsed.query, "...")).render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager

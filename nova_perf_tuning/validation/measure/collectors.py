@@ -159,7 +159,7 @@ def attach(kinds: Sequence[str], output: str) -> Attachment:
         if kind not in known:
             raise CollectorError(f"there is no collector '{kind[:40]}'; there are {', '.join(known)}")
         known[kind]().check()
-    if kinds and os.path.exists(directory):
+    if kinds and os.path.lexists(directory):
         raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
     return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)), output)
 

@@ -47,7 +47,7 @@ class EngineTest(directories.DirectoryCase):
         file = self.write_file("file", "no database at all, but long enough to be taken for one " * 50)
         for url, output in (
             ("results.db", "is no SQLAlchemy URL"),
-            ("nosuch://user:geheim@host/db", "nosuch"),
+            ("nosuch://user:geheim@host/db?password=geheim", "nosuch"),
             ("postgresql+psycopg://perf:geheim@host/db", "psycopg is missing; install nova-perf"),
             ("mysql://perf:geheim@host/db", "MySQLdb is missing; install nova-perf"),
             (f"sqlite:///{file}", "not a database"),

@@ -52,10 +52,8 @@ class ReadTest(testcase.TestCase):
 class AttachmentTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
-        works, stops = (
-            collector("counting", lambda: lambda: {"count": 2}),
-            collector("no-stop", lambda: lambda: 1 / 0),
-        )
+        works = collector("counting", lambda: lambda: {"count": 2})
+        stops = collector("no-stop", lambda: lambda: 1 / 0)
         kinds = (collector("no-start", lambda: 1 / 0), works, stops)
         self.attachment = collectors.Attachment(kinds, str(self.directory))
 
@@ -67,11 +65,11 @@ class AttachmentTest(directories.DirectoryCase):
             pass
         wanted = {"collector": "counting", "order": 7, "arm": "tuned", "data": {"count": 2}}
         self.assertEqual(wanted, self.read("counting"))
-        self.assertEqual(
-            ["division by zero"] * 2, [self.read(f"no-{when}")["error"] for when in ("start", "stop")]
-        )
-        directory = str(self.directory)
-        self.assertRaises(collectors.CollectorError, collectors.attach, ["interrupts"], directory)
+        errors = [self.read(f"no-{when}")["error"] for when in ("start", "stop")]
+        self.assertEqual(["division by zero"] * 2, errors)
+        (self.directory / "collected" / "collected").symlink_to("gone")
+        for output in (self.directory, self.directory / "collected"):
+            self.assertRaises(collectors.CollectorError, collectors.attach, ["interrupts"], str(output))
 
     def test_the_error_of_a_trial_is_its_own(self):
         with testtools.ExpectedException(ValueError), self.attachment.around(7, {}):
