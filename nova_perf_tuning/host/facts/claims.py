@@ -28,10 +28,9 @@ _MAX_SLICES: Final = 100
 
 def read_slices(root: Root) -> tuple[model.Slice, ...]:
     """Return the slices, on two levels, that do not simply have the CPUs of what is above them."""
-    base = root.directory(CGROUPS)
     slices = []
-    for name in _slices(root, base):
-        slices += [name, *(f"{name}/{nested}" for nested in _slices(root, root.child(base, name)))]
+    for name in _slices(root, root.directory(CGROUPS)):
+        slices += [name, *(f"{name}/{nested}" for nested in _slices(root, root.directory(f"{CGROUPS}/{name}")))]
     limited = []
     for path in slices:
         directory = root.directory(f"{CGROUPS}/{path}")
