@@ -56,10 +56,10 @@ def read_napis(root: Root, nics: Sequence[model.Nic]) -> None:
 def as_text(nics: Sequence[model.Nic]) -> str:
     """Return the record that :func:`read_napis` reads."""
     lines = []
-    for nic, napi in ((nic, napi) for nic in nics for napi in nic.napis):
+    for device, napi in ((nic.name, napi) for nic in nics for napi in nic.napis):
         irq, tid = "" if napi.irq is None else napi.irq, napi.thread.tid if napi.thread else ""
         rx, tx = cpulist.format(napi.rx), cpulist.format(napi.tx)
-        lines.append(f"{nic.name} {napi.id} irq={irq} thread={tid} rx={rx} tx={tx}\n")
+        lines.append(f"{device} {napi.id} irq={irq} thread={tid} rx={rx} tx={tx}\n")
     return "".join(lines)
 
 
