@@ -153,8 +153,9 @@ def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], rev
 
 def without_password(url: str | None) -> str:
     """Return a URL as it may be shown; DatabaseError: it is none."""
-    parsed = _parse(url)  # drivers take passwords as options, too
-    return parsed.set(query=dict.fromkeys(parsed.query, "...")).render_as_string(hide_password=True)
+    parsed = _parse(url)  # drivers take passwords as options, too: password, passwd, sslpassword
+    shown = {name: "***" if "pass" in name.lower() else value for name, value in parsed.query.items()}
+    return parsed.set(query=shown).render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
