@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from oslo_config import iniparser, types
 
-from nova_perf_tuning import bounded_read, cpulist, errors
+from nova_perf_tuning import bounded_read, cpulist, errors, printing
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.notes import NoteCode
@@ -110,8 +110,8 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
     options: dict[tuple[str, str], Value] = {}
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
-            if value.isprintable():
-                options[section, key] = Value(f"{path} [{section}] {key}", value[:4096])
+            # What is left out, or cut off a list, would name other CPUs; the longest has half of this.
+            options[section, key] = Value(f"{path} [{section}] {key}", printing.printable(value, "\t")[: 1 << 17])
     return options
 
 

@@ -12,16 +12,16 @@ class NovaConfTest(directories.DirectoryCase):
 
     def test_sets_and_power_management(self):
         [path] = self.files(
-            "[compute]\ncpu_dedicated_set = 4-15,^8\ncpu_shared_set=0-3\n[libvirt]\ncpu_power_management = True\n"
+            "[compute]\ncpu_dedicated_set = 4-15,\t^8\ncpu_shared_set=0-3\n[libvirt]\ncpu_power_management = yes\n"
         )
         self.assertEqual(CpuSets("4-7,9-15", "0-3", None, True), novaconf.read([path]))
 
     def test_a_later_file_wins_option_by_option(self):
         paths = self.files(
             "[compute]\ncpu_dedicated_set = 4-15\ncpu_shared_set = 0\n[libvirt]\ncpu_power_management = yes\n",
-            "[compute]\ncpu_dedicated_set = 2\n[libvirt]\ncpu_power_management_strategy = governor\n",
+            f"[compute]\ncpu_dedicated_set={'2,' * 3000}3\n[libvirt]\ncpu_power_management_strategy = governor\n",
         )
-        self.assertEqual(CpuSets("2", "0", None, False), novaconf.read(paths))
+        self.assertEqual(CpuSets("2-3", "0", None, False), novaconf.read(paths))
 
     def test_the_audit_passes_over_what_is_no_option(self):
         """The same reader; a wrong line costs itself alone."""
@@ -32,10 +32,9 @@ class NovaConfTest(directories.DirectoryCase):
         self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
 
     def test_faults_name_the_file_and_the_option(self):
-        good = "[compute]\ncpu_shared_set = 0\n"
         for texts, words in (
-            (["[compute]\ncpu_dedicated_set = 4-x\n"], ("0.conf", "[compute] cpu_dedicated_set", "4-x")),
-            ([good, "[libvirt]\ncpu_power_management = maybe\n"], ("1.conf", "cpu_power_management", "maybe")),
+            (["[compute]\ncpu_dedicated_set = 4\xa0,x\n"], ("0.conf", "[compute] cpu_dedicated_set", "4?,x")),
+            (["", "[libvirt]\ncpu_power_management = maybe\n"], ("1.conf", "cpu_power_management", "maybe")),
             (["[libvirt]\ncpu_power_management_strategy = x\n"], ("0.conf", "_strategy", "governor")),
             (["[compute\n"], ("0.conf:1", "Invalid section")),
             ([b"\xff\xfe[compute]"], ("0.conf", "not UTF-8")),
