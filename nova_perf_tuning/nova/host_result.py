@@ -14,7 +14,7 @@ from typing import Final
 from nova_perf_tuning import bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
-_MAX_BYTES: Final = 32 << 10
+_MAX_BYTES: Final = 1 << 20
 
 #: Clocks of two hosts may differ; a result dated later than this from now was not made by this host's clock.
 MAX_SKEW: Final = datetime.timedelta(minutes=5)

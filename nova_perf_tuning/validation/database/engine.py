@@ -221,7 +221,7 @@ def _translated(shown: str = "database") -> Iterator[None]:
             f"{shown}: {error.name} is missing; install nova-perf-tuning[postgresql] for postgresql+psycopg://,"
             " nova-perf-tuning[mariadb] for mysql+pymysql://"
         ) from None
-    except (exc.SQLAlchemyError, OSError) as error:
+    except (exc.SQLAlchemyError, OSError, TypeError) as error:  # TypeError: an option that no driver knows
         raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
 
 
