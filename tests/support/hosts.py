@@ -213,7 +213,7 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
     cpus, numbers, distances = draw(topologies())
     places = st.sampled_from([None, *numbers, 77])
     nics, irqs, number = [], [], 24
-    for index in range(draw(st.integers(0, 3))):
+    for index in range(draw(st.sampled_from((1, 2, 3, 0)))):
         name, pci, node = f"eth{index}", f"0000:{16 + index:02x}:00.0", draw(places)
         driver, naming = draw(st.sampled_from(_NAMES))
         queues = draw(st.integers(1, 9))
@@ -249,19 +249,20 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
 @st.composite
 def _claims(draw, numbers):
     """PMD threads, slices of systemd and partitions, also such as name CPUs that are offline or others' own."""
-    some = st.sets(st.sampled_from(numbers), max_size=max(len(numbers) // 3, 1))
+    some = st.sets(st.sampled_from(numbers), min_size=1, max_size=max(len(numbers) // 3, 1))
+    some_or_none = st.one_of(some, st.just(frozenset()))
     slices = []
     for path in draw(st.sets(st.sampled_from(("machine.slice", "machine.slice/machine-rt.slice", "dpdk.slice")))):
-        cpus = cpulist.format(draw(some) or {numbers[0]})
+        cpus = cpulist.format(draw(some))
         partition = draw(
             st.sampled_from(("member", "root", "isolated", "isolated invalid (Parent is not a partition)"))
         )
         slices.append(model.Slice(path, cpus, cpus, partition))
     return {
-        "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(st.one_of(st.just(()), some)))],
+        "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(some_or_none))],
         "slices": slices,
-        "isolated_now": cpulist.format(draw(st.one_of(st.just(()), some))),
-        "nohz_full": cpulist.format(draw(st.one_of(st.just(()), some))),
+        "isolated_now": cpulist.format(draw(some_or_none)),
+        "nohz_full": cpulist.format(draw(some_or_none)),
     }
 
 

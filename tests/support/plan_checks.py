@@ -70,7 +70,7 @@ def problems(facts, sets, plan):
     wrong += _unasked(facts, plan)
     wrong += _spread(facts, plan, real)
     wrong += _sets(plan, real)
-    wrong += _napis(facts, plan)
+    wrong += _napis(facts, plan, real)
     targets = [(setting.kind, setting.target) for setting in plan.settings]
     wrong += [
         f"{target} is planned twice" for target, number in collections.Counter(targets).items() if number > 1
@@ -148,12 +148,14 @@ def _guest_nodes(guest, plan, real, slice_cpus):
                 yield f"{guest.name} {setting.target}: {setting.value} is not in its cgroup {sorted(limit)}"
 
 
-def _napis(facts, plan):
-    """A NAPI's thread is where its interrupt is, all of them are planned or in the proof."""
+def _napis(facts, plan, real):
+    """A NAPI's thread is where its interrupt is; all of them are planned, and in the proof."""
     value = {setting.target: setting.value for setting in plan.settings}
     for nic in facts.nics:
         for napi in nic.napis:
             tid = f"tid:{napi.thread.tid}"
+            if real.housekeeping and napi.thread.affinity and tid not in value:
+                yield f"{nic.name}'s NAPI thread is not planned"
             if f"irq:{napi.irq}" in value and tid in value and value[tid] != value[f"irq:{napi.irq}"]:
                 yield f"{nic.name}'s NAPI thread is on {value[tid]}, its interrupt on {value[f'irq:{napi.irq}']}"
             left = cpulist.parse(value.get(tid, napi.thread.affinity or ""))

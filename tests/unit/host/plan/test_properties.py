@@ -14,7 +14,7 @@ from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
 from tests.support import hosts, plan_checks, sysroots, testcase
 
-SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+SETTINGS = hypothesis.settings(max_examples=50, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
 _ASKS = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
 TOPOLOGIES = pathlib.Path(os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies")
@@ -35,8 +35,7 @@ class DrawnHostsTest(testcase.TestCase):
     @hypothesis.given(hosts_and_sets())
     def test_generated_hosts_get_plans_without_problems(self, drawn):
         host, sets = drawn
-        plan = planner.plan(host, sets)
-        self.assertEqual([], plan_checks.problems(host, sets, plan))
+        self.assertEqual([], plan_checks.problems(host, sets, planner.plan(host, sets)))
 
     @SETTINGS
     @hypothesis.given(hosts_and_sets())
@@ -63,13 +62,11 @@ class DrawnHostsTest(testcase.TestCase):
             guests=shuffled(host.guests),
             domains=shuffled(host.domains),
             irqs=dict(shuffled(host.irqs.items())),
+            programs=shuffled(host.programs),
+            slices=shuffled(host.slices),
         )
         first, second = planner.plan(host, sets), planner.plan(other, sets)
-        self.assertEqual(
-            [dataclasses.astuple(setting) for setting in first.settings],
-            [dataclasses.astuple(setting) for setting in second.settings],
-        )
-        self.assertEqual(first.sets, second.sets)
+        self.assertEqual((first.settings, first.sets), (second.settings, second.sets))
 
     @SETTINGS
     @hypothesis.given(hosts.hosts(speeds=(10000,)))
