@@ -99,8 +99,7 @@ def default_url() -> str:
     if url := os.environ.get(URL_VARIABLE):
         return url
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    state = pathlib.Path("/var/lib" if os.geteuid() == 0 else home)
-    return f"sqlite:///{state / 'nova-perf-tuning' / 'results.db'}"
+    return f"sqlite:///{'/var/lib' if os.geteuid() == 0 else home}/nova-perf-tuning/results.db"
 
 
 def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
