@@ -22,7 +22,7 @@ PATHS = (
     (re.compile(r"(?<=sqlite:///)/\S*?report(?=/)"), "report"),
     (re.compile(r"(?<![/:])/\S*?report(?=/|\s|$)"), "report"),
 )
-LINES, WIDTH = 62, 114
+LINES, WIDTH = 62, 115
 
 HEAD = """\
 ===============================================
