@@ -15,7 +15,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(r"^\[(\d+)/\d+\] (.*?)  \((\d+) s so far.*\)$")
 PROMPT = re.compile(r"^host[12]\$ ")
 #: A terminal's progress.
-NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^== |^   \d+ s:")
+NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^== |^   \d+ s:|^openstack perf validate: run ")
 #: Directories of whoever ran it.
 PATHS = (
     (re.compile(r"\S*/heat/flavors\.yaml"), "heat/flavors.yaml"),
