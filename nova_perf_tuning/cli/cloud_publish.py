@@ -38,10 +38,8 @@ class Publish(cloud_command.CloudLister):
         budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT"
         options.add(parser, "--budget", "FILE", budgets)
         evaluate.add_places(parser)
-        service = (
-            "on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw enable it again, "
-        )
-        service += "if this command disabled it"
+        service = "on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw enable it"
+        service += " again, if this command disabled it"
         parser.add_argument("--disable-on-fail", action="store_true", help=service)
         parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
 

@@ -116,7 +116,8 @@ class CpuSets(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         sets = {host.dedicated_option: host.dedicated, SHARED: host.shared}
         given = {option: cpus for option, cpus in sets.items() if cpus}
-        written = [one for one in (DEDICATED, SHARED, PIN_SET) if host.option(one[1], one[0])[:1] not in ("", "$")]
+        options = (DEDICATED, SHARED, PIN_SET)
+        written = [option for option in options if host.option(option[1], option[0])[:1] not in ("", "$")]
         faulty = [option for option in written if novaconf.cpu_set(host.nova, option) is None]
         for option in faulty:
             yield self._about(

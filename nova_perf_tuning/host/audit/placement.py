@@ -251,10 +251,10 @@ class NapiOnDedicated(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        told = [nic for nic in host.facts.nics if nic.threaded is not None or nic.napis]
-        threads = {nic.name: [thread for _napi, thread in napi.threads(nic)] for nic in told}
-        need(told, "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)", NoDataError)
-        lost = [nic.name for nic in told if nic.threaded and not threads[nic.name]]
+        known = [nic for nic in host.facts.nics if nic.threaded is not None or nic.napis]
+        threads = {nic.name: [thread for _napi, thread in napi.threads(nic)] for nic in known}
+        need(known, "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)", NoDataError)
+        lost = [nic.name for nic in known if nic.threaded and not threads[nic.name]]
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
         need(any(threads.values()), "no threaded NAPI")
         taken = host.sets.reserved | host.sets.isolated

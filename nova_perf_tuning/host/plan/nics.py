@@ -130,7 +130,7 @@ def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> 
 
     cxgb4 and mlx4 have one function for several ports, and name the interrupts of each after it.
     """
-    ports = [one.name for one in facts.nics if one.pci == nic.pci and one is not nic] if nic.pci else []
+    ports = [port.name for port in facts.nics if port.pci == nic.pci and port is not nic] if nic.pci else []
     theirs = tuple(f"{name}{mark}" for name in ports for mark in ("-", " ("))
     irqs = [facts.irqs[number] for number in nic.irqs if number in facts.irqs and number not in besides]
     irqs = [irq for irq in irqs if not (irq.name or "").startswith(theirs)]

@@ -169,8 +169,8 @@ def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limit
     """
     trials = sorted(trials, key=lambda trial: trial.order)
     usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
-    told = [trial for trial in trials if "busy_mhz" in trial.conditions]
-    speeds = grouped((trial.arm, trial.conditions["busy_mhz"]) for trial in told)
+    with_clock = [trial for trial in trials if "busy_mhz" in trial.conditions]
+    speeds = grouped((trial.arm, trial.conditions["busy_mhz"]) for trial in with_clock)
     mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
     if limits.max_wait is None:
         limits = dataclasses.replace(limits, max_wait=1.0 if accelerator in ("tcg", "none") else 0.1)

@@ -168,13 +168,13 @@ class GenerateTest(testcase.TestCase):
         self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **rated})[:2])
         first = {"sys/devices/cpu_core/cpus": "0-5,8-13", "sys/devices/cpu_atom/cpus": "6-7,14-15"}
         self.assertEqual(("0,6-8,14-15", "1-5,9-13"), self.made({**bare, **first})[:2])
-        for tree, told in (
+        for tree, notes_of_kind in (
             ({**bare, **first}, 1),
             ({**bare, **rated}, 1),
             ({**bare, **first, **conf("cpu_shared_set = 0")}, 0),
         ):
             notes = hosts.view(hosts.changed(hosts.good(), tree)).sets.warnings
-            self.assertEqual(told, sum(note.code is NoteCode.UNLIKE_CORES for note in notes))
+            self.assertEqual(notes_of_kind, sum(note.code is NoteCode.UNLIKE_CORES for note in notes))
         shared, dedicated = self.made({**bare, **empty})[:2]
         self.assertEqual(("0,4-8,12-15", "1-3,9-11"), (shared, dedicated))
 
