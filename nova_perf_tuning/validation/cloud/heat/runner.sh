@@ -103,7 +103,8 @@ END_OF_PROGRAM
 END_OF_LIST
     jq -c --arg peer "$peer" -f "$work/commands.jq" "$work/benchmarks.json" >"$work/commands.json" 2>"$work/error" ||
         fail "parameter benchmarks: $(head -c 300 "$work/error")"
-    count=$(jq length "$work/commands.json")
+    jq -r '.[].alone' "$work/commands.json" >"$work/alone"
+    count=$(wc -l <"$work/alone")
     [ "$count" -ge 1 ] || fail "parameter benchmarks: the list is empty"
     # Quoted for the shell now: in a slot every process that is started costs an emulated guest time.
     number=0
@@ -111,7 +112,6 @@ END_OF_LIST
         jq -r ".[$number].client | @sh" "$work/commands.json" >"$work/client.$number"
         number=$((number + 1))
     done
-    jq -r '.[].alone' "$work/commands.json" >"$work/alone"
     facts >"$work/facts.json"
 }
 
@@ -317,15 +317,13 @@ hand_over() {
         '{schema: 1, run_id: $run_id, arm: $arm, arms: $arms, slot_seconds: $slot_s,
           guests: {client: $client[0], server: $server[0]}, trials: map(del(.benchmark))}' "$work/trials.json" |
         gzip -9 | base64 | tr -d '\n' >"$work/documents"
-    jq -cn --rawfile data "$work/documents" '{status: "SUCCESS", id: "results", reason: "results", data: $data}' >"$work/signal"
+    printf '{"status":"SUCCESS","id":"results","reason":"results","data":"%s"}\n' "$(cat "$work/documents")" >"$work/signal"
     try_signal signal_documents "$work/signal" || return 1
-    jq -c -f "$work/figures.jq" "$work/trials.json" >"$work/figures.json"
     # Nothing worked at all: the stack fails and says why.
-    jq -c --slurpfile trials "$work/trials.json" \
-        '(if any($trials[0][]; .status == 0) then "SUCCESS" else "FAILURE" end) as $status
+    jq -c '(if any(.status == 0) then "SUCCESS" else "FAILURE" end) as $status |'"$(cat "$work/figures.jq")"'
          | {status: $status, id: "figures", data: .,
             reason: (if $status == "SUCCESS" then "measured" else to_entries | map("\(.key) \(.value)") | join("; ") | .[0:1000] end)}' \
-        "$work/figures.json" >"$work/signal"
+        "$work/trials.json" >"$work/signal"
     try_signal signal_report "$work/signal" || return 1
     say "results are with Heat"
 }
