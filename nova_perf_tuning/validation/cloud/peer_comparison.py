@@ -60,16 +60,19 @@ def compare(
             series.setdefault(key, {}).setdefault(pair, {}).setdefault(trial.boot, []).append(trial.value)
             turned[key] = -1 if trial.better == "lower" else 1
 
-    def log(values: Iterable[float], turn: int) -> float:
-        median = statistics.median(values)
-        return turn * (math.log(median) if median else -math.inf)
+    def log(value: float, turn: int) -> float:
+        return turn * (math.log(value) if value else -math.inf)
 
     comparisons = {}
     for key, of_pair in series.items():
         whole = {pair: [*itertools.chain(*boots.values())] for pair, boots in of_pair.items()}
         if any(map(any, whole.values())):
-            logs = {pair: log(values, turned[key]) for pair, values in whole.items()}
-            boots = {pair: [log(some, turned[key]) for some in of_pair[pair].values()] for pair in of_pair}
+            logs = {pair: log(statistics.median(values), turned[key]) for pair, values in whole.items()}
+            # Of few trials the mean is the surer one: their median jumps where CPUs have two speeds.
+            boots = {
+                pair: [log(statistics.fmean(values), turned[key]) for values in some.values()]
+                for pair, some in of_pair.items()
+            }
             comparisons[key] = _of_two(boots, limit, len(series)) or judge(logs, limit, len(series))
     return comparisons
 
