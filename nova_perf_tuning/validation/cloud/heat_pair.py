@@ -76,7 +76,7 @@ class HeatPairLauncher:
 
     def check(self, plan: model.MeasurePlan) -> None:
         """See that the cloud has what every pair needs, and make nothing; CloudError: names what is missing."""
-        need = self.expected_s(plan)
+        need = self.expected_s(plan) + CLOSING_S
         if plan.time_limit_s < need:
             raise model.CloudError(
                 f"a pair needs about {need:.0f} s for {len(plan.arms)} arms of {plan.trials} trials, "
@@ -86,8 +86,8 @@ class HeatPairLauncher:
         cloud_check.check(self._api, self.settings, plan.arms)
 
     def expected_s(self, plan: model.MeasurePlan) -> float:
-        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, removal."""
-        return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan) + CLOSING_S
+        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, their results."""
+        return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan)
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
         """Measure all arms on one pair and remove all that was made for it; its failures are in the outcome.

@@ -247,7 +247,7 @@ class SilenceTest(HeatCase):
 
     def test_guests_that_work_have_their_time_where_it_is_scarce(self):
         launcher = self.launcher(boot_s=60.0, slot_s=5)
-        wait_s, _, left_s = self.given(launcher, launcher.expected_s(self.plan()))
+        wait_s, _, left_s = self.given(launcher, launcher.expected_s(self.plan()) + heat_pair.CLOSING_S)
         self.assertGreater(wait_s, left_s - 2)
 
     def test_why_guests_told_nothing(self):
