@@ -95,6 +95,8 @@ class Validate(cloud_command.CloudCommand):
         url = "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"
         add("--database", "URL", f"{url} (default: a SQLite file in the state directory)")
         add("--image", "NAME", "of the guests (default: perf-guest)")
+        network = "existing network of the guests, from which they reach Heat"
+        add("--network", "NAME", f"{network} (default: one for each pair, with a router)")
         add("--external-network", "NAME", "by which guests reach Heat (default: the only)")
         add("--guest-vcpus", "N", "of flavors that are made (default: 2)", options.whole(1, 1024))
         add("--guest-ram", "MIB", "of flavors that are made (default: 256)", options.whole(128, 1 << 24))
@@ -324,6 +326,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
         host_cpu.check_url(args.agent_metrics)
     given = {
         "image": args.image,
+        "network": args.network,
         "external_network": args.external_network,
         "vcpus": args.guest_vcpus,
         "ram_mib": args.guest_ram,

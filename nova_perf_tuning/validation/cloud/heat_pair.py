@@ -258,7 +258,9 @@ class _Pair:
             "image": settings.image,
             "client_host": pair.client,
             "server_host": pair.server,
-            "external_network": settings.external_network or cloud_check.external_network(self._api),
+            "guest_network": settings.network,
+            "external_network": settings.external_network
+            or ("" if settings.network else cloud_check.external_network(self._api)),
             "guest_tx_offload": settings.guest_tx_offload,
             "benchmarks": [_benchmark(job) for job in plan.jobs],
             "trials": plan.trials,

@@ -168,6 +168,7 @@ class RunSettings:
 class GuestSettings:
     """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
 
+    :ivar network: that the guests are on; empty: each pair has one of its own.
     :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
@@ -176,6 +177,7 @@ class GuestSettings:
     """
 
     image: str = "perf-guest"
+    network: str = ""
     external_network: str = ""
     vcpus: int = 2
     ram_mib: int = 256
