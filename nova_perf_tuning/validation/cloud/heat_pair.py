@@ -86,7 +86,7 @@ class HeatPairLauncher:
         cloud_check.check(self._api, self.settings, plan.arms)
 
     def expected_s(self, plan: model.MeasurePlan) -> float:
-        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, their results."""
+        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, results."""
         return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan)
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
