@@ -159,6 +159,8 @@ class Stacks:
             Stack(str(stack.id), name)
             for stack in self._api.call(lambda: list(self._heat.stacks()))
             if (name := str(stack.name)).startswith(prefix) and TAG in (stack.tags or ())
+            # A stack that is gone is listed for a moment: Heat sets the status before it removes the row.
+            if stack.status != "DELETE_COMPLETE"
         ]
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:

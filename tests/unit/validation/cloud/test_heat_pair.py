@@ -128,6 +128,7 @@ class AnswerTest(HeatCase):
             self.cloud.add_stack(name)
         for number, tags in enumerate((["production"], None)):
             self.cloud.add_stack(f"{ours}{number}")["tags"] = tags
+        self.cloud.add_stack(f"{ours}2")["stack_status"] = "DELETE_COMPLETE"
         self.assertEqual([ours], [stack.name for stack in self.stacks.owned(run_id)])
         self.assertEqual([other], [stack.name for stack in self.stacks.owned("run1")])
 
