@@ -296,34 +296,34 @@ measure() {
     [ $(((slot + 1) % arms)) = 0 ] || sleep_until_cs $(((slot / arms + 1) * arms * slot_s * 100))
 }
 
-# put_together: the files of all runs as one list of trials.
+# put_together: of the files of all runs, the documents and the signal with the figures; in one process, see keep_run.
 put_together() {
     set --
     for path in "$work"/outputs/*; do set -- "$@" --rawfile "${path##*/}" "$path"; done
+    # Where nothing worked at all, the stack fails and says why.
     jq -cs "$@" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
         --slurpfile commands "$work/commands.json" --slurpfile benchmarks "$work/benchmarks.json" \
+        --arg run_id "$run_id" --argjson arm "$arm" --argjson arms "$arms" --argjson slot_s "$slot_s" \
+        --slurpfile client "$work/facts.json" --slurpfile server "$work/server.json" \
         'def busy: if length == 2 then (.[1] - .[0]) / ($hertz | tonumber) else null end;
          map({label: $commands[0][.number].label, benchmark: $benchmarks[0][.number].benchmark, trial, role, slot,
               begin: (.begin / 100), end: (.finish / 100), status, cpu: {client: (.client | busy), server: (.server | busy)},
               stdout: $ARGS.named["\(.trial).\(.number).\(.role).stdout"],
-              stderr: $ARGS.named["\(.trial).\(.number).\(.role).stderr"]})' \
-        "$work/runs" >"$work/trials.json" 2>"$work/error" ||
+              stderr: $ARGS.named["\(.trial).\(.number).\(.role).stderr"]})
+         | {schema: 1, run_id: $run_id, arm: $arm, arms: $arms, slot_seconds: $slot_s,
+            guests: {client: $client[0], server: $server[0]}, trials: map(del(.benchmark))},
+           ((if any(.status == 0) then "SUCCESS" else "FAILURE" end) as $status |'"$(cat "$work/figures.jq")"'
+            | {status: $status, id: "figures", data: .,
+               reason: (if $status == "SUCCESS" then "measured" else to_entries | map("\(.key) \(.value)") | join("; ") | .[0:1000] end)})' \
+        "$work/runs" >"$work/results" 2>"$work/error" ||
         fail "the trials cannot be put together: $(head -c 300 "$work/error")"
 }
 
 hand_over() {
-    jq -c --arg run_id "$run_id" --argjson arm "$arm" --argjson arms "$arms" --argjson slot_s "$slot_s" \
-        --slurpfile client "$work/facts.json" --slurpfile server "$work/server.json" \
-        '{schema: 1, run_id: $run_id, arm: $arm, arms: $arms, slot_seconds: $slot_s,
-          guests: {client: $client[0], server: $server[0]}, trials: map(del(.benchmark))}' "$work/trials.json" |
-        gzip -9 | base64 | tr -d '\n' >"$work/documents"
+    head -n 1 "$work/results" | gzip -9 | base64 | tr -d '\n' >"$work/documents"
     printf '{"status":"SUCCESS","id":"results","reason":"results","data":"%s"}\n' "$(cat "$work/documents")" >"$work/signal"
     try_signal signal_documents "$work/signal" || return 1
-    # Nothing worked at all: the stack fails and says why.
-    jq -c '(if any(.status == 0) then "SUCCESS" else "FAILURE" end) as $status |'"$(cat "$work/figures.jq")"'
-         | {status: $status, id: "figures", data: .,
-            reason: (if $status == "SUCCESS" then "measured" else to_entries | map("\(.key) \(.value)") | join("; ") | .[0:1000] end)}' \
-        "$work/trials.json" >"$work/signal"
+    tail -n 1 "$work/results" >"$work/signal"
     try_signal signal_report "$work/signal" || return 1
     say "results are with Heat"
 }
