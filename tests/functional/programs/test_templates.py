@@ -152,12 +152,10 @@ class FiguresTest(testcase.TestCase):
         return {"label": kind, "benchmark": kind, "status": status, "stdout": output, "stderr": stderr}
 
     def test_figures_are_those_of_the_plugins(self):
-        figures = self.figures(
-            self.trial("iperf3", documents.IPERF3),
-            self.trial("fio", documents.FIO),
-            self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
-        )
-        for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
+        cpu = self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8"))
+        outputs = {"iperf3": documents.IPERF3, "fio": documents.FIO}
+        figures = self.figures(*(self.trial(*output) for output in outputs.items()), cpu)
+        for kind, text in outputs.items():
             with self.subTest(kind):
                 [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
                 self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
@@ -194,4 +192,6 @@ class FiguresTest(testcase.TestCase):
         bad = self.trial("fio", "", 1, "No space left\non device")
         self.assertIn("failed: status 1: No space left on device", self.figures(bad)["fio"])
         self.assertIn("; 1 failed", self.figures(bad, self.trial("fio", documents.FIO))["fio"])
-        self.assertIn("1 runs", self.figures(self.trial("fio", "rubbish"))["fio"])
+        for output in ("rubbish", '{"jobs": [{}]}', '{"jobs": [{"read": {"iops": [1]}, "write": {"iops": 1}}]}'):
+            self.assertIn("1 runs", self.figures(self.trial("fio", output))["fio"])
+        self.assertIn("status 1: a a", self.figures(self.trial("fio", "", 1, "a\n" * (1 << 17)))["fio"])

@@ -71,5 +71,5 @@ def commands:
   else error("benchmark \(.benchmark) is neither iperf3, fio, cpu nor smb (nova-perf validate gives all others their commands) and brings no \"client\" arguments")
   end;
 
-map({label: (.label // .benchmark)}
+map({label: (.label // .benchmark | tostring)}
     + (commands | {client, server, alone: (.server == null and (.paired | not))}))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sums up trials for a person: label -> one line. Input: the trials (with "stdout" as text), slurped.
-# Not what is judged: that is worked out from the documents, with its uncertainty.
+# Not what is judged: that is worked out from the documents, with its uncertainty. They are made by the same process:
+# no output may stop it, or hold it up as replacing in a long text does.
 
 def figure:
   if .status != 0 then null
@@ -34,7 +35,7 @@ def repetitions:
 
 def summary:
   map(. + {figure: figure}) as $runs
-  | ($runs | map(select(.figure)) | map(.figure)) as $good
+  | ($runs | map(.figure | select((.value | type) == "number"))) as $good
   | ($runs | map(select(.status != 0))) as $bad
   | if ($good | length) > 0 then
       ($good | map(.value)) as $values
@@ -43,7 +44,7 @@ def summary:
         + ($good | repetitions)
         + (if ($bad | length) > 0 then "; \($bad | length) failed" else "" end)
     elif ($bad | length) > 0 then
-      "failed: status \($bad[0].status): \(($bad[0].stderr + " " + ($bad[0].stdout | .[0:300])) | gsub("[^ -~]+"; " ") | .[0:200])"
+      "failed: status \($bad[0].status): \(($bad[0] | .stderr[0:300] + " " + .stdout[0:300]) | gsub("[^ -~]+"; " ") | .[0:200])"
     else "\(length) runs; figures are in the documents" end;
 
 group_by([.label, .role])
