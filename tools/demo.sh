@@ -65,6 +65,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM PIPE
+trap 'exec >/dev/null 2>&1; exit 130' HUP # its terminal has gone
 
 next "Packages and Python environment"
 "$top/tools/prepare.sh" --profile demo --extras validation

@@ -29,6 +29,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM PIPE
+trap 'exec >/dev/null 2>&1; exit 130' HUP # its terminal has gone
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)

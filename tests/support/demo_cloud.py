@@ -2,7 +2,8 @@
 """A cloud for tools/cloud/demo that answers from files: stands for ``tools/cloud/up``, ``down`` and ``run``.
 
 ``python demo_cloud.py up|down|run ARGUMENT...``: every call is a line in $DEMO_CLOUD/calls. $DEMO_CLOUD/verdicts
-has what measurements find, two words a line; with $DEMO_STOP=N the Nth call is Ctrl-C.
+has what measurements find, two words a line; with $DEMO_STOP=N the Nth call sends $DEMO_SIGNAL,
+as Ctrl-C or a terminal that goes does.
 """
 
 import json
@@ -54,8 +55,9 @@ def main():
     with open(HOME / "calls", "a") as calls:
         calls.write(" ".join([what, *command]) + "\n")
     if len((HOME / "calls").read_text().splitlines()) == int(os.environ["DEMO_STOP"]):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.killpg(int((HOME / "demo").read_text()), signal.SIGINT)
+        number = int(os.environ["DEMO_SIGNAL"])
+        signal.signal(number, signal.SIG_DFL)
+        os.killpg(int((HOME / "demo").read_text()), number)
     if what == "up":
         (state / "run").mkdir()
         (state / "log").mkdir()

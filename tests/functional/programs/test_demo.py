@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -104,7 +105,7 @@ class StoryTest(directories.DirectoryCase):
             "TMPDIR": str(self.directory / "tmp"),
         }
 
-    def tell(self, *verdicts, stop=0):
+    def tell(self, *verdicts, stop=0, by=signal.SIGINT):
         """Run it; return exit code, output and what was asked of the cloud. Nothing may be left."""
         shutil.rmtree(self.cloud, ignore_errors=True)
         for directory in ("cloud", "tmp"):
@@ -112,7 +113,7 @@ class StoryTest(directories.DirectoryCase):
         (self.cloud / "verdicts").write_text("\n".join(verdicts))
         argv = ["bash", "-c", f'echo $$ >{self.cloud}/demo; exec "$@"', "sh", self.tree / "tools/cloud/demo"]
         output = ["--output", self.directory / "report"]
-        environment = {**self.environment, "DEMO_STOP": str(stop)}
+        environment = {**self.environment, "DEMO_STOP": str(stop), "DEMO_SIGNAL": str(int(by))}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         running = subprocess.Popen([*argv, *output], env=environment, start_new_session=True, **pipes)
         shown, _ = patience.finish(running)
@@ -149,10 +150,12 @@ class StoryTest(directories.DirectoryCase):
         self.assertEqual(11, shown.split("Where the time went:")[1].count(" % "))
         self.assertRegex(shown, r"That took \d+ s\.")
 
-    def test_ctrl_c_at_any_moment_leaves_nothing(self):
-        for stop in random.Random(31).sample(range(1, 29), 6):
-            with self.subTest(stop):
-                code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", stop=stop)
+    def test_ctrl_c_and_a_terminal_that_goes_leave_nothing_at_any_moment(self):
+        for stop, by in zip(
+            random.Random(31).sample(range(1, 29), 6), [signal.SIGINT, signal.SIGHUP] * 3, strict=True
+        ):
+            with self.subTest(stop, by=by):
+                code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", stop=stop, by=by)
                 self.assertEqual(130, code, shown)
 
     def test_other_verdicts_are_measured_once_more_and_end_it(self):
