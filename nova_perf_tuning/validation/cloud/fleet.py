@@ -229,13 +229,8 @@ def _by_hosts(
     """Return what to tell of hosts beyond a budget in all their pairs, and what guests reach of bare hosts."""
     findings: list[tuple[str, _Finding]] = []
     of_bare: dict[str, float] = {}
-    limits = [
-        (judgement, *limit)
-        for judgement in judgements
-        if judgement.verdict is not _V.INVALID
-        for limit in _limited(judgement.budget, trials)
-        if limit[-1]
-    ]
+    valid = [judgement for judgement in judgements if judgement.verdict is not _V.INVALID]
+    limits = [(entry, *limit) for entry in valid for limit in _limited(entry.budget, trials) if limit[-1]]
     for judgement, figure, limit, of_pair in limits:
         budget, loss = judgement.budget, figure == "loss"
         by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
@@ -255,11 +250,8 @@ def _limited(budget: judging.Budget, trials: Trials) -> Iterator[tuple[str, floa
 
     Both are logarithms, turned so that more is better.
     """
-    mine = [
-        (pair, trial)
-        for pair, trial in trials
-        if trial.benchmark == budget.benchmark and budget.metric in (None, trial.metric)
-    ]
+    same = [(pair, trial) for pair, trial in trials if trial.benchmark == budget.benchmark]
+    mine = [(pair, trial) for pair, trial in same if budget.metric in (None, trial.metric)]
     boots = {trial.boot: pair for pair, trial in mine if trial.arm == budget.arm}
     if budget.max_loss is not None:
         ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)

@@ -60,45 +60,54 @@ def compare(
             series.setdefault(key, {}).setdefault(pair, {}).setdefault(trial.boot, []).append(trial.value)
             turned[key] = -1 if trial.better == "lower" else 1
 
-    def log(value: float, turn: int) -> float:
-        return turn * (math.log(value) if value else -math.inf)
-
     comparisons = {}
     for key, of_pair in series.items():
         whole = {pair: [*itertools.chain(*boots.values())] for pair, boots in of_pair.items()}
         if any(map(any, whole.values())):
-            logs = {pair: log(statistics.median(values), turned[key]) for pair, values in whole.items()}
-            # Of few trials the mean is the surer one: their median jumps where CPUs have two speeds.
-            boots = {
-                pair: [log(statistics.fmean(values), turned[key]) for values in some.values()]
-                for pair, some in of_pair.items()
-            }
-            comparisons[key] = _of_two(boots, limit, len(series)) or judge(logs, limit, len(series))
+            medians = {pair: statistics.median(values) for pair, values in whole.items()}
+            logs = {pair: turned[key] * (math.log(one) if one else -math.inf) for pair, one in medians.items()}
+            comparisons[key] = _of_two(of_pair, turned[key], limit, len(series)) or judge(logs, limit, len(series))
     return comparisons
 
 
-def _of_two(boots: Mapping[model.HostPair, Sequence[float]], limit: float, figures: int) -> Comparison | None:
-    """Compare two hosts that were measured alone, the worse with the better one, by Student's t over their boots.
+def _of_two(
+    measured: Mapping[model.HostPair, Mapping[int, Sequence[float]]], turn: int, limit: float, figures: int
+) -> Comparison | None:
+    """Compare two hosts that were measured alone, the worse with the better one, by the mean of each boot.
 
-    None where there are others, too few boots, or one without throughput: :func:`judge` then finds nobody.
+    FAIL: Student's t over boots and the one over trials both say that chance does not explain the loss. None where
+    there are others, too few boots, or one without throughput: :func:`judge` then finds nobody.
     """
-    usable = [
-        pair.client == pair.server and len(some) >= intervals.MIN_BOOTS and all(map(math.isfinite, some))
-        for pair, some in boots.items()
-    ]
-    if usable != [True, True]:
+    logs: dict[str, list[float]] = {}
+    between, within = [], []  # deviations of boots from their host, and of trials from their boot
+    for pair, boots in measured.items():
+        # Of few trials the mean is the surer one: their median jumps where CPUs have two speeds.
+        means = {boot: statistics.fmean(values) for boot, values in boots.items()}
+        if pair.client != pair.server or len(means) < intervals.MIN_BOOTS or not all(means.values()):
+            return None
+        some = [turn * math.log(mean) for mean in means.values()]
+        logs[pair.client] = [statistics.fmean(some)]
+        between.append([log - logs[pair.client][0] for log in some])
+        within.append([value / means[boot] - 1 for boot in boots for value in boots[boot]])
+    if len(logs) != 2:
         return None
-    logs = {pair.client: [statistics.fmean(some)] for pair, some in boots.items()}
-    middle, freedom = max(max(logs.values())), sum(map(len, boots.values())) - 2
-    deviations = [log - logs[pair.client][0] for pair, some in boots.items() for log in some]
-    spread = max(_LEAST_SPREAD, math.sqrt(sum(deviation**2 for deviation in deviations) / freedom))
-    beyond = intervals.student_t(_WRONG / (2 * figures), freedom) * spread
-    beyond *= math.sqrt(sum(1 / len(some) for some in boots.values()))
+    middle, number = max(max(logs.values())), sum(map(len, between))
+    spread, beyond = _chance(between, 2, _WRONG / (2 * figures))
+    if sum(map(len, within)) > number:  # few boots agree by chance where trials differ a lot
+        beyond = min(beyond, _chance(within, number, _WRONG / (2 * figures))[1])
     states = {}
     for host, [value] in logs.items():
         lost, certain = value - middle < math.log(1 - limit), value - middle < beyond
         states[host] = Verdict.PASS if not lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
     return Comparison(states, logs, middle, spread, True)
+
+
+def _chance(deviations: Sequence[Sequence[float]], means: int, probability: float) -> tuple[float, float]:
+    """Return the spread of two hosts' deviations from so many means, and the difference that chance explains."""
+    freedom = sum(map(len, deviations)) - means
+    spread = max(_LEAST_SPREAD, math.sqrt(sum(one**2 for some in deviations for one in some) / freedom))
+    error = spread * math.sqrt(sum(1 / len(some) for some in deviations))
+    return spread, intervals.student_t(probability, freedom) * error
 
 
 def judge(

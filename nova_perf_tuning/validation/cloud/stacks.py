@@ -145,9 +145,8 @@ class Stacks:
         ]
         # Whatever else was being made is cancelled and says so; that explains nothing.
         cancelled = ("aborted", "Stack CREATE cancelled")
-        said = [text for text in said if _WAIT_CONDITION(text) or not any(word in text for word in cancelled)] or [
-            reason
-        ]
+        own = [text for text in said if _WAIT_CONDITION(text) or not any(word in text for word in cancelled)]
+        said = own or [reason]
         kinds = [kind for kind in map(classify, said) if kind is not model.ErrorClass.STACK_FAILED]
         kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
         return StackError(kind, one_line("; ".join(dict.fromkeys(said)), 900))
