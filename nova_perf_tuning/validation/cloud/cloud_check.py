@@ -63,8 +63,8 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
             raise model.CloudError(f"image '{guests.image}' is {image.status}, not active; upload it again")
         if not guests.network:
             external_network(api, guests.external_network)
-        elif api.call(lambda: cloud.network.find_network(guests.network)) is None:
-            raise model.CloudError(f"there is no network '{guests.network}' (--network)")
+        elif not getattr(api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()):
+            raise model.CloudError(f"there is no network '{guests.network}', or it has no subnet (--network)")
         api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
         _check_flavors(api, arms)
         limits = api.call(lambda: cloud.compute.get_limits()).absolute
