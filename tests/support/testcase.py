@@ -26,3 +26,7 @@ class SubTests:
 
 class TestCase(SubTests, testtools.TestCase):
     """A test case of testtools with subtests."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        assert cls.fail is TestCase.fail, "assertions call fail(); give the method another name"

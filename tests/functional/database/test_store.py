@@ -168,7 +168,7 @@ class ServerTests(StoreTests):
                     cuts.append(server.cut(self.url))
 
         engine.write(connected, change)
-        store.seen(RUN)  # its connection was cut as well
+        # The store's connection was cut as well, and who reads does not try again.
         self.assertEqual([1, 1, 0], [task.attempts for task in store.load(RUN).tasks])
 
     def test_the_server_restarts(self):

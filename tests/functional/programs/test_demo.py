@@ -51,9 +51,8 @@ class StepsTest(testcase.TestCase):
         left = [line.split("about ")[1].split()[0] for line in done.stdout.splitlines() if "left" in line]
         self.assertEqual(["200", "100", "90", "40"], left)
         rows = [line.split() for line in done.stdout.split("went:\n")[1].splitlines()]
-        self.assertEqual(
-            [["10", "one"], ["60", "two"], ["50", "three"], ["40", "four"]], [[r[0], r[-1]] for r in rows]
-        )
+        spent = [(row[0], row[-1]) for row in rows]
+        self.assertEqual([("10", "one"), ("60", "two"), ("50", "three"), ("40", "four")], spent)
 
 
 class QuotaTest(directories.DirectoryCase):
@@ -143,9 +142,8 @@ class StoryTest(directories.DirectoryCase):
         self.assertEqual(sorted(places[3:5]), places[3:5])
         guests = [call.split()[11] for call in calls if "server create" in call]
         self.assertEqual(["first", "second"], guests)
-        self.assertLess(
-            calls.index(next(call for call in calls if "--live-migration" in call)), calls.index("down")
-        )
+        migrated = next(n for n, call in enumerate(calls) if "--live-migration" in call)
+        self.assertLess(migrated, calls.index("down"))
         self.assertEqual(1, calls.count("down"))
         self.assertEqual(11, shown.split("Where the time went:")[1].count(" % "))
         self.assertRegex(shown, r"That took \d+ s\.")

@@ -53,14 +53,12 @@ class ParametersTest(testcase.TestCase):
         inner = template("pair_of_list.yaml")
         self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
         passed = validation["resources"]["all_pairs"]["properties"]["resource_def"]["properties"]
-        self.assertEqual(
-            {key: {"get_param": key} for key in own} | {"pairs": {"get_param": "pairs"}, "index": "%index%"},
-            passed,
-        )
+        expected = {key: {"get_param": key} for key in [*own, "pairs"]} | {"index": "%index%"}
+        self.assertEqual(expected, passed)
         self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
 
     def test_the_launcher_gives_parameters_that_exist(self):
-        settings = model.GuestSettings(external_network="provider")
+        settings = model.GuestSettings(network="provider")
         known = set(template("benchmark_pair.yaml")["parameters"])
         arms = model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})
         plan = model.MeasurePlan("r", arms, tuple(plugins.jobs(["iperf3"])), 1, 100)
@@ -68,6 +66,17 @@ class ParametersTest(testcase.TestCase):
         for number, arm in enumerate(arms):
             given = pair.parameters(number, arm)
             self.assertEqual(set(), set(given) - known)
+            self.assertEqual(("provider", ""), (given["guest_network"], given["external_network"]))
+
+    def test_on_an_existing_network_only_ports_are_made(self):
+        content = template("benchmark_pair.yaml")
+        self.assertEqual({"equals": [{"get_param": "guest_network"}, ""]}, content["conditions"]["own_network"])
+        for name, resource in content["resources"].items():
+            kind = resource["type"].removeprefix("OS::Neutron::")
+            if kind == "Port":
+                self.assertEqual({"get_param": "guest_network"}, resource["properties"]["network"]["if"][2])
+            elif kind != resource["type"]:
+                self.assertEqual("own_network", resource.get("condition"), name)
 
     def test_environments_hold_known_parameters_and_benchmarks(self):
         pair = template("benchmark_pair.yaml")["parameters"]
@@ -120,10 +129,8 @@ class CommandsTest(testcase.TestCase):
                 benchmark = plugins.load(kind)
                 steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
                 [made] = commands([{"benchmark": kind, "parameters": parameters}])
-                self.assertEqual(
-                    {step.role: list(step.argv) for step in steps},
-                    {key: made[key] for key in ("client", "server") if made[key]},
-                )
+                expected = {step.role: list(step.argv) for step in steps}
+                self.assertEqual(expected, {key: made[key] for key in ("client", "server") if made[key]})
                 self.assertEqual(not benchmark.paired, made["alone"])
 
     def test_the_launchers_entries_are_taken_as_they_are(self):
@@ -165,9 +172,8 @@ class FiguresTest(testcase.TestCase):
     def test_processes_of_iperf3_are_added_up(self):
         single, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'
         [primary] = [figure for figure in plugins.load("iperf3").parse(two) if figure.primary]
-        self.assertIn(
-            f"throughput {round(primary.value, 2):g}"[:14], self.figures(self.trial("iperf3", two))["iperf3"]
-        )
+        shown = self.figures(self.trial("iperf3", two))["iperf3"]
+        self.assertIn(f"throughput {round(primary.value, 2):g}"[:14], shown)
         for broken in (f'{{"outputs": [{single},{{}}]}}', '{"outputs": []}'):
             with self.subTest(broken):
                 self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
@@ -184,9 +190,8 @@ class FiguresTest(testcase.TestCase):
             f" {slowest} to {fastest}",
             figures,
         )
-        self.assertIn(
-            "10 copies: median 80", self.figures(self.trial("smb", text), self.trial("smb", text))["smb"]
-        )
+        twice = self.figures(self.trial("smb", text), self.trial("smb", text))["smb"]
+        self.assertIn("10 copies: median 80", twice)
 
     def test_failures_are_told(self):
         bad = self.trial("fio", "", 1, "No space left\non device")

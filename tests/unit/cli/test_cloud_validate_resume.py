@@ -21,10 +21,8 @@ class ResumeTest(fleet_case.SimulatedValidation):
         parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
         error = self.assertRaises(errors.PerfTuningError, self.validate, *parser)
         self.assertIn("give more --time-limit", str(error))
-        self.assertRegex(
-            self.err.getvalue(),
-            r"go on with: openstack --os-cloud simulated perf validate .* --resume 2\d+-\d+-\w+",
-        )
+        remedy = r"go on with: openstack --os-cloud simulated perf validate .* --resume 2\d+-\d+-\w+"
+        self.assertRegex(self.err.getvalue(), remedy)
         run = self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual(0, self.validate("--resume", run))
         self.assertEqual(6, self.results().environment.boots_run)
@@ -62,9 +60,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         [line] = kept.lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         full.clear()
-        self.assertEqual(
-            0, self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(directory=stacks)))
-        )
+        self.assertEqual(0, self.validate("--resume", run, cloud=cloud))
 
     def test_not_resumed_on_another_cloud(self):
         run = self.unfinished()
@@ -90,10 +86,8 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
         for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
             with self.subTest(bad):
-                self.assertEqual(
-                    code,
-                    self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))),
-                )
+                cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))
+                self.assertEqual(code, self.validate("--hosts", "all", cloud=cloud))
                 [line, *_] = run_store.RunStore(self.url).lines()
                 self.assertEqual(("complete", False), (line.state, line.leftovers))
                 self.assertEqual("complete", self.results().environment.ended)

@@ -162,7 +162,7 @@ class ApplyTest(TransactionCase):
 
 
 class FailureTest(TransactionCase):
-    def fail(self, error=RuntimeError, lasting=()):
+    def break_second(self, error=RuntimeError, lasting=()):
         """Let the second write break, and return two settings; ``lasting`` cannot be undone."""
 
         def cut(target, value):
@@ -174,18 +174,18 @@ class FailureTest(TransactionCase):
         return boxes.setting("a", "2"), boxes.setting("b", "2")
 
     def test_what_it_wrote_is_undone(self):
-        self.assertRaises(RuntimeError, self.apply, *self.fail())
+        self.assertRaises(RuntimeError, self.apply, *self.break_second())
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
         self.assertEqual({RestoreResult.ALREADY}, set(self.restore().values()))
 
     def test_what_cannot_be_undone_is_named(self):
-        error = self.assertRaises(apply.ApplyError, self.apply, *self.fail(lasting="a"))
+        error = self.assertRaises(apply.ApplyError, self.apply, *self.break_second(lasting="a"))
         self.assertIn("broken", str(error))
         self.assertIn("box a", str(error))
         self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
 
     def test_interrupted_it_is_put_back_by_restore(self):
-        self.assertRaises(KeyboardInterrupt, self.apply, *self.fail(KeyboardInterrupt))
+        self.assertRaises(KeyboardInterrupt, self.apply, *self.break_second(KeyboardInterrupt))
         self.assertEqual("2", self.box.values["a"])
         self.restore()
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)

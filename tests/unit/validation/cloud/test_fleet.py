@@ -69,9 +69,8 @@ class LostTrialsTest(testcase.TestCase):
             for trial in data.trials
         ]
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
-        self.assertEqual(
-            {"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, judged(dataclasses.replace(data, trials=trials), budgets)
-        )
+        found = judged(dataclasses.replace(data, trials=trials), budgets)
+        self.assertEqual({"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, found)
 
 
 class BudgetTest(testcase.TestCase):

@@ -77,19 +77,16 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual(4, self.launcher.most)
         self.check_consistent()
         [line] = self.store.lines()
-        self.assertEqual(
-            ("complete", False, False, 12, 18, 18),
-            (line.state, line.alive, line.leftovers, line.hosts, line.pairs, line.done),
-        )
+        shown = line.state, line.alive, line.leftovers, line.hosts, line.pairs, line.done
+        self.assertEqual(("complete", False, False, 12, 18, 18), shown)
         self.assertEqual([], self.faults())
 
     def test_time_left_comes_true(self):
         controller = self.begin(16, peers=4, max_parallel=4)
         controller.run()
         end = self.threads.now()
-        half = [now for now in self.progress if now.done == 16]
-        self.assertTrue(half)
-        self.assertTrue(0.35 * end < half[0].left_s < 0.65 * end, (half[0], end))
+        half, *_ = [now for now in self.progress if now.done == 16]
+        self.assertTrue(0.35 * end < half.left_s < 0.65 * end, (half, end))
 
     def test_faults_stay_with_their_pair(self):
         controller = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
@@ -190,9 +187,7 @@ class FleetRunTest(FleetRunCase):
         controller = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
         self.assertEqual("complete", controller.run())
         self.assertEqual({"done": 16}, self.states())
-        self.assertTrue(
-            any("quota: at most 3 pairs at a time" in now.text for now in self.progress), self.progress
-        )
+        self.assertIn("quota: at most 3 pairs at a time", "\n".join(now.text for now in self.progress))
         self.assertEqual([], self.faults())
         self.check_consistent()
 

@@ -53,9 +53,8 @@ class RulesTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, self.found(windows, name, (vcpus, specs)), name)
         self.assertEqual(set(), self.found({**windows, "hw_cpu_max_sockets": "2"}, "win10", (4, {})))
-        self.assertEqual(
-            {"windows-sockets"}, self.found({"os_type": "windows", "os_distro": "win10"}, "x", (4, {}))
-        )
+        windows = {"os_type": "windows", "os_distro": "win10"}
+        self.assertEqual({"windows-sockets"}, self.found(windows, "x", (4, {})))
         self.assertEqual(set(), self.found({"os_distro": "debian"}, "win10", (4, {})))
 
     def test_flavor_and_image_together(self):

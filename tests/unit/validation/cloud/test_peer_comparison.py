@@ -66,10 +66,8 @@ class RuleTest(testcase.TestCase):
             measured.append((model.HostPair(*pair), samples.trial(metric="retransmits", primary=False, value=1.0)))
             measured.append((model.HostPair(*pair), samples.trial(value=None, error="lost")))
         comparisons = peer_comparison.compare(measured, 0.1)
-        self.assertEqual(
-            {("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0},
-            {figure: round(math.exp(comparison.middle), 6) for figure, comparison in comparisons.items()},
-        )
+        middles = {figure: round(math.exp(comparison.middle), 6) for figure, comparison in comparisons.items()}
+        self.assertEqual({("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0}, middles)
         self.assertEqual([SLOW, SLOW], [comparison.states["d"] for comparison in comparisons.values()])
 
     def test_lower_is_better_and_zero_is_best(self):
@@ -103,6 +101,7 @@ class RuleTest(testcase.TestCase):
                 self.assertEqual(expected is not None, comparison.enough)
                 if expected:
                     self.assertEqual(dict(zip("ab", expected, strict=True)), comparison.states)
+                    self.assertAlmostEqual(math.log(math.sqrt(100 * 102) * 2.51 / 3), comparison.middle)
 
     def test_equal_hosts_alone_are_not_slow(self):
         """Noise of a third of the limit between boots, or trials of one of two speeds; 1 % promised."""
