@@ -57,7 +57,7 @@ class SimulatedValidation(directories.DirectoryCase):
 
     def validate(self, *arguments, cloud=None):
         """Return the exit code; what was printed is in ``out`` and ``err``."""
-        quick = () if "--resume" in arguments else QUICK
+        quick = () if {"--resume", "--benchmark"} & set(arguments) else QUICK
         args = parse(*quick, "--output", self.output, "--database", self.url, *arguments)
         self.cloud = cloud or SimulatedCloud()
         self.out, self.err = io.StringIO(), io.StringIO()

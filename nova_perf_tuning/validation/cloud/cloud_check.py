@@ -41,9 +41,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
             raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
         if not named.get(word):
             names = ", ".join(sorted(states)[:10]) + (" …" if len(states) > 10 else "")
-            raise model.CloudError(
-                f"--hosts: there is no host or aggregate '{word[:80]}'; hosts are {names or 'none'}"
-            )
+            raise model.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}")
         faults = {host: states.get(host, "no compute host") for host in named[word]}
         chosen |= {host for host, fault in faults.items() if not fault}
         unusable |= {host: fault for host, fault in faults.items() if fault}

@@ -10,7 +10,6 @@ import re
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_validate
 from nova_perf_tuning.validation.measure import store
 from tests.support import fleet_case, openstack_program, program, samples
 from tests.support import simulated_cloud as simulation
@@ -164,9 +163,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
     def test_budgets_against_the_bare_host(self):
         budget = self.budget("benchmark: iperf3, arm: tuned, baseline: host, max_loss: 0.01")
-        known = [
-            option for name in ("h000", "h001.example.org") for option in ("--bare-host", self.bare_host(name))
-        ]
+        known = [word for name in ("h000", "h001.example.org") for word in ("--bare-host", self.bare_host(name))]
         options = ("--hosts", "a,b", "--blocks", "4", "--budget", budget)
         self.assertEqual(1, self.validate(*options, *known, cloud=fleet_case.SimulatedCloud(count=2)))
         results = self.results()
@@ -180,7 +177,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         for host in results.environment.fleet.hosts:
             self.assertEqual("FAIL", host.verdict)
             self.assertIn("allowed -1.0%", host.reasons[0])
-        self.assertIn("host", self.out.getvalue())
 
     def test_bare_hosts_that_are_of_no_use(self):
         path = self.bare_host("h000")
@@ -188,15 +184,11 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--bare-host", path, "--bare-host", path), "host h000 has been given already"),
             (("--bare-host", self.bare_host("")), "environment.host is missing"),
             (("--bare-host", os.path.join(self.directory, "none.json")), "No such file"),
+            (("--benchmark", "fio", "--bare-host", path), "nothing of fio on the host itself"),
         ):
             with self.subTest(arguments):
                 error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
                 self.assertIn(reason, str(error))
-        only_fio = ("--benchmark", "fio", "--bare-host", path)
-        args = fleet_case.parse("--hosts", "all", "--output", self.output, "--database", self.url, *only_fio)
-        run = cloud_validate.Run(args, fleet_case.SimulatedCloud())
-        error = self.assertRaises(errors.PerfTuningError, run.run)
-        self.assertIn("nothing of fio on the host itself", str(error))
 
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any", "--network", "shared"))
@@ -226,10 +218,10 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--hosts", "a", "--network", "n", "--external-network", "x"), "have no router"),
             (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.directory}/results.db"),
         ):
             with self.subTest(arguments):
                 self.assertIn(message, self.refused("validate", "--output", f"{self.directory}/out", *arguments))
-                left = os.listdir(self.directory)
-                self.assertEqual(["clouds.yaml"], left, "what is refused leaves nothing behind")
+                self.assertEqual(["clouds.yaml"], os.listdir(self.directory), "nothing is left behind")

@@ -207,6 +207,15 @@ class LauncherTest(HeatCase):
         self.assertIs(model.ErrorClass.API, error.kind)
         self.assertIn("Heat refused the stack", error.reason)
 
+    def test_networks_without_addresses_are_refused(self):
+        cloud = mock.Mock(**{"image.find_image.return_value.status": "active"})
+        launcher = heat_pair.HeatPairLauncher(model.GuestSettings(network="n"), api.Api(lambda: cloud))
+        for network in (None, mock.Mock(subnet_ids=[])):
+            with self.subTest(network):
+                cloud.network.find_network.return_value = network
+                error = self.assertRaises(model.CloudError, launcher.check, self.plan(time_limit_s=1200.0))
+                self.assertIn("no network 'n', or it has no subnet", str(error))
+
     def test_where_any_finds_no_second_host_the_remedy_is_named(self):
         reason = "Resource CREATE failed: ResourceInError: resources.client: Message: No valid host was found."
         self.cloud.status = "CREATE_FAILED", reason
