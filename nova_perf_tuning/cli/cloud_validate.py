@@ -92,8 +92,9 @@ class Validate(cloud_command.CloudCommand):
         url = "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"
         add("--database", "URL", f"{url} (default: a SQLite file in the state directory)")
         add("--image", "NAME", "of the guests (default: perf-guest)")
-        network = "existing network of the guests, from which they reach Heat"
-        add("--network", "NAME", f"{network} (default: one for each pair, with a router)")
+        add(
+            "--network", "NAME", "existing, from which guests reach Heat (default: one for each pair, with router)"
+        )
         add("--external-network", "NAME", "by which guests reach Heat (default: the only)")
         add("--guest-vcpus", "N", "of flavors that are made (default: 2)", options.whole(1, 1024))
         add("--guest-ram", "MIB", "of flavors that are made (default: 256)", options.whole(128, 1 << 24))

@@ -111,8 +111,9 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     findings: dict[str, list[_Finding]] = {host: [] for host, _ in sorted(planned)}
     for host in findings.keys() - {host for trial in known for host in places.boots[trial.boot][0].hosts}:
         findings[host].append((_V.INVALID, reason(_C.NO_RESULT)))
-    for host, why in lost:
-        findings[host].append((_V.INVALID, why))
+    otherwise: dict[str, list[_Finding]] = collections.defaultdict(list)  # where nothing else is found
+    for host, why, mostly in lost:
+        (findings if mostly else otherwise)[host].append((_V.INVALID, why))
     comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
     for (benchmark, arm), comparison in comparisons.items():
         if comparison.enough:
@@ -132,6 +133,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         for mine in findings.values():
             mine.insert(0, (_V.INVALID, budget_file.why_none(measured)))
     peers, with_figures = (collections.Counter(host for host, _ in meetings) for meetings in (planned, met))
+    findings = {host: mine or otherwise[host] for host, mine in findings.items()}
     hosts = [_verdict(host, mine, peers[host], with_figures[host]) for host, mine in findings.items()]
     whole = min((_V(host.verdict) for host in hosts if host.verdict), key=_ORDER.index, default=None)
     fleet = dataclasses.replace(places.fleet, verdict=whole and whole.value, hosts=hosts)
@@ -141,13 +143,14 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
 
 def _screen(
     measured: Trials, environment: environments.Environment, cpu_wanted: Collection[tuple[str, str]]
-) -> tuple[Trials, Sequence[tuple[str, Reason]]]:
-    """Return which of ``measured`` counts, and each host that is INVALID with the reason.
+) -> tuple[Trials, Sequence[tuple[str, Reason, bool]]]:
+    """Return which of ``measured`` counts, and each host that lost cells with the reason; True: it is INVALID.
 
     A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost when it failed, is
     missing, or lacks the service CPU that a budget limits. A cell that lost more than 20 % is a selection, not a
     sample: with it this benchmark of this boot is left out of everything. A host more than half of whose cells
-    of a benchmark and arm are left out is INVALID, so that one sick host changes no verdict on its peers.
+    of a benchmark and arm are left out is INVALID, so that one sick host changes no verdict on its peers. A host
+    that lost fewer cells is INVALID where what is left can be neither compared nor judged.
 
     :param cpu_wanted: benchmarks and arms whose service CPU a budget limits.
     """
@@ -168,9 +171,9 @@ def _screen(
             for host in pair.hosts:
                 cells[host, benchmark, arm].append((cell, without_cpu, left_out))
     lost = [
-        (host, _lost(benchmark, arm, of_host))
+        (host, _lost(benchmark, arm, of_host), cells_lost > _FAILING * len(of_host))
         for (host, benchmark, arm), of_host in cells.items()
-        if sum(left_out for *_, left_out in of_host) > _FAILING * len(of_host)
+        if (cells_lost := sum(left_out for *_, left_out in of_host))
     ]
     return [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded], lost
 
@@ -218,8 +221,7 @@ def _over_all_pairs(
     environment: environments.Environment,
 ) -> Sequence[judging.Judgement]:
     """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
-    usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)]
-    usable = usable or [trial for _, trial in trials]
+    usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)] or [trial for _, trial in trials]
     return judging.judge_all(results.Results(environment, usable), budgets) if usable else ()
 
 

@@ -45,16 +45,16 @@ class LostTrialsTest(testcase.TestCase):
             ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
             ("only measured with dead hosts", run(of("h2", "h4")), {"h2": dead, "h3": dead, "h4": dead}),
             ("a path between good hosts", run(lambda pair, *_: None if pair == ("h2", "h3") else 1), {}),
-            (
-                "no peer takes part",
-                run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"),
-                {"h2": dead},
-            ),
+            ("alone", run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"), {"h2": dead}),
         ):
             cpu = [dataclasses.replace(BUDGET[0], benchmark="cpu", metric="throughput")]
-            for some in ((), cpu if "peer takes" in name else BUDGET):
+            for some in ((), cpu if name == "alone" else BUDGET):
                 with self.subTest(name, budgets=some):
                     self.assertEqual(expected, judged(data, some))
+
+    def test_what_lost_trials_leave_may_compare_nobody(self):
+        data = run(lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None, peers=4, benchmark="cpu")
+        self.assertEqual({f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}, judged(data))
 
     def test_what_was_left_out_is_not_measured(self):
         data, verdict = fleet.judge(run(of("h2")), [])
