@@ -2,8 +2,8 @@
 """A cloud for tools/cloud/demo that answers from files: stands for ``tools/cloud/up``, ``down`` and ``run``.
 
 ``python demo_cloud.py up|down|run ARGUMENT...``: every call is a line in $DEMO_CLOUD/calls. $DEMO_CLOUD/verdicts
-has what measurements find, two words a line; with $DEMO_STOP=N the Nth call sends $DEMO_SIGNAL,
-as Ctrl-C or a terminal that goes does.
+has what measurements find, two words a line; with $DEMO_STOP=N the Nth call sends $DEMO_SIGNAL, as Ctrl-C or a
+terminal that goes does. $DEMO_LIE names what the cloud does not do as it should.
 """
 
 import json
@@ -14,13 +14,14 @@ import subprocess
 import sys
 
 HOME = pathlib.Path(os.environ["DEMO_CLOUD"])
+LIE = os.environ.get("DEMO_LIE")
 
 
 def validate(output):
     """Write the results of the next line of verdicts; return the exit code."""
     first, *rest = (HOME / "verdicts").read_text().splitlines()
     (HOME / "verdicts").write_text("\n".join(rest or [first]))
-    details = [{"benchmark": "cpu", "codes": ["slow"]}]
+    details = [{"benchmark": "cpu", "codes": ["slow" if LIE != "reason" else "faster"]}]
     hosts = [{"host": f"host{n}", "verdict": word, "details": details} for n, word in enumerate(first.split(), 1)]
     pathlib.Path(output, "results.json").write_text(json.dumps({"environment": {"fleet": {"hosts": hosts}}}))
     return int("FAIL" in first)
@@ -33,18 +34,20 @@ def run(number, command):
         return validate(command[-1])
     if "vif_queues=many" in words:
         print("400: Client Error, perf:vif_queues='many': allowed: auto or 1 to 256.")
-        return 1
+        return int(LIE != "accepted")
     if "--validated" in words:
-        print("\n".join(f"host{path.name[-1]}" for path in HOME.glob("trait?") if "PASS" in path.read_text()))
+        good = "FAIL" if LIE == "trait" else "PASS"
+        print("\n".join(f"host{path.name[-1]}" for path in HOME.glob("trait?") if good in path.read_text()))
     elif words.startswith("nova-perf publish"):
         hosts = json.loads(pathlib.Path(command[2]).read_text())["environment"]["fleet"]["hosts"]
         traits.write_text(hosts[int(number) - 1]["verdict"])
     elif "server create" in words:
-        print(json.dumps({"OS-EXT-SRV-ATTR:host": "host1", "OS-EXT-SRV-ATTR:instance_name": "instance-1"}))
+        host = "host2" if LIE == "placed" else "host1"
+        print(json.dumps({"OS-EXT-SRV-ATTR:host": host, "OS-EXT-SRV-ATTR:instance_name": "instance-1"}))
     elif "domstate" in words:
         print("running")
     elif "dumpxml" in words:
-        print("  <iothreads>1</iothreads>")
+        print("  <iothreads>1</iothreads>" if LIE != "untuned" else "")
     return 0
 
 

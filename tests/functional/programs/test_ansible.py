@@ -150,7 +150,6 @@ class PlaybooksTest(directories.DirectoryCase):
         code, output, changed = self.play("maintenance", **variables)
         self.assertEqual((2, {"canary", "other"}), (code, set(changed)), output)
         said = log.read_text(encoding="utf-8").splitlines()
-        self.assertEqual(
-            ["compute service set --enable canary nova-compute"], [s for s in said if "--enable" in s]
-        )
+        enabled = [line for line in said if "--enable" in line]
+        self.assertEqual(["compute service set --enable canary nova-compute"], enabled)
         self.assertIn("reason nova-perf-tuning: FAIL", said[-1])

@@ -91,7 +91,8 @@ class StoryTest(directories.DirectoryCase):
         for name in ("up", "down", "run"):
             stub = f'#!/bin/sh\nexec {sys.executable} {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
             os.chmod(self.write_file(f"tree/tools/cloud/{name}", stub), 0o755)
-        for name, command in (("rmdir", 'exec rm -r "$@"'), ("nproc", "echo 1")):
+        sleep = '[ "$1" = 600 ] && exec /bin/sleep 600'  # here nothing comes true by waiting
+        for name, command in (("rmdir", 'exec rm -r "$@"'), ("nproc", "echo 1"), ("sleep", sleep)):
             os.chmod(self.write_file(f"bin/{name}", f"#!/bin/sh\n{command}\n"), 0o755)
         for name in ("controllers", "subtree_control", "procs"):
             self.write_file(f"cgroup/cgroup.{name}", "cpu\n" if name != "procs" else "")
@@ -136,7 +137,7 @@ class StoryTest(directories.DirectoryCase):
     def test_it_is_told_to_its_end(self):
         code, shown, calls = self.tell("PASS FAIL", "PASS PASS")
         self.assertEqual(0, code, shown)
-        words = ["vif_queues=many", "--svg", "perf validate", "publish", "--enable host2", "perf validate"]
+        words = ["vif_queues=many", "--svg", "perf validate", "--disable-on-fail", "--enable host2"]
         places = [next(n for n, call in enumerate(calls) if word in call) for word in words]
         self.assertEqual(2, sum("perf validate" in call for call in calls))
         self.assertEqual(sorted(places[3:5]), places[3:5])
@@ -155,6 +156,13 @@ class StoryTest(directories.DirectoryCase):
             with self.subTest(stop, by=by):
                 code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", stop=stop, by=by)
                 self.assertEqual(130, code, shown)
+
+    def test_a_cloud_that_does_not_as_it_should_ends_it(self):
+        for lie in ("accepted", "reason", "trait", "placed", "untuned"):
+            with self.subTest(lie):
+                self.environment["DEMO_LIE"] = lie
+                code, shown, _calls = self.tell("PASS FAIL", "PASS PASS")
+                self.assertEqual(3, code, shown)
 
     def test_other_verdicts_are_measured_once_more_and_end_it(self):
         for verdicts, code, count in (

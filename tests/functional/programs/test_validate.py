@@ -69,9 +69,8 @@ class ValidateTest(directories.DirectoryCase):
         done = self.validate(*QUICK)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         results = self.results()
-        self.assertEqual(
-            ["host", "tuned", "untuned"], sorted(trial.arm for trial in results.trials if trial.primary)
-        )
+        arms = sorted(trial.arm for trial in results.trials if trial.primary)
+        self.assertEqual(["host", "tuned", "untuned"], arms)
         self.assertIn("an A/A run", done.stdout)
         self.assertIn("preparing the launcher", done.stdout)
         self.check_clean()
@@ -109,10 +108,8 @@ class ValidateTest(directories.DirectoryCase):
                 running.send_signal(number)
                 shown, complaints = running.communicate(timeout=600)
                 self.assertEqual(128 + number, running.returncode, complaints)
-                self.assertEqual(
-                    f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n",
-                    complaints,
-                )
+                told = f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n"
+                self.assertEqual(told, complaints)
                 self.assertNotIn("results:", shown)
                 self.assertEqual([], os.listdir(self.output))
                 self.assertEqual([], os.listdir(self.temporary))

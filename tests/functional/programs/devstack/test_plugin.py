@@ -171,10 +171,8 @@ class StackTest(PluginTestCase):
         self.assertEqual("2-5,^4", self.option("compute", "cpu_dedicated_set"))
         self.assertEqual("0-1", self.option("compute", "cpu_shared_set"))
         self.assertIn("PerfWeigher", self.option("filter_scheduler", "weight_classes"))
-        self.assertEqual(
-            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin --directory {image} perf-guest"],
-            self.called(f"python {TOP}/tools"),
-        )
+        upload = f"python {TOP}/tools/image/upload --os-cloud devstack-admin --directory {image} perf-guest"
+        self.assertEqual([upload], self.called(f"python {TOP}/tools"))
         self.assertIn(
             "openstack --os-cloud devstack-admin perf flavor create p-mine --profile mine --profile-dir "
             f"{own} --vcpus 4 --ram 512 --disk 1",
@@ -184,10 +182,8 @@ class StackTest(PluginTestCase):
     def test_image_is_built_where_it_is_asked_for(self):
         self.phases("stack/install", "stack/extra", NOVA_PERF_IMAGE="True", NOVA_PERF_FLAVORS="False")
         self.assertEqual([f"install_bindep {TOP}/bindep.txt demo"], self.called("install_bindep"))
-        self.assertEqual(
-            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin perf-guest"],
-            self.called(f"python {TOP}/tools"),
-        )
+        upload = f"python {TOP}/tools/image/upload --os-cloud devstack-admin perf-guest"
+        self.assertEqual([upload], self.called(f"python {TOP}/tools"))
 
     def effects(self):
         """Return which parts of the plugin show, after the phases of stack.sh."""
@@ -304,9 +300,8 @@ class UnstackTest(PluginTestCase):
         self.assertFalse(self.unit.exists())
         self.assertFalse(self.agent_conf.parent.exists())
         self.assertFalse(self.state.exists(), self.output)
-        self.assertEqual(
-            [f"PIP_VIRTUAL_ENV={self.bin.parent} pip_uninstall nova-perf-tuning"], self.called("PIP_VIRTUAL_ENV")
-        )
+        uninstalled = f"PIP_VIRTUAL_ENV={self.bin.parent} pip_uninstall nova-perf-tuning"
+        self.assertEqual([uninstalled], self.called("PIP_VIRTUAL_ENV"))
 
     def test_clean_keeps_a_journal_that_was_not_undone(self):
         self.phases(*STACK)
