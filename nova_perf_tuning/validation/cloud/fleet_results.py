@@ -36,7 +36,8 @@ def environment(
     plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
 ) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
-    arms = plan.measure.arms
+    arms, guests = plan.measure.arms, plan.guests
+    made = {"vcpus": guests.vcpus, "memory_mib": guests.ram_mib} if any(not arm.flavor for arm in arms) else {}
     return environments.Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
@@ -46,7 +47,7 @@ def environment(
         seed=plan.settings.seed,
         blocks=plan.measure.trials,
         memory_encryption=next(filter(None, (native.memory_encryption(arm.extra_specs) for arm in arms)), ""),
-        guest={"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib, "image": plan.guests.image},
+        guest={**made, "image": guests.image},
         arms={
             arm.name: environments.Arm(dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {}))
             for arm in arms
@@ -111,8 +112,7 @@ def collect(
         sources[outcome.host_cpu_source or "none"] += 1
         faults |= {where: why for where, why in outcome.host_cpu_faults.items() if where not in faults}
         shown = shown or {"first_pair": {"hosts": outcome.hosts, "guests": outcome.guests}}
-    if count > MAX_TRIALS:
-        trials = [trial for trial in trials if trial.primary]
+    trials = [trial for trial in trials if trial.primary or count <= MAX_TRIALS]
     if bare:
         shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
     each = "; ".join(f"{source} in {counted(number, 'pair')}" for source, number in sources.items())
