@@ -65,7 +65,9 @@ def compare(
         whole = {pair: [*itertools.chain(*boots.values())] for pair, boots in of_pair.items()}
         if any(map(any, whole.values())):
             medians = {pair: statistics.median(values) for pair, values in whole.items()}
-            logs = {pair: turned[key] * (math.log(one) if one else -math.inf) for pair, one in medians.items()}
+            logs = {
+                pair: turned[key] * (math.log(median) if median else -math.inf) for pair, median in medians.items()
+            }
             comparisons[key] = _of_two(of_pair, turned[key], limit, len(series)) or judge(logs, limit, len(series))
     return comparisons
 
@@ -105,7 +107,8 @@ def _of_two(
 def _chance(deviations: Sequence[Sequence[float]], means: int, probability: float) -> tuple[float, float]:
     """Return the spread of two hosts' deviations from so many means, and the difference that chance explains."""
     freedom = sum(map(len, deviations)) - means
-    spread = max(_LEAST_SPREAD, math.sqrt(sum(one**2 for some in deviations for one in some) / freedom))
+    squares = sum(deviation**2 for some in deviations for deviation in some)
+    spread = max(_LEAST_SPREAD, math.sqrt(squares / freedom))
     error = spread * math.sqrt(sum(1 / len(some) for some in deviations))
     return spread, intervals.student_t(probability, freedom) * error
 
