@@ -46,8 +46,9 @@ _PAIR_LIMIT_S: Final = 20 * 60.0
 _MAX_CPU_FAULTS: Final = 5
 
 #: What can be given beside --resume; all else stays as the run was begun, since its pairs are compared.
-_FREE: Final = {"resume", "database", "output", "format", "junit", "budget", "bare_host"}
-_LIMITS: Final = {"time_limit", "max_parallel", "max_loss"}
+_FREE: Final = frozenset(
+    "resume database output format junit budget bare_host time_limit max_parallel max_loss".split()
+)
 
 
 class Validate(cloud_command.CloudCommand):
@@ -354,7 +355,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
 
 def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
     """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
-    values = {name: value for name, value in vars(args).items() if name not in _FREE | _LIMITS}
+    values = {name: value for name, value in vars(args).items() if name not in _FREE}
     if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise options.OptionError(

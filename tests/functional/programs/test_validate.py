@@ -108,8 +108,10 @@ class ValidateTest(directories.DirectoryCase):
                 running.send_signal(number)
                 shown, complaints = running.communicate(timeout=600)
                 self.assertEqual(128 + number, running.returncode, complaints)
-                told = f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n"
-                self.assertEqual(told, complaints)
+                expected = (
+                    f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n"
+                )
+                self.assertEqual(expected, complaints)
                 self.assertNotIn("results:", shown)
                 self.assertEqual([], os.listdir(self.output))
                 self.assertEqual([], os.listdir(self.temporary))
