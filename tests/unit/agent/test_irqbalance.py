@@ -2,14 +2,17 @@
 """irqbalance is kept from what is placed, by a list and a script, and other programs are reported."""
 
 import pathlib
+import shutil
+import signal
 import stat
+import subprocess
 from unittest import mock
 
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
 from nova_perf_tuning.host.transaction import apply, restore
-from tests.support import sysroots, testcase
+from tests.support import directories, sysroots, testcase
 
 DROP_IN = pathlib.Path(__file__).parents[3] / "etc/irqbalance/nova-perf-tuning.conf"
 
@@ -71,3 +74,32 @@ class MovedTest(testcase.TestCase):
                 now[0] = 100.0 + seconds
                 daemons.moved()
         self.assertEqual([100.0, 130.0], output)
+
+
+class RescanTest(directories.DirectoryCase):
+    """Who gets the signal; SIGHUP ends a program that does not expect it."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = pathlib.Path(self.directory, "irqbalance")
+        shutil.copy("/bin/sh", self.program)  # a process has the name of its file
+        self.program.chmod(0o755)
+        pathlib.Path(self.directory).chmod(0o755)
+
+    def start(self, script, user=None):
+        command = [self.program, "-c", "echo ready; read line", "irqbalance", f"--policyscript=/x/{script}"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(b"ready\n", process.stdout.readline())
+        return process
+
+    def test_only_an_irqbalance_of_ours_with_our_script(self):
+        ours = self.start(irqbalance.SCRIPT)
+        strangers = self.start(irqbalance.SCRIPT, user=65534)
+        operators = self.start("own-script")
+        irqbalance.rescan()
+        self.assertEqual(-signal.SIGHUP, ours.wait())
+        self.assertEqual([None, None], [strangers.poll(), operators.poll()])

@@ -61,6 +61,13 @@ class InterfaceTest(testcase.TestCase):
         xml = self.kept("<driver name='vhost' queues='2'/>", "", kind="vhostuser")
         self.assertIn("<driver queues='2'/>", xml)
 
+    def test_driver_that_has_offloads_alone_is_kept(self):
+        """A driver without attributes still says what the guest was promised."""
+        for offload in ("<host gso='off'/>", "<guest tso4='off'/>"):
+            with self.subTest(offload):
+                running = f"<driver>{offload}</driver>"
+                self.assertEqual(same(domain(interface(running))), self.kept(running, ""))
+
     def test_mac_in_other_case_is_the_same(self):
         running = domain(interface("<driver queues='2'/>", mac="52:54:00:AA:00:01"))
         xml = finished(running, domain(interface("", mac="52:54:00:aa:00:01")))

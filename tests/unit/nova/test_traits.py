@@ -26,6 +26,13 @@ class WantedTest(testcase.TestCase):
                 result = host_results.result(verdict=verdict, budgets=of_budgets)
                 self.assertEqual(names, traits.wanted(result))
 
+    def test_budgets_that_share_a_trait_must_all_have_passed(self):
+        budgets = {"a.b": "PASS", "a_b": "FAIL"}
+        self.assertEqual(frozenset(), traits.wanted(host_results.result(verdict="FAIL", budgets=budgets)))
+        budgets["a_b"] = "PASS"
+        earned = traits.wanted(host_results.result(verdict="FAIL", budgets=budgets))
+        self.assertEqual({"CUSTOM_PERF_BUDGET_A_B"}, earned)
+
     @hypothesis.given(host_results.RESULTS)
     def test_names_are_what_placement_takes(self, result):
         """https://docs.openstack.org/api-ref/placement/#update-trait"""

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """NICs, interrupts, guests and the rest of the facts, on small hand-made hosts with the traps of real ones."""
 
+import pathlib
+
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import devices, guests, reader
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.notes import Note, NoteCode
-from tests.support import testcase, trees
+from tests.support import sysroots, testcase, trees
 from tests.support.trees import DIRECTORY, Tree, link
 
 _PCI = "sys/devices/pci0000:80"
@@ -31,6 +33,22 @@ def _netdev(directory: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str
     tree |= {f"{directory}/queues/tx-{queue}": DIRECTORY for queue in range(tx)}
     tree[f"sys/class/net/{name}"] = link("../../" + directory.removeprefix("sys/"))
     return tree
+
+
+class TestProcesses(testcase.TestCase):
+    def test_a_process_without_vcpu_threads_is_no_guest(self) -> None:
+        """Its number is another program's since, and its threads must not be moved."""
+        root = pathlib.Path(sysroots.make_host(self))
+        before = reader.read_host(str(root))
+        names = {guest.name for guest in before.guests}
+        gone = before.guests[0]
+        for status in root.glob(f"proc/{gone.pid}/task/*/status"):
+            text = status.read_text()
+            status.write_text(text.replace("CPU ", "worker "))
+        after = reader.read_host(str(root))
+        self.assertEqual(names - {gone.name}, {guest.name for guest in after.guests})
+        noted = [note.code for note in after.warnings]
+        self.assertIn(NoteCode.PROCESS_NOT_QEMU, noted)
 
 
 class TestNics(testcase.TestCase):

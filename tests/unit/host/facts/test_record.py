@@ -59,6 +59,24 @@ class RecordTest(testcase.TestCase):
         record.record(self.path, root)
         self.assertEqual(first, path.read_bytes())
 
+    def test_of_extra_specs_and_properties_only_those_that_place_are_kept(self) -> None:
+        wanted = '<nova:extraSpec name="hw:numa_nodes">1</nova:extraSpec>'
+        private = '<nova:extraSpec name="acme:tenant">s3cr3t</nova:extraSpec>'
+        image = '<nova:property name="hw_vif_multiqueue_enabled">true</nova:property>'
+        owner = '<nova:property name="owner_name">s3cr3t</nova:property>'
+        instance = (
+            '<metadata><nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">'
+            f"<nova:flavor><nova:extraSpecs>{wanted}{private}</nova:extraSpecs></nova:flavor>"
+            f"<nova:image><nova:properties>{image}{owner}</nova:properties></nova:image>"
+            "</nova:instance></metadata>"
+        )
+        xml = f"<domain type='kvm'><name>guest</name>{instance}</domain>"
+        text = record.redacted(xml)
+        self.assertIn("hw:numa_nodes", text)
+        self.assertIn("hw_vif_multiqueue_enabled", text)
+        for word in ("s3cr3t", "acme:tenant", "owner_name"):
+            self.assertNotIn(word, text)
+
     def test_nothing_private(self) -> None:
         root = pathlib.Path(sysroots.make_host(self))
         secret = "s3cr3t"

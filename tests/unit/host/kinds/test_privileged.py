@@ -53,6 +53,28 @@ class NamesTest(testcase.TestCase):
         self.assertTrue(name.isascii() and name.isprintable())
 
 
+class KernelThreadsTest(testcase.TestCase):
+    def test_only_those_kernel_threads_that_serve_guests_are_moved(self):
+        """Any child of kthreadd (process 2) looks alike but for its name."""
+        others = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.is_other(pid)]
+        self.assertNotEqual([], others, "this machine shows no kernel thread")
+        for pid in others[:20]:
+            with self.subTest(pid):
+                allowed = os.sched_getaffinity(pid)
+                self.assertRaises(TargetError, privileged.move_thread, pid, allowed)
+
+    def test_a_process_of_another_name_is_not_moved(self):
+        self.assertRaises(TargetError, privileged.move_thread, os.getpid(), os.sched_getaffinity(0))
+
+    @staticmethod
+    def is_other(pid):
+        try:
+            name, parent = privileged.status_fields(pid, b"Name", b"PPid")
+        except OSError:
+            return False
+        return parent == b"2" and name.startswith((b"kworker", b"kcompactd", b"ksoftirqd", b"migration"))
+
+
 class WritesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()

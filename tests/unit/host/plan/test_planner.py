@@ -50,6 +50,14 @@ class NicTest(testcase.TestCase):
         )
         self.assertEqual("nic-irq-nearest", plan.settings[0].rule)
 
+    def test_of_two_equally_near_nodes_the_one_with_more_cpus(self):
+        """Devices of nodes without CPUs would all crowd onto the small node else."""
+        cpus = hosts.cpus_of([(0, 2), (1, 8)])
+        same = {0: {0: 10, 1: 20, 2: 30}, 1: {0: 20, 1: 10, 2: 30}, 2: {0: 30, 1: 30, 2: 10}}
+        plan = self.plan(node=2, cpus=cpus, distances=same, nodes=[0, 1, 2])
+        placed = {int(value) for value in values(plan, "irq_affinity").values()}
+        self.assertLessEqual(placed, set(range(2, 10)))
+
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
         for irq, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
@@ -133,6 +141,11 @@ class SteeringTest(testcase.TestCase):
         helpers = frozenset().union(*map(cpulist.parse_mask, masks.values()))
         self.assertEqual(frozenset({3, 8, 9, 10, 11, 0}), helpers)
         self.assertEqual({}, values(self.plan(count=8, rps=True), "rps"))
+
+    def test_every_queue_gets_as_many_cores_as_the_others(self):
+        plan = self.plan(count=4, cpus=hosts.cpus_of([(0, 8)]))
+        masks = [int(value, 16) for value in values(plan, "xps").values()]
+        self.assertEqual([2, 2, 2, 2], [mask.bit_count() for mask in masks])
 
 
 class GuestTest(testcase.TestCase):

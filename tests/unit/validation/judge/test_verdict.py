@@ -91,6 +91,21 @@ class JudgeTest(testcase.TestCase):
                 self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
                 self.assertTrue(code is None or code in [why.code for why in found.reasons], found)
 
+    def test_a_block_that_failed_counts_as_the_costliest(self):
+        """What failed may have been the costly part: without it the two cheap blocks of three would pass."""
+        work = (10.0, 10.0, 2.0)  # a CPU second for 10, 10 and 2 Gbit
+        trials = [
+            dataclasses.replace(trial, work=work[trial.block])
+            for trial in samples.results({"untuned": 800.0, "tuned": 900.0}, boots=3, blocks=3, noise=0.001).trials
+        ]
+        limits = {"baseline": "untuned", "max_loss": 0.0, "max_host_cpu_per_unit": 0.15}
+        found = judged(samples.of(trials, arms={"untuned": {}, "tuned": {}}), **limits)
+        self.assertEqual(V.PASS, found.verdict, text.lines(found.reasons))
+        lost = next(at for at, trial in enumerate(trials) if (trial.arm, trial.block) == ("tuned", 0))
+        trials[lost] = dataclasses.replace(trials[lost], value=None, work=None)
+        found = judged(samples.of(trials, arms={"untuned": {}, "tuned": {}}), **limits)
+        self.assertNotEqual(V.PASS, found.verdict, text.lines(found.reasons))
+
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
         for trial in self.data.trials:
             trial.work = None
