@@ -62,6 +62,55 @@ class BoardsTest(directories.DirectoryCase):
         self.assertEqual("", self.promtool(queries, before, after))
         self.assertNotEqual("", self.promtool(["nova_perf_nothing"], before, after), "it would say so")
 
+    def test_each_alert_fires_when_it_should_and_only_then(self):
+        host = 'instance="h0:9751",job="nova-perf"'
+        up, scraped = f"nova_perf_up{{{host}}}", f"up{{{host}}}"
+        guest = f'guest="g",{host}'
+        waits = f"nova_perf_guest_vcpu_wait_seconds_total{{{guest}}}"
+        works = f'nova_perf_guest_host_cpu_seconds_total{{class="vcpu",{guest}}}'
+        memory = f'nova_perf_host_pressure_seconds_total{{resource="memory",tasks="full",{host}}}'
+        found = f'nova_perf_findings{{code="competing_writer",{host}}}'
+        failed = f'nova_perf_verdict{{budget="",verdict="FAIL",{host}}}'
+        passed = f'nova_perf_verdict{{budget="",verdict="PASS",{host}}}'
+        of_verdict = f"nova_perf_verdict_timestamp_seconds{{{host}}}"
+        well = {up: "1x3000", scraped: "1x3000"}
+        cases = [
+            ("NovaPerfAgentDown", "20m", {**well, up: "0x3000"}, well),
+            ("NovaPerfAgentDown", "30m", {up: "1x5 _x3000", scraped: "1x5 0x3000"}, well),
+            ("NovaPerfAgentDown", "30m", {up: "1x5 _x3000", scraped: "1x5 _x3000"}, well),
+            ("NovaPerfNoAgent", "20m", {scraped: "0x3000"}, well),
+            ("NovaPerfRival", "30m", {**well, found: "1x3000"}, {**well, found: "0x3000"}),
+            (
+                "NovaPerfVcpuWait",
+                "60m",
+                {waits: "0+6x3000", works: "0+60x3000"},
+                {waits: "0+1x3000", works: "0+60x3000"},
+            ),
+            ("NovaPerfMemoryPressure", "60m", {memory: "0+6x3000"}, {memory: "0x3000"}),
+            ("NovaPerfVerdictFail", "10m", {failed: "1x3000"}, {passed: "1x3000"}),
+            ("NovaPerfVerdictOld", "750h", {of_verdict: "0x50000"}, {of_verdict: "0+60x50000"}),
+            ("NovaPerfNoVerdict", "30h", well, {**well, passed: "1x3000"}),
+        ]
+        shipped = {line.split()[-1] for line in ALERTS.read_text().splitlines() if "- alert:" in line}
+        self.assertEqual(shipped, {name for name, *_rest in cases})
+        tests = []
+        for name, when, faulty, healthy in cases:
+            labels = f'{{alertname="{name}",alertstate="firing"}}'
+            tests.append(self.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
+            tests.append(self.case(healthy, when, f"absent(ALERTS{labels})", labels))
+        path = self.write_file(
+            "alerts.json", json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests})
+        )
+        done = patience.run(["promtool", "test", "rules", path])
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    @staticmethod
+    def case(series, when, query, labels="{}"):
+        """Return a test of promtool: at a time, a query over series of a value a minute must give 1."""
+        rows = [{"series": name, "values": values} for name, values in series.items()]
+        wanted = {"expr": query, "eval_time": when, "exp_samples": [{"labels": labels, "value": 1}]}
+        return {"interval": "1m", "input_series": rows, "promql_expr_test": [wanted]}
+
     def test_alerts_are_accepted(self):
         done = patience.run(["promtool", "check", "rules", ALERTS])
         self.assertEqual((0, ""), (done.returncode, done.stderr))
