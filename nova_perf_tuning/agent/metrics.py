@@ -22,7 +22,7 @@ from nova_perf_tuning.agent import findings, service
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.nova import host_result
 
-#: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
+#: Maximum concurrent clients, and seconds allowed for each: a client costs the agent a thread and a file.
 _CLIENTS: Final = 16
 DEADLINE_S: Final = 5.0
 
@@ -109,44 +109,76 @@ def _family(made: Any, name: str, text: str, value: float | Mapping[Any, float],
 class _Handler(MetricsHandler):
     """Answers one client in the time that it has."""
 
+    server: "_Server"
+
     def handle(self) -> None:
-        timer = threading.Timer(DEADLINE_S, self._cut)
+        timer = threading.Timer(DEADLINE_S, _cut, (self.request,))
         timer.start()
         try:
             super().handle()
         finally:
             timer.cancel()
 
-    def _cut(self) -> None:
-        with contextlib.suppress(OSError):  # it has gone
-            self.request.shutdown(socket.SHUT_RDWR)
+    def do_GET(self) -> None:
+        self.server.has_asked(self.request)
+        super().do_GET()
+
+
+def _cut(client: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has gone
+        client.shutdown(socket.SHUT_RDWR)
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """Answers few clients at a time: anybody on this host may connect, and say nothing for ever."""
+    """Answers few clients at a time.
+
+    Anybody on this host may connect and say nothing. Where all places are taken, the oldest client that has not
+    sent a whole request gives up its place; only while all are being answered is a new client refused.
+    """
 
     request_queue_size = 128
 
     def __init__(self, family: socket.AddressFamily, place: Any, registry: CollectorRegistry) -> None:
         self.address_family = family
-        self._free = threading.BoundedSemaphore(_CLIENTS)
+        self._lock = threading.Lock()
+        #: Clients, the oldest first -> whether a whole request has come.
+        self._clients: dict[socket.socket, bool] = {}
         super().__init__(place, _Handler.factory(registry))
 
     def server_bind(self) -> None:
         """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
         socketserver.TCPServer.server_bind(self)
 
+    def has_asked(self, client: socket.socket) -> None:
+        """Note that a whole request of this client has come."""
+        with self._lock:
+            if client in self._clients:
+                self._clients[client] = True
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
+        if self._make_room(request):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
+
+    def _make_room(self, request: socket.socket) -> bool:
+        """Give a new client a place; return False while every place has a client that is being answered."""
+        with self._lock:
+            if len(self._clients) >= _CLIENTS:
+                silent = [client for client, asked in self._clients.items() if not asked]
+                if not silent:
+                    return False
+                del self._clients[silent[0]]
+                _cut(silent[0])
+            self._clients[request] = False
+            return True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._clients.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client has gone, or was too slow."""

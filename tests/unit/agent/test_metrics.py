@@ -64,6 +64,15 @@ class PortTest(testcase.TestCase):
 
             patience.until(answered, "it answers again when the others have been silent for a second")
 
+    def test_clients_that_say_nothing_take_no_place_of_one_that_asks(self):
+        """Anybody on the host can open connections; each costs at most the place of the oldest of them."""
+        self.serve()
+        silent = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(64)]
+        for client in silent:
+            self.addCleanup(client.close)
+        for _ in range(5):
+            self.assertIn("nova_perf_up", self.fetch())
+
     def sees_the_end_of_the_last(self):
         with socket.create_connection(("127.0.0.1", self.port)) as client:
             client.settimeout(60)
