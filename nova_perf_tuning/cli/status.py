@@ -15,6 +15,7 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.printing import counted
 
 
 class Status(command.PerfCommand):
@@ -87,8 +88,8 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
     command.print_rows(head, journal["settings"])
     if journal["stale"]:
-        stale = journal["stale"]
-        print(f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them")
+        earlier = counted(journal["stale"], "setting")
+        print(f"{earlier} from an earlier boot, no longer in force: 'nova-perf restore' clears them")
     print(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
     command.say(f"journal: {journal['journal']}")
 

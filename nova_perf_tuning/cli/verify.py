@@ -9,6 +9,7 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.printing import counted
 
 
 class Verify(command.PerfCommand):
@@ -38,7 +39,8 @@ class Verify(command.PerfCommand):
             head = ("state", "kind", "target", "value", "current", "detail")
             command.print_rows(head, (row for row in rows if row["state"] != base.HELD.state.value))
             if stale:
-                print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
+                earlier = counted(stale, "setting")
+                print(f"{earlier} from an earlier boot, no longer in force: 'nova-perf restore' clears them")
             print(command.summary(counts, "setting") if settings else "nothing is applied")
         if any(observation.state is base.State.UNREADABLE for observation in observations):
             return int(errors.ExitCode.ERROR)
