@@ -14,6 +14,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
 from nova_perf_tuning.host import model
@@ -226,10 +227,8 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         try:
             yield
         except (sqlite3.Error, TypeError, UnicodeError) as error:
-            raise JournalError(
-                f"{self.path}: {' '.join(str(error).split())}: make room on the disk if it is full, remount it if "
-                "it is read-only; else the journal is damaged: remove it, and what the host holds now stays"
-            ) from None
+            text = " ".join(str(error).split())
+            raise JournalError(f"{self.path}: {text}: {_remedy(error)}") from None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -318,3 +317,21 @@ def _try(fd: int, how: int) -> bool:
 
 def _holder(fd: int) -> str:
     return os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+#: SQLite's primary result codes (sqlite.org/rescode.html) of a disk, and not of a journal, that is at fault.
+_OF_THE_DISK: Final = {
+    sqlite3.SQLITE_FULL: "free space on this disk, and run the command again; the journal is whole",
+    sqlite3.SQLITE_READONLY: "make this file system writable; the journal is whole",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written; see the kernel's log, and keep the journal",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check its directory, its permissions and free space",
+    sqlite3.SQLITE_BUSY: "another process uses it; run the command again",
+    sqlite3.SQLITE_LOCKED: "another process uses it; run the command again",
+}
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do; only a journal that SQLite itself calls no database, or that lacks fields, is damaged."""
+    code = getattr(error, "sqlite_errorcode", None)
+    known = None if code is None else _OF_THE_DISK.get(code & 0xFF)
+    return known or "the journal is damaged: remove it, and what the host holds now stays"
