@@ -7,6 +7,7 @@ lost event costs time and nothing else.
 
 import contextlib
 import errno
+import logging
 import os
 import pathlib
 import re
@@ -16,6 +17,8 @@ from typing import Final, Protocol, TypeVar
 
 import inotify_simple
 from inotify_simple import flags
+
+LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -124,14 +127,25 @@ class GuestFiles:
     def __init__(self, root: str = "/") -> None:
         self._inotify = inotify_simple.INotify(nonblocking=True)
         self._directory = os.path.join(root, "run/libvirt/qemu")
+        self._refusal: int | None = None
         self.renew()
 
     def renew(self) -> None:
-        """Watch the directory if libvirtd has made it since, or anew; to watch it twice changes nothing."""
-        with contextlib.suppress(OSError):
-            self._inotify.add_watch(
-                self._directory, flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.MOVED_FROM
-            )
+        """Watch the directory if libvirtd has made it since, or anew; to watch it twice changes nothing.
+
+        Where the kernel refuses a watch, guests are found at the next look by the clock, and the log says so once.
+        """
+        changes = flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.MOVED_FROM
+        try:
+            self._inotify.add_watch(self._directory, changes)
+            self._refusal = None
+        except FileNotFoundError:  # libvirtd has not run yet
+            pass
+        except OSError as error:
+            if error.errno != self._refusal:
+                hint = "; raise fs.inotify.max_user_watches" if error.errno == errno.ENOSPC else ""
+                LOG.warning("%s cannot be watched: %s%s", self._directory, error.strerror, hint)
+            self._refusal = error.errno
 
     def fileno(self) -> int:
         return int(self._inotify.fileno())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``), and by their labels in results."""
 
-import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,8 @@ from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
+
+LOG = logging.getLogger(__name__)
 
 
 class UnknownBenchmarkError(errors.PerfTuningError):
@@ -63,10 +65,13 @@ def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> ty
 
 @functools.cache
 def installed(group: str) -> Mapping[str, Any]:
+    """Return name -> class of the plug-ins of a group; the log names one that cannot be imported, and why."""
     classes = {}
     for entry in sorted(metadata.entry_points(group=group)):
-        with contextlib.suppress(Exception):  # one that is broken takes no other along
+        try:
             classes[entry.name] = entry.load()
+        except Exception as error:  # a plug-in is another package's code: whatever it raises, the others are there
+            LOG.warning("%s '%s' cannot be imported: %s: %s", group, entry.name, type(error).__name__, error)
     return classes
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
 
+from importlib import metadata
+
+import fixtures
 import hypothesis
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.bench import base, fio, iperf3, own, sysbench
+from nova_perf_tuning.validation.bench import base, fio, iperf3, own, plugins, sysbench
 from tests.support import testcase
 
 
@@ -55,3 +58,16 @@ class StepsTest(testcase.TestCase):
 
     def test_parameters_stand_behind_the_kind(self):
         self.assertEqual(("fio", {"a": "1", "b": "x=y"}), base.split("fio:a=1,b=x=y"))
+
+
+class PluginsTest(testcase.TestCase):
+    def test_one_that_cannot_be_imported_is_named_and_takes_no_other_along(self):
+        group = "nova_perf_tuning.of_a_test"
+        entries = [
+            metadata.EntryPoint("broken", "nova_perf_tuning.not_there:Benchmark", group),
+            metadata.EntryPoint("whole", "nova_perf_tuning.validation.bench.fio:Fio", group),
+        ]
+        self.useFixture(fixtures.MockPatchObject(metadata, "entry_points", lambda group: entries))
+        log = self.useFixture(fixtures.FakeLogger())
+        self.assertEqual({"whole": fio.Fio}, plugins.installed(group))
+        self.assertIn("'broken' cannot be imported: ModuleNotFoundError", log.output)
