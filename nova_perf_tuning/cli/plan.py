@@ -27,7 +27,7 @@ _ROLES = {
     "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
     "dedicated": "owned by guests: nothing of the host is placed there",
     "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full, partitions)",
-    "programs": "single threads of other programs are bound here: they stay alone",
+    "programs": "other programs poll here: nothing of the host is placed there",
     "vcpu": "vCPU threads may run here",
     "emulator": "emulator threads may run here",
     "iothread": "I/O threads may run here",
@@ -121,7 +121,7 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
     root = reader.open_root(sysroot)
     cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
-    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST, Owner.PROGRAM)
+    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST) - cpus.owners.polled
     if not quiet:
         raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
     return quiet

@@ -11,6 +11,7 @@ from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts import root as root_module
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
@@ -34,13 +35,24 @@ class Topology(command.PerfCommand):
         root = reader.open_root(args.sysroot)
         facts = reader.read_root(root)
         if args.svg:
-            claims = owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
+            claims = _claims(root, facts)
             with atomic_write.writing(args.svg) as file:
                 file.write(svg.draw(facts, claims, args.svg_name))
         if args.format == "json":
             command.print_json(as_json(facts))
-        else:
-            show(facts)
+            return
+        try:
+            show(facts, _claims(root, facts).of_kind(owners.Owner.PROGRAM))
+        except (
+            novaconf.NovaConfigError
+        ) as error:  # what owns CPUs depends on the sets in it, and nothing else here
+            show(facts, [])
+            command.say(str(error), prefix="warning: ")
+
+
+def _claims(root: root_module.Root, facts: model.HostFacts) -> owners.CpuOwners:
+    """Return who owns what, as the plan has it; NovaConfigError: the sets of nova.conf cannot be read."""
+    return owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
 
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:
@@ -80,8 +92,8 @@ def _fields(
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
-def show(facts: model.HostFacts) -> None:
-    print(_summary(facts) + "\n")
+def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
+    print(_summary(facts, programs) + "\n")
     command.print_table(_NODE_HEAD, list(_node_rows(facts)))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
         if rows:
@@ -92,7 +104,7 @@ def show(facts: model.HostFacts) -> None:
     command.say(*map(notes.text, facts.warnings), prefix="warning: ")
 
 
-def _summary(facts: model.HostFacts) -> str:
+def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> str:
     online = [cpu for cpu in facts.cpus if cpu.online]
     offline = cpulist.format(cpu.id for cpu in facts.cpus if not cpu.online)
     cores = len({cpu.siblings for cpu in online})
@@ -109,9 +121,8 @@ def _summary(facts: model.HostFacts) -> str:
     sets += [("isolated by partitions", facts.isolated_now)]
     for kind in model.KINDS:
         sets.append((f"{kind} CPUs", cpulist.format(cpu.id for cpu in facts.cpus if cpu.kind == kind)))
-    for program in sorted({thread.program for thread in facts.programs if thread.is_bound}):
-        bound = (thread.affinity for thread in facts.programs if thread.is_bound and thread.program == program)
-        sets.append((f"threads of {program} own", _union(bound)))
+    for name, cpus in grouped((claim.name, claim.cpus) for claim in programs).items():
+        sets.append((f"threads of {name} own", cpulist.format(frozenset[int]().union(*cpus))))
     named = [f"{name}: {cpus}" for name, cpus in sets if cpus]
     return "\n".join([*lines, *(["; ".join(named)] if named else [])])
 

@@ -165,11 +165,11 @@ class GuestProcess:
 
 @dataclasses.dataclass(slots=True)
 class ProgramThread:
-    """A thread of a program that is no guest: of Open vSwitch's workers, or bound to one CPU.
+    """A thread of a program that is no guest: of Open vSwitch's workers, or bound to one isolated CPU.
 
     :ivar program: name of its process (``ovs-vswitchd``); :ivar name: its own (``pmd-c05/id:8``).
     :ivar affinity: allowed CPUs as a cpulist.
-    :ivar is_bound: it has its one CPU for itself: it is meant to be alone there.
+    :ivar is_bound: it polls on its one CPU for a program that may own CPUs, as a PMD thread does.
     """
 
     program: str
@@ -206,7 +206,7 @@ class HostFacts:
 
     :ivar online, isolated, nohz_full: cpulists as the kernel prints them; ``isolated`` are those of the boot.
     :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
-    :ivar programs: threads of programs that claim CPUs; :ivar slices: groups of processes that do.
+    :ivar programs: threads of programs, some of which claim CPUs; :ivar slices: groups of processes that do.
     :ivar vhost_mode: what vhost workers are: ``task`` (threads of QEMU) or ``kthread`` (of the kernel).
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.

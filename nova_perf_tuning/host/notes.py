@@ -55,6 +55,13 @@ class NoteCode(enum.Enum):
     THREAD_UNKNOWN = "status of a thread unreadable, left out"
     THREAD_ABSURD = "stat of a thread is garbage"
     THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
+    PROGRAM_OF_ANOTHER_USER = (
+        "{program} is run neither by root nor by the configured user of Open vSwitch (OVS_USER_ID): it owns no CPU"
+    )
+    BOUND_TO_ISOLATED = "threads are bound to CPUs that the kernel isolates: their program does not own these CPUs"
+    THREADS_LEFT_OUT = "more than {most} threads, the rest is left out"
+    SLICES_LEFT_OUT = "more than {most} slices, the rest is left out"
+    FILES_LEFT_OUT = "more than {most} configuration files, the rest is left out"
     NOVA_CONF_PASSED_OVER = "nova.conf is passed over, since there is {taken} too (remove the stale one)"
 
     # -- plan: CPU sets
@@ -75,7 +82,10 @@ class NoteCode(enum.Enum):
     EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated, isolated or a program's")
     CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"
     GUEST_IN_SET = "guest {guest} owns {cpus:CPUs} of {option}: counted as dedicated"
-    PROGRAM_IN_SET = "{option} names {cpus:CPUs}, to which threads of {program} are bound: left to {program}"
+    PROGRAM_IN_SET = (
+        "{option} names {cpus:CPUs}, on which {program} polls: the set holds; take them out of it, or out of "
+        "pmd-cpu-mask"
+    )
     GUEST_OUTSIDE_DEDICATED = "guest {guest} owns {cpus:CPUs}, outside of {option}"
 
     # -- plan: placements

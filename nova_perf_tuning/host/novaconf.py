@@ -170,7 +170,10 @@ def found(root: Root) -> list[tuple[str, str]]:
 def _matching(root: Root, path: str) -> list[str]:
     directory, _, pattern = path.rpartition("/")
     names = fnmatch.filter(root.names(root.directory(directory)), pattern)
-    return [f"{directory}/{name}" for name in sorted(names)[:_MOST_FILES] if name.isprintable()]
+    printable = sorted(name for name in names if name.isprintable())
+    if len(printable) > _MOST_FILES:
+        root.notes.add(NoteCode.FILES_LEFT_OUT, f"/{directory}", most=_MOST_FILES)
+    return [f"{directory}/{name}" for name in printable[:_MOST_FILES]]
 
 
 def texts(paths: Sequence[str]) -> list[tuple[str, str]]:

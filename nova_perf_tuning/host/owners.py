@@ -54,8 +54,8 @@ class CpuSets:
 class Owner(enum.StrEnum):
     """Kinds of owners, the strongest claim first.
 
-    GUEST: a vCPU is pinned there alone. PROGRAM: single threads of another program are bound to single CPUs, as
-    PMD threads are. DEDICATED: Nova's for pinned guests. ISOLATED: kept from the scheduler, at boot or by a
+    GUEST: a vCPU is pinned there alone. PROGRAM: a PMD thread of Open vSwitch polls there, and the operator gave
+    the CPU to nobody else. DEDICATED: Nova's for pinned guests. ISOLATED: kept from the scheduler, at boot or by a
     partition of cgroup v2. TICKLESS: without a timer tick (``nohz_full=``). SLICE: a partition that is not
     isolated. SHARED: Nova's for floating guests.
     HOST: nobody else's.
@@ -90,19 +90,35 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class CpuOwners:
-    """All claims on the CPUs of a host, the strongest kind first; several may name one CPU."""
+    """All claims on the CPUs of a host, the strongest kind first; several may name one CPU.
+
+    :ivar overruled: claims of programs on CPUs of the operator's sets, which hold.
+    """
 
     claims: tuple[Claim, ...]
+    overruled: tuple[Claim, ...] = ()
 
     @classmethod
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
         """Return who owns what; CPUs that the host lacks and texts that are no list are passed over."""
         present = frozenset(cpu.id for cpu in facts.cpus)
-        made = (*_guests(facts), *_programs(facts), *_stated(facts, sets))
-        cut = (dataclasses.replace(claim, cpus=claim.cpus & present) for claim in made)
+        given = frozenset[int]()
+        for text in (sets.dedicated, sets.shared, sets.housekeeping):
+            given |= cpulist.find(text) or frozenset()
+        programs = list(_programs(facts))
+        made = [*_guests(facts), *(_within(claim, present - given) for claim in programs), *_stated(facts, sets)]
+        cut = [_within(claim, present) for claim in made]
         claims = sorted((claim for claim in cut if claim.cpus), key=lambda claim: _RANKS[claim.owner])
+        overruled = [_within(claim, present & given) for claim in programs]
         rest = frozenset(cpu.id for cpu in facts.cpus if cpu.online).difference(*(claim.cpus for claim in claims))
-        return cls((*claims, Claim(Owner.HOST, "host", rest)) if rest else tuple(claims))
+        if rest:
+            claims.append(Claim(Owner.HOST, "host", rest))
+        return cls(tuple(claims), tuple(claim for claim in overruled if claim.cpus))
+
+    @property
+    def polled(self) -> frozenset[int]:
+        """CPUs on which programs poll, in a set of the operator or not."""
+        return self.cpus(Owner.PROGRAM).union(*(claim.cpus for claim in self.overruled))
 
     def cpus(self, *owners: Owner) -> frozenset[int]:
         """Return the CPUs on which an owner of these kinds has a claim."""
@@ -146,20 +162,23 @@ def _guests(facts: model.HostFacts) -> Iterator[Claim]:
                 yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
 
 
+def _within(claim: Claim, cpus: frozenset[int]) -> Claim:
+    """Return a claim on those of its CPUs that are among ``cpus``."""
+    return dataclasses.replace(claim, cpus=claim.cpus & cpus)
+
+
 def _claim(owner: Owner, name: str, cpus: frozenset[int], path: str, value: str) -> Claim:
     return Claim(owner, name, cpus, (Evidence(path, value),))
 
 
 def _programs(facts: model.HostFacts) -> Iterator[Claim]:
-    """Yield programs with threads bound to single CPUs.
-
-    A program with a thread on every CPU (a worker each, as nginx has) shares them with all others: it owns none.
-    """
+    """Yield programs that poll on CPUs; one that does so on every CPU leaves none to the host, and owns none."""
     processes = grouped((thread.pid, thread) for thread in facts.programs if thread.is_bound)
     online = cpulist.parse(facts.online)
     for threads in processes.values():
         cpus = cpulist.union(thread.affinity for thread in threads)
         if not online <= cpus:
+            # Evidence is for people: all CPUs are in the claim.
             evidence = tuple(Evidence(*thread.evidence) for thread in threads[:3])
             yield Claim(Owner.PROGRAM, threads[0].program, cpus, evidence)
 

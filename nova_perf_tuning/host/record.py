@@ -3,7 +3,8 @@
 
 Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs,
 serial numbers, the boot id, the host's name, names of guests that tenants gave and where their disks lie. Kept,
-because plans are read by them: names of network devices, PCI addresses, libvirt's names of guests, process ids.
+because plans are read by them: names of network devices, PCI addresses, libvirt's names of guests, process ids,
+name and number of the user of Open vSwitch.
 """
 
 import fnmatch
@@ -23,7 +24,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.audit.configuration import MACHINE
-from nova_perf_tuning.host.facts import devices, ethtool, guests, napi, reader
+from nova_perf_tuning.host.facts import devices, ethtool, guests, napi, reader, whose
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 
 #: Tables of what is kept: of files as they are, of names, and of domain XML.
@@ -167,7 +168,7 @@ def _add_tasks(tree: Tree, facts: model.HostFacts) -> None:
         tree.copy(f"{task}/status", _STATUS)
     for pid in {thread.pid for thread in facts.programs}:
         tree.copy(f"proc/{pid}/stat", _stat)
-        tree.copy(f"proc/{pid}/task/*/status", _STATUS)
+        tree.copy(f"proc/{pid}/task/*/status", _PROGRAM_STATUS)
     if napis := napi.as_text(facts.nics):
         tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napis.encode()
 
@@ -185,6 +186,11 @@ def _add_texts(tree: Tree) -> None:
     for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
+    for path in whose.SWITCH_FILES:
+        tree.copy(path, whose.recorded_setting)
+    users = whose.switch_users(tree.root)
+    for path in whose.USER_FILES:
+        tree.copy(path, lambda text: whose.recorded_passwd(text, users))
     tree.copy("sys/class/net/*/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
@@ -207,6 +213,8 @@ def _lines(starts: str) -> Callable[[str], str]:
 
 
 _STATUS: Final = _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:")
+#: Whether a program may own CPUs depends on its user.
+_PROGRAM_STATUS: Final = _lines("Name: Tgid: Pid: PPid: Uid: Cpus_allowed_list:")
 
 
 def _stat(text: str) -> str:

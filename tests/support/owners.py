@@ -4,12 +4,19 @@
 from collections.abc import Mapping
 
 
-def program(pid: int, name: str, threads: Mapping[str, str], parent: int = 1) -> dict[str, str | None]:
-    """Return the files of a process; ``threads`` are names and cpulists, the first one's id is ``pid``."""
+def program(
+    pid: int, name: str, threads: Mapping[str, str], parent: int = 1, ids: str = ""
+) -> dict[str, str | None]:
+    """Return the files of a process; ``threads`` are names and cpulists, the first one's id is ``pid``.
+
+    :param ids: its four user ids; empty for a record without them.
+    """
     tree: dict[str, str | None] = {f"proc/{pid}/stat": f"{pid} ({name}) S {parent} " + "0 " * 40 + "\n"}
     for tid, (comm, cpus) in enumerate(threads.items(), pid):
         task = f"proc/{pid}/task/{tid}"
-        tree[f"{task}/status"] = f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{tid}\nCpus_allowed_list:\t{cpus}\n"
+        user = "Uid:\t" + "\t".join(ids.split()) + "\n" if ids else ""
+        head = f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{tid}\n{user}"
+        tree[f"{task}/status"] = f"{head}Cpus_allowed_list:\t{cpus}\n"
         tree[f"{task}/comm"] = f"{comm}\n"
     return tree
 

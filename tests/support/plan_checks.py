@@ -34,20 +34,22 @@ def expected(facts, sets):
     )
     configured = cpulist.parse(sets.dedicated or "")
     dedicated = configured | {cpu for domain in facts.domains for cpu in owned(domain)}
-    avoid = dedicated | programs(facts)
+    shared_set = cpulist.parse(sets.shared or "")
+    given = cpulist.parse(sets.housekeeping or "")
+    polled = programs(facts)
+    avoid = dedicated | (polled - configured - shared_set - given)
     isolated = cpulist.union((facts.isolated, facts.nohz_full, facts.isolated_now))
     isolated |= cpulist.union(group.effective for group in facts.slices if group.partition == "isolated")
     partitions = cpulist.union(group.effective for group in facts.slices if group.partition == "root")
-    given = cpulist.parse(sets.housekeeping or "")
-    keep = (given & online) - avoid if given else online - avoid - isolated - partitions
-    shared = (cpulist.parse(sets.shared or "") & online) - avoid
+    keep = (given & online) - avoid if given else online - avoid - polled - isolated - partitions
+    shared = (shared_set & online) - avoid
     shared = (shared - isolated or shared) or keep
     nodes = {cpu.id: cpu.node for cpu in facts.cpus}
     return Expected(online, frozenset(dedicated), frozenset(avoid), keep or shared, shared, nodes)
 
 
 def programs(facts):
-    """CPUs to which single threads of programs are bound, unless a program has one on every CPU."""
+    """CPUs on which programs poll, unless a program does so on every CPU."""
     by_program = collections.defaultdict(set)
     for thread in facts.programs:
         if thread.is_bound:

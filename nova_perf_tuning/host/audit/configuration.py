@@ -335,9 +335,13 @@ class IsolatedUnused(Rule):
         evidence: list[tuple[str, str]] = [*isolation(host), host.nova[host.dedicated_option]]
         if idle:
             evidence += [claim.evidence[0] for claim in foreign]
+            bound = [thread for thread in host.facts.programs if cpulist.parse(thread.affinity) <= idle]
+            evidence += [thread.evidence for thread in bound[:3]]
+            who = named(sorted({thread.program for thread in bound}))
+            there = f" (threads of {who} are bound there)" if bound else ""
             yield self.finding(
                 evidence,
-                f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host",
+                f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host{there}",
                 f"find out what they were isolated for, then take {cpulist.format(idle)} out of isolcpus= or give "
                 "them to guests (cpu_dedicated_set)",
             )
@@ -350,9 +354,10 @@ class IsolatedUnused(Rule):
 
 
 def others(host: Host) -> list[owners.Claim]:
-    """Return who owns CPUs beside guests: programs, and slices other than that of guests."""
+    """Return who uses CPUs beside guests: programs that poll, and slices other than that of guests."""
     slices = {group.path for group in host.facts.slices if not group.path.startswith(MACHINE)}
-    return [claim for claim in host.sets.owners.claims if claim.owner is Owner.PROGRAM or claim.name in slices]
+    every = [*host.sets.owners.claims, *host.sets.owners.overruled]
+    return [claim for claim in every if claim.owner is Owner.PROGRAM or claim.name in slices]
 
 
 class NohzFull(Rule):

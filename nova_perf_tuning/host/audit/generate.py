@@ -19,7 +19,7 @@ _AS_THEY_ARE = "the sets of nova.conf as they are"
 def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     """Return the sets of nova.conf, else what the kernel isolates, else a proposal.
 
-    Left out of them is what the audit finds fault with, and what single threads of programs own.
+    Left out of them is what the audit finds fault with, and the CPUs on which programs poll.
 
     :return: CPUs of the host and floating guests, CPUs of pinned guests, and the reasons, for comments.
     :raises FactsError: no CPU of the host is known.
@@ -153,14 +153,16 @@ def grub_args(host: Host) -> str:
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
     boot = cpulist.parse(host.facts.isolated) & host.sets.online
     partitions = host.sets.owners.cpus(Owner.ISOLATED) - boot
-    isolated = (dedicated | host.sets.programs | (boot - shared)) - partitions - {0}  # which has timers of all
+    isolated = (
+        (dedicated | host.sets.owners.polled | (boot - shared)) - partitions - {0}
+    )  # which has timers of all
     if partitions:
         lines.append(f"# {cpulist.named(partitions)}: isolated by a partition, which isolcpus= would break.")
     if not isolated:
         return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
     lines += [f"# {reason}" for reason in reasons]
     for cpus, why in (
-        (isolated - dedicated - host.sets.programs, "isolated now and given to nobody"),
+        (isolated - dedicated - host.sets.owners.polled, "isolated now and given to nobody"),
         (boot - isolated, "isolated now, and shared"),
     ):
         lines += [f"# not as in nova.conf: {cpulist.named(cpus)}, {why}"] if cpus else []

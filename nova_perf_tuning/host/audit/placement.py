@@ -196,8 +196,8 @@ class _ThreadsOnDedicated(Rule):
         for name, (evidence, both) in list(disturbing.items())[:3]:
             yield self.finding(
                 [evidence],
-                f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or single threads of "
-                f"programs own{more}",
+                f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or polling programs "
+                f"own{more}",
                 subject=name,
             )
 

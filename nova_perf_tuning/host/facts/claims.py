@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What claims CPUs besides Nova and the kernel's command line: threads of programs, and slices of systemd."""
 
-import collections
 import dataclasses
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import guests as guests_module
+from nova_perf_tuning.host.facts import whose
 from nova_perf_tuning.host.facts.root import Directory, Root, numbers
+from nova_perf_tuning.host.notes import NoteCode
 
 CGROUPS: Final = "sys/fs/cgroup"
 #: CPUs of all isolated partitions, in the root (Linux 6.7).
@@ -19,11 +20,18 @@ ISOLATED: Final = "cpuset.cpus.isolated"
 SLICE_FILES: Final = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
 #: Name of the process of Open vSwitch.
 OVS: Final = "ovs-vswitchd"
-#: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters.
-_OVS_THREAD: Final = re.compile(r"(pmd-c|handler|revalidator)\d").match
-_PMD: Final = "pmd-c"
-_MAX_THREADS: Final = 4096
-_MAX_SLICES: Final = 100
+#: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters. Before Open vSwitch 2.11
+#: pmd5. EAL's lcore-worker5 and the like have one CPU, too, but sleep in Open vSwitch.
+_OVS_THREAD: Final = re.compile(r"(pmd(?:-c)?|handler|revalidator)\d").match
+_PMD: Final = re.compile(r"pmd(-c)?\d").match
+#: Threads of one Open vSwitch that are kept, PMD threads first: a machine of 2,048 CPUs has less.
+MAX_SWITCH_THREADS: Final = 4096
+#: Threads of other programs on isolated CPUs: of one process, and of all. Nothing is decided by them.
+MAX_BOUND_THREADS: Final = 64
+MAX_BOUND_IN_ALL: Final = 1024
+#: Slices of one level; those of systemd itself and of guests come first.
+MAX_SLICES: Final = 1000
+_FIRST_SLICES: Final = ("machine.slice", "system.slice", "user.slice")
 
 
 def read_slices(root: Root) -> tuple[model.Slice, ...]:
@@ -37,13 +45,17 @@ def read_slices(root: Root) -> tuple[model.Slice, ...]:
         cpus, effective = (root.cpus(directory, name) for name in SLICE_FILES[:2])
         partition = root.text(directory, SLICE_FILES[2]) or "member"
         if effective and (cpus or partition != "member"):
+            # The kernel's word comes first, and of an invalid partition its reason, of which nothing depends.
             limited.append(model.Slice(path, cpus, effective, partition[:200]))
-    return tuple(limited)
+    return tuple(sorted(limited, key=lambda group: group.path))
 
 
 def _slices(root: Root, directory: Directory | None) -> list[str]:
     names = [name for name in root.directories(directory) if name.endswith(".slice") and name.isprintable()]
-    return sorted(names)[:_MAX_SLICES]
+    ordered = sorted(names, key=lambda name: (name not in _FIRST_SLICES, name))
+    if len(ordered) > MAX_SLICES:
+        root.notes.add(NoteCode.SLICES_LEFT_OUT, directory or "", most=MAX_SLICES)
+    return ordered[:MAX_SLICES]
 
 
 def in_slices(
@@ -61,31 +73,81 @@ def in_slices(
 
 
 def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) -> tuple[model.ProgramThread, ...]:
-    """Return the threads of Open vSwitch's workers, and those of any program that have a CPU for themselves.
+    """Return the workers of Open vSwitch, and threads of other programs that are bound to one isolated CPU.
 
-    A thread has its CPU for itself if it may use no other, while the rest of its process is elsewhere, or if the
-    kernel isolates that CPU. A process that is confined as a whole, as by ``taskset``, owns nothing else.
+    An Open vSwitch that neither root nor its configured user runs is passed over, which is noted: any user may
+    start a process of that name. Other programs own nothing, for any user may bind a thread to an isolated CPU;
+    a note names them.
 
     :param guests: processes that are left out.
     """
     base = root.directory("proc")
     pids = [pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guests]
-    found: list[model.ProgramThread] = []
+    switches: list[int] = []
+    others: list[tuple[int, str]] = []
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
         stat = guests_module.parse_stat(root, data, base)
         name = stat[0].decode("utf-8", "replace") if stat else ""
         if not stat or guests_module.KTHREADD in (pid, stat[1]) or not name.isprintable():
             continue
-        tasks = Directory(f"{base}/{pid}/task")
+        if name == OVS:
+            switches.append(pid)
+        else:
+            others.append((pid, name))
+    found: list[model.ProgramThread] = []
+    for pid in switches:
+        if whose.is_switchs(root, pid):
+            found += _of_switch(root, pid)
+        else:
+            root.notes.add(NoteCode.PROGRAM_OF_ANOTHER_USER, f"process {pid}", program=OVS)
+    if isolated:
+        found += _on_isolated(root, others, isolated)
+    return tuple(found)
+
+
+def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
+    """Return the workers of one Open vSwitch, PMD threads first."""
+    tasks = Directory(f"proc/{pid}/task")
+    affinities, names = _threads(root, tasks)
+    polling: list[model.ProgramThread] = []
+    sleeping: list[model.ProgramThread] = []
+    for tid, affinity in affinities.items():
+        own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
+        if not _OVS_THREAD(own):
+            continue
+        if _PMD(own) and affinity.isdigit():
+            polling.append(model.ProgramThread(OVS, pid, tid, own, affinity, True))
+        else:
+            sleeping.append(model.ProgramThread(OVS, pid, tid, own, affinity, False))
+    return _bounded(root, [*polling, *sleeping], MAX_SWITCH_THREADS)
+
+
+def _on_isolated(
+    root: Root, processes: Sequence[tuple[int, str]], isolated: frozenset[int]
+) -> list[model.ProgramThread]:
+    """Return threads that are bound to one isolated CPU, and note whose they are."""
+    found: list[model.ProgramThread] = []
+    for pid, name in processes:
+        tasks = Directory(f"proc/{pid}/task")
         affinities, names = _threads(root, tasks)
-        bound = _bound(affinities, isolated)
-        for tid in affinities if name == OVS else bound:
-            own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
-            ovs = _OVS_THREAD(own) if name == OVS else None
-            if ovs or tid in bound:
-                alone = ovs[1] == _PMD if ovs else True
-                found.append(model.ProgramThread(name, pid, tid, own, affinities[tid], alone and tid in bound))
-    return tuple(found[:_MAX_THREADS])
+        bound: list[model.ProgramThread] = []
+        for tid, affinity in affinities.items():
+            if affinity.isdigit() and int(affinity) in isolated:
+                own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
+                bound.append(model.ProgramThread(name, pid, tid, own, affinity, False))
+        if bound:
+            root.notes.add(NoteCode.BOUND_TO_ISOLATED, f"{name} ({pid})")
+            found += _bounded(root, bound, MAX_BOUND_THREADS)
+    if len(found) > MAX_BOUND_IN_ALL:
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, "programs bound to isolated CPUs", most=MAX_BOUND_IN_ALL)
+    return found[:MAX_BOUND_IN_ALL]
+
+
+def _bounded(root: Root, threads: list[model.ProgramThread], most: int) -> list[model.ProgramThread]:
+    """Return the first threads of one process; a note says when there are more."""
+    if len(threads) > most:
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, f"{threads[0].program} ({threads[0].pid})", most=most)
+    return threads[:most]
 
 
 def _threads(root: Root, tasks: Directory) -> tuple[dict[int, str], dict[int, str]]:
@@ -99,12 +161,3 @@ def _threads(root: Root, tasks: Directory) -> tuple[dict[int, str], dict[int, st
         known = [(tid, name.decode("ascii", "replace")[:15], affinity) for tid, name, _start, affinity in recorded]
     affinities = {tid: affinity for tid, _name, affinity in known if affinity}
     return affinities, {tid: name for tid, name, _affinity in known if name.isprintable()}
-
-
-def _bound(affinities: Mapping[int, str], isolated: frozenset[int]) -> set[int]:
-    """Return the threads that have one CPU, for themselves."""
-    count = collections.Counter(affinities.values())
-    single = {tid: int(text) for tid, text in affinities.items() if text.isdigit()}
-    return {
-        tid for tid, cpu in single.items() if cpu in isolated or (count[affinities[tid]] == 1 and len(count) > 1)
-    }

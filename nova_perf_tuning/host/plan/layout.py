@@ -52,7 +52,8 @@ class CpuLayout:
     """The CPU sets of a host; all but ``dedicated``, ``programs`` and ``isolated`` hold online CPUs only.
 
     :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
-    :ivar programs: single threads of other programs are bound there: nothing of the host is placed there either.
+    :ivar programs: other programs poll there, outside of the operator's sets: nothing of the host is placed there
+        either.
     :ivar isolated: at boot, by ``nohz_full`` or by a partition.
     :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
@@ -95,8 +96,9 @@ class CpuLayout:
             text = cpulist.format(keep & isolated)
             warnings.append(Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option="housekeeping", cpus=text))
         ours = online - isolated - owners.cpus(Owner.SLICE)
-        housekeeping = (keep & online if keep else ours) - dedicated - programs
-        usable = (given["shared"] & online) - dedicated - programs
+        # What the operator names holds, and is warned of; what is derived keeps off every CPU that is polled.
+        housekeeping = (keep & online if keep else ours - owners.polled) - dedicated
+        usable = (given["shared"] & online) - dedicated
         if usable & isolated:
             # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
             text = cpulist.format(usable & isolated)
@@ -129,7 +131,7 @@ class CpuLayout:
 
     @property
     def reserved(self) -> frozenset[int]:
-        """CPUs that guests or single threads of programs own: the host's work disturbs them."""
+        """CPUs that guests or polling programs own: the host's work disturbs them."""
         return self.dedicated | self.programs
 
     def interrupts(self, node: int | None) -> CpuPool | None:
@@ -261,7 +263,7 @@ def _contradictions(
         if given["dedicated"] and claim.cpus - given["dedicated"]:
             whose = {"guest": claim.name, "cpus": cpulist.format(claim.cpus - given["dedicated"])}
             yield Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **whose, option=sets.option("dedicated"))
-    for claim in owners.of_kind(Owner.PROGRAM):
+    for claim in owners.overruled:
         for name in _SETS:
             if both := claim.cpus & given[name]:
                 whose = {"program": claim.name, "cpus": cpulist.format(both)}

@@ -32,7 +32,7 @@ class Plan:
 
     :ivar settings: every value with its reason, also those that hold already (``current == value``).
     :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, ``programs`` (only
-        where single threads of other programs own CPUs), and where each class of work may run once the plan
+        where other programs own CPUs), and where each class of work may run once the plan
         holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq`` (NICs and passed-through devices, also
         where the plan leaves them alone), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``), ``napi`` (only
         with threaded NAPI).

@@ -7,7 +7,7 @@ import json
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import topology
 from nova_perf_tuning.host import model, record
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.facts import claims, reader
 from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
 from nova_perf_tuning.host.plan import planner
@@ -23,35 +23,109 @@ def owned(owners, owner):
     return cpulist.format(owners.cpus(owner))
 
 
+_OVS_IDS = "70 70 70 70"
+_NOTED = (NoteCode.BOUND_TO_ISOLATED, NoteCode.PROGRAM_OF_ANOTHER_USER, NoteCode.THREADS_LEFT_OUT)
+
+
+def isolated_now(cpus):
+    return {"sys/devices/system/cpu/isolated": cpus}
+
+
 class ProgramsTest(testcase.TestCase):
     def claims(self, tree, isolated=""):
-        known = facts({**tree, "sys/devices/system/cpu/isolated": isolated})
-        claims = CpuOwners.of(known, CpuSets()).of_kind(Owner.PROGRAM)
-        return {claim.name: cpulist.format(claim.cpus) for claim in claims}
+        known = facts({**tree, **isolated_now(isolated)})
+        made = CpuOwners.of(known, CpuSets()).of_kind(Owner.PROGRAM)
+        return {claim.name: cpulist.format(claim.cpus) for claim in made}
 
-    def test_threads_with_a_cpu_for_themselves_own_it(self):
-        for name, threads, isolated, expected in (
-            ("ovs-vswitchd", {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4", "pmd-c05/id:2": "5"}, "", "4-5"),
+    def test_pmd_threads_own_their_cpus(self):
+        for threads, isolated, expected in (
+            ({"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4", "pmd-c05/id:2": "5"}, "", "4-5"),
             # dpdk-lcore-mask: what is no PMD is confined to one CPU as a whole.
-            (
-                "ovs-vswitchd",
-                {"ovs-vswitchd": "0", "handler1": "0", "revalidator2": "0", "pmd-c05/id:2": "5"},
-                "",
-                "5",
-            ),
-            ("spdk_tgt", {"reactor_6": "6", "reactor_7": "7", "app": "0-3"}, "", "6-7"),
-            ("app(1) x", {"main": "0-3", "poll) 2": "3"}, "", "3"),
-            # Confined as a whole; on an isolated CPU nothing else can be meant.
-            ("daemon", {"daemon": "3", "helper": "3"}, "", None),
-            ("daemon", {"daemon": "3"}, "", None),
-            ("daemon", {"daemon": "3"}, "3", "3"),
-            # A worker on each CPU shares them with all others.
-            ("nginx", {"main": "0-7"} | {f"worker{cpu}": str(cpu) for cpu in range(8)}, "", None),
-            ("idle", {"idle": "0-7", "handler1": "0-7"}, "", None),
+            ({"ovs-vswitchd": "0", "handler1": "0", "revalidator2": "0", "pmd-c05/id:2": "5"}, "", "5"),
+            # Its main thread may have the CPU of a PMD thread.
+            ({"ovs-vswitchd": "5", "pmd-c05/id:2": "5"}, "", "5"),
+            ({"ovs-vswitchd": "0-7", "pmd30": "3", "pmd31": "4"}, "", "3-4"),
+            # Threads that EAL started for dpdk-lcore-mask sleep, and so does all the rest.
+            ({"ovs-vswitchd": "0", "lcore-slave-6": "6", "lcore-worker-7": "7", "pmd-c05/id:2": "5"}, "6", "5"),
+            ({"ovs-vswitchd": "0-7", "handler1": "3", "urcu3": "4"}, "3-4", None),
+            ({"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4-5"}, "", None),
+            ({"ovs-vswitchd": "0-7"} | {f"pmd-c{cpu:02}/id:{cpu}": str(cpu) for cpu in range(8)}, "", None),
         ):
-            with self.subTest(name=name, threads=threads, isolated=isolated):
-                tree = program(900, name, threads)
-                self.assertEqual({} if expected is None else {name: expected}, self.claims(tree, isolated))
+            with self.subTest(threads=threads, isolated=isolated):
+                tree = program(900, "ovs-vswitchd", threads)
+                found = self.claims(tree, isolated)
+                self.assertEqual({} if expected is None else {"ovs-vswitchd": expected}, found)
+
+    def test_other_programs_own_nothing(self):
+        for name, threads, isolated in (
+            ("beam.smp", {"beam.smp": "0-7"} | {f"{cpu}_scheduler": str(cpu) for cpu in range(1, 8)}, ""),
+            ("app(1) x", {"main": "0-3", "pmd-c03) 2": "3"}, ""),
+            ("spdk_tgt", {"app": "0-3", "reactor_6": "6", "reactor_7": "7"}, "6-7"),
+            ("daemon", {"daemon": "3"}, "3"),
+        ):
+            with self.subTest(name=name, isolated=isolated):
+                tree = program(900, name, threads, ids="1000 1000 1000 1000")
+                self.assertEqual({}, self.claims(tree, isolated))
+                noted = [
+                    note for note in facts({**tree, **isolated_now(isolated)}).warnings if note.code in _NOTED
+                ]
+                self.assertEqual([NoteCode.BOUND_TO_ISOLATED] if isolated else [], [note.code for note in noted])
+                self.assertEqual(
+                    [(f"{name} (900)",)] if isolated else [], [note.params["places"] for note in noted]
+                )
+
+    def test_the_user_of_a_switch_decides_and_not_its_name(self):
+        threads = {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4"}
+        users = {"etc/passwd": "root:x:0:0::/root:/bin/sh\nopenvswitch:x:985:\ndpdk:x:70:\nme:x:1000:\nbad\n"}
+        users["usr/lib/passwd"] = "ovs:x:801:\n"
+        setting = {"etc/sysconfig/openvswitch": '#OVS_USER_ID=me\nOVS_USER_ID="dpdk:hugetlbfs"\n'}
+        option = {"etc/default/openvswitch-switch": "OVS_CTL_OPTS='--ovs-user=ovs:ovs'\n"}
+        number = {"etc/openvswitch/default.conf": "OVS_USER_ID=70:70\n"}
+        for ids, tree, owns in (
+            ("0 0 0 0", users, True),
+            ("985 985 985 985", users, True),
+            ("70 70 70 70", users, False),
+            ("70 70 70 70", {**users, **setting}, True),
+            ("70 70 70 70", {**users, **number}, True),
+            ("801 801 801 801", {**users, **option}, True),
+            ("1000 1000 1000 1000", {**users, **setting}, False),
+            # A set-user-ID program that a user has started.
+            ("1000 0 0 0", users, False),
+            # Not known: the record is root's. Without passwd nobody knows who 985 is.
+            ("", users, True),
+            ("985 985 985 985", {}, True),
+        ):
+            with self.subTest(ids=ids, tree=list(tree)):
+                known = facts({**program(900, "ovs-vswitchd", threads, ids=ids), **tree})
+                made = CpuOwners.of(known, CpuSets()).of_kind(Owner.PROGRAM)
+                self.assertEqual([{4}] if owns else [], [claim.cpus for claim in made])
+                noted = [note.code for note in known.warnings if note.code in _NOTED]
+                self.assertEqual([] if owns else [NoteCode.PROGRAM_OF_ANOTHER_USER], noted)
+
+    def test_small_processes_push_no_switch_out(self):
+        """1,400 processes before Open vSwitch have more bound threads than are kept."""
+        tree = program(90000, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4"})
+        for pid in range(1000, 71000, 1000 // 20):
+            tree |= program(pid, "x", {"x": "0-7", "a": "5", "b": "5", "c": "5"})
+        known = facts({**tree, **isolated_now("5")})
+        self.assertEqual("4", owned(CpuOwners.of(known, CpuSets()), Owner.PROGRAM))
+        noted = {note.code: note.params["places"] for note in known.warnings if note.code in _NOTED}
+        self.assertEqual({NoteCode.BOUND_TO_ISOLATED, NoteCode.THREADS_LEFT_OUT}, set(noted))
+        self.assertEqual(1400, len(noted[NoteCode.BOUND_TO_ISOLATED]))
+
+    def test_a_bound_for_each_process_is_noted(self):
+        tree = program(
+            900, "x", {"x": "0-7"} | {f"t{number}": "5" for number in range(claims.MAX_BOUND_THREADS + 1)}
+        )
+        known = facts({**tree, **isolated_now("5")})
+        self.assertEqual(claims.MAX_BOUND_THREADS, len(known.programs))
+        [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
+        self.assertEqual(("x (900)",), note.params["places"])
+        many = {f"handler{number}": "0-7" for number in range(claims.MAX_SWITCH_THREADS)}
+        known = facts(program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", **many, "pmd-c04/id:1": "4"}))
+        self.assertEqual("4", owned(CpuOwners.of(known, CpuSets()), Owner.PROGRAM))
+        [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
+        self.assertEqual(("ovs-vswitchd (900)",), note.params["places"])
 
     def test_kernel_threads_own_nothing(self):
         tree = program(900, "rcu", {"rcu": "0-7", "rcuop/3": "3"}, parent=2)
@@ -62,7 +136,7 @@ class ProgramsTest(testcase.TestCase):
         threads["pmd-c04/id:9"] = "4"
         known = facts(program(900, "ovs-vswitchd", threads)).programs
         self.assertEqual(
-            {"handler1": False, "revalidator2": False, "urcu3": True, "pmd-c04/id:9": True},
+            {"handler1": False, "revalidator2": False, "pmd-c04/id:9": True},
             {thread.name: thread.is_bound for thread in known},
         )
 
@@ -103,6 +177,16 @@ class PartitionsTest(testcase.TestCase):
             {"/sys/fs/cgroup/cpuset.cpus.isolated", "/sys/fs/cgroup/machine.slice/cpuset.cpus.partition"}, paths
         )
 
+    def test_many_slices_are_cut_with_a_note_and_those_of_guests_come_first(self):
+        tree = slice_of("machine.slice", "4-5", partition="isolated")
+        for number in range(claims.MAX_SLICES):
+            tree |= slice_of(f"a{number}.slice", "0")
+        known = facts(tree)
+        self.assertEqual("4-5", owned(CpuOwners.of(known, CpuSets()), Owner.ISOLATED))
+        self.assertEqual(claims.MAX_SLICES, len(known.slices))
+        [note] = [note for note in known.warnings if note.code is NoteCode.SLICES_LEFT_OUT]
+        self.assertEqual(claims.MAX_SLICES, note.params["most"])
+
     def test_garbage_is_unknown(self):
         known = facts(
             {"sys/fs/cgroup/cpuset.cpus.isolated": "4-x", **slice_of("machine.slice", "4", effective="z")}
@@ -125,9 +209,8 @@ class OwnersTest(testcase.TestCase):
             [*["host"] * 2, *["shared"] * 2, "guest", "guest", "dedicated", "host"],
             [claims[0].owner.value for claims in owners.by_cpu.values()],
         )
-        self.assertEqual(
-            ["guest", "program", "dedicated", "isolated"], [claim.owner.value for claim in owners.by_cpu[5]]
-        )
+        self.assertEqual(["guest", "dedicated", "isolated"], [claim.owner.value for claim in owners.by_cpu[5]])
+        self.assertEqual([("ovs-vswitchd", {5})], [(claim.name, claim.cpus) for claim in owners.overruled])
         self.assertTrue(
             all(claim.evidence for claims in owners.by_cpu.values() for claim in claims if claim.owner != "host")
         )
@@ -142,10 +225,9 @@ class OwnersTest(testcase.TestCase):
         threads = [hosts.bound("ovs-vswitchd", 900, cpu) for cpu in (2, 3)]
         host = hosts.facts(hosts.cpus_of([(0, 8)]), [nic], irqs, programs=threads)
         host = dataclasses.replace(host, isolated_now="4-5")
-        plan = planner.plan(host, CpuSets(None, "2,6"))
-        self.assertEqual(
-            ("0-1,6-7", "6", "2-3"), tuple(plan.sets[name] for name in ("housekeeping", "shared", "programs"))
-        )
+        plan = planner.plan(host, CpuSets(None, "6"))
+        names = ("housekeeping", "shared", "programs")
+        self.assertEqual(("0-1,6-7", "6", "2-3"), tuple(plan.sets[name] for name in names))
         used = {
             cpu
             for setting in plan.settings
@@ -153,8 +235,22 @@ class OwnersTest(testcase.TestCase):
             for cpu in cpulist.parse(setting.value)
         }
         self.assertEqual({0, 1, 6, 7}, used)
-        [note] = [note for note in plan.warnings if note.code is NoteCode.PROGRAM_IN_SET]
-        self.assertEqual(("ovs-vswitchd", "2"), (note.params["program"], note.params["cpus"]))
+
+    def test_the_operators_sets_hold_and_a_note_says_who_polls_there(self):
+        threads = [hosts.bound("ovs-vswitchd", 900, cpu) for cpu in (2, 3)]
+        host = hosts.facts(hosts.cpus_of([(0, 8)]), programs=threads)
+        for sets, name, expected in (
+            # What is not given keeps off every CPU that is polled.
+            (CpuSets(None, "2,6"), "shared", {"housekeeping": "0-1,4-7", "shared": "2,6", "programs": "3"}),
+            (CpuSets(None, None, "0,2"), "housekeeping", {"housekeeping": "0,2", "programs": "3"}),
+            (CpuSets("2,7"), "dedicated", {"dedicated": "2,7", "housekeeping": "0-1,4-6", "programs": "3"}),
+        ):
+            with self.subTest(name):
+                plan = planner.plan(host, sets)
+                self.assertEqual(expected, {key: plan.sets[key] for key in expected})
+                [note] = [note for note in plan.warnings if note.code is NoteCode.PROGRAM_IN_SET]
+                self.assertEqual(("ovs-vswitchd", "2"), (note.params["program"], note.params["cpus"]))
+                self.assertEqual(sets.option(name), note.params["option"])
 
     def test_what_a_slice_refuses_is_foreseen(self):
         """sched_setaffinity() to CPUs outside of a guest's cgroup is EINVAL: nothing is planned there."""
@@ -174,7 +270,12 @@ class RecordTest(testcase.TestCase):
     def test_every_claim_is_recorded(self):
         tree = {
             **trees.cpus(8),
-            **program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "handler1": "0-7", "pmd-c04/id:1": "4"}),
+            **program(
+                900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "handler1": "0-7", "pmd-c06/id:1": "6"}, ids=_OVS_IDS
+            ),
+            **program(901, "spdk_tgt", {"app": "0-3", "reactor_4": "4"}, ids="0 0 0 0"),
+            "etc/passwd": "root:x:0:0::/root:/bin/sh\nme:x:1000:\novs:x:70:70:Switch:/:/bin/false\n",
+            "etc/sysconfig/openvswitch": 'OPTIONS="--x"\nOVS_USER_ID="ovs:hugetlbfs"\n',
             **slice_of("machine.slice/machine-rt.slice", "4-5", partition="isolated"),
             "sys/fs/cgroup/cpuset.cpus.isolated": "4-5",
             "sys/devices/cpu_core/cpus": "0-5",
@@ -189,7 +290,10 @@ class RecordTest(testcase.TestCase):
         }
         second = topology.as_json(reader.read_root(audit_hosts.TreeRoot(kept)))
         self.assertEqual(json.dumps(first["programs"]), json.dumps(second["programs"]))
-        self.assertEqual(2, len(first["programs"]))
+        self.assertEqual(3, len(first["programs"]))
+        self.assertIn("Uid:\t70\t70\t70\t70\n", kept["proc/900/task/900/status"])
+        self.assertEqual("ovs:x:70:\n", kept["etc/passwd"])
+        self.assertEqual("OVS_USER_ID=ovs\n", kept["etc/sysconfig/openvswitch"])
         for key in ("slices", "isolated_now", "cpus"):
             with self.subTest(key):
                 self.assertTrue(first[key])

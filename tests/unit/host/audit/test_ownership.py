@@ -146,7 +146,12 @@ class GenerateTest(testcase.TestCase):
             ),
             (
                 "a program on CPU 0",
-                {**none, **owners.program(900, "haproxy", {"main": "0-15", "a": "0", "b": "4", "c": "12"})},
+                {
+                    **none,
+                    **owners.program(
+                        900, "ovs-vswitchd", {"main": "0-15", "pmd1": "0", "pmd2": "4", "pmd3": "12"}
+                    ),
+                },
                 ("1,5,8-9,13", hosts.DEDICATED, "2-4,6-7,10-12,14-15", 0),
             ),
             (

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf topology``: the JSON contract, the tables, and one line for every mistake."""
 
+import re
+
 import jsonschema
 
-from tests.support import gen_host, program, sysroots, testcase, trees
+from tests.support import gen_host, owners, program, sysroots, testcase, trees
 
 _ID = {"type": "integer", "minimum": 0}
 _MAYBE = {"type": ["integer", "null"], "minimum": 0}
@@ -120,6 +122,26 @@ class TestTopology(testcase.TestCase):
         for part in (*parts, "and 18 more; -f json", "and 16 more; -f json"):
             with self.subTest(part):
                 self.assertIn(part, output)
+
+    def test_what_threads_own_is_what_the_plan_says(self) -> None:
+        threads = {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4", "pmd-c05/id:2": "5"}
+        every = {"ovs-vswitchd": "0-7"} | {f"pmd-c{cpu:02}/id:{cpu}": str(cpu) for cpu in range(8)}
+        given = {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 4\n"}
+        broken = {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = $x\n"}
+        for name, tree, owned in (
+            ("alone", owners.program(900, "ovs-vswitchd", threads), "4-5"),
+            ("in a set", {**owners.program(900, "ovs-vswitchd", threads), **given}, "5"),
+            ("everywhere", owners.program(900, "ovs-vswitchd", every), ""),
+            ("a broken nova.conf", {**owners.program(900, "ovs-vswitchd", threads), **broken}, ""),
+        ):
+            with self.subTest(name):
+                root = trees.grow(self, {**trees.cpus(8), **tree})
+                shown = program.shown(self, "topology", "--sysroot", root)
+                found = re.findall("threads of ovs-vswitchd own: ([0-9-]+)", shown)
+                self.assertEqual([owned] if owned else [], found)
+                if name != "a broken nova.conf":
+                    planned = program.document(self, "plan", "--sysroot", root)["sets"]
+                    self.assertEqual(owned, planned.get("programs", ""))
 
     def test_mistakes_are_one_line(self) -> None:
         for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "/dev/null", "\0", ""):
