@@ -194,7 +194,7 @@ def _add_texts(tree: Tree) -> None:
     tree.copy("sys/class/net/*/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
-        if program in audit_host.PROGRAMS:
+        if program in audit_host.PROGRAMS and whose.is_roots(tree.root, int(directory.rpartition("/")[2])):
             tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
         elif directory == "proc/1":  # the first says that programs were looked for
             tree.entries[f"{directory}/{name}"] = b"init\n"

@@ -11,7 +11,7 @@ from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf, owners
-from nova_perf_tuning.host.facts import ethtool, guests
+from nova_perf_tuning.host.facts import ethtool, guests, whose
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import layout, nics, planner
 
@@ -113,12 +113,15 @@ class Host:
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
-        """Those of :data:`PROGRAMS` that run: name -> process id."""
+        """Those of :data:`PROGRAMS` that root runs: name -> process id, of several the lowest."""
         base = self.root.directory("proc")
-        pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)[::-1]
-        names = [(data or b"").strip() for data in self.root.each(base, [f"{pid}/comm" for pid in pids])]
-        running = zip(names, pids, strict=True)  # of several the lowest is the last
-        return {name.decode(): pid for name, pid in running if name.decode("ascii", "replace") in PROGRAMS}
+        pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)
+        running: dict[str, int] = {}
+        for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
+            name = (data or b"").strip().decode("ascii", "replace")
+            if name in PROGRAMS and name not in running and whose.is_roots(self.root, pid):
+                running[name] = pid
+        return running
 
     def cpus_of_parameter(self, value: str) -> frozenset[int] | None:
         """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no list.

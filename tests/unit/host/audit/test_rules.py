@@ -5,6 +5,7 @@ import re
 import shlex
 
 from nova_perf_tuning import rules
+from nova_perf_tuning.host import record
 from nova_perf_tuning.host.audit import base, network, runner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
@@ -134,6 +135,17 @@ class ArithmeticTest(testcase.TestCase):
 
 class CautionTest(testcase.TestCase):
     """Where published advice is wrong, or cannot be judged, it is not given."""
+
+    def test_a_program_that_root_does_not_run_is_none(self) -> None:
+        for ids, running in ((0, {"irqbalance": 300}), (1000, {}), (None, {"irqbalance": 300})):
+            with self.subTest(ids):
+                tree: dict[str, str | None] = {"proc/300/comm": "irqbalance\n", "proc/1/comm": "systemd\n"}
+                if ids is not None:
+                    tree["proc/300/status"] = f"Name:\tirqbalance\nUid:\t{ids}\t0\t0\t0\n"
+                view = hosts.view(hosts.changed(hosts.good(), tree))
+                self.assertEqual(running, view.programs)
+                kept = record.collect(view.root).entries
+                self.assertEqual(bool(running), "proc/300/comm" in kept)
 
     def test_needed_values_are_no_findings(self) -> None:
         on = {"proc/sys/net/bridge/bridge-nf-call-iptables": "1\n"}
