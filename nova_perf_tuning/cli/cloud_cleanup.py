@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+from collections.abc import Collection, Iterable
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, options
@@ -37,12 +38,7 @@ class Cleanup(cloud_command.CloudLister):
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}
-        dead = [
-            line.run_id
-            for line in lines.values()
-            if not line.alive and (line.leftovers or line.state == "running")
-        ]
-        runs = list(dict.fromkeys(named or dead))
+        runs = list(dict.fromkeys(named or _dead(lines.values(), launcher.left() if lines else ())))
         here = cloud.identity() if runs else ""
         removed = []
         for run_id in runs:
@@ -52,6 +48,7 @@ class Cleanup(cloud_command.CloudLister):
                     self.exit_code = errors.ExitCode.ERROR if named else self.exit_code
                     continue
                 store.disown(run_id)
+                launcher.own(store.lease(run_id))
                 try:
                     removed.append((run_id, cloud_command.lines(launcher.cleanup(run_id))))
                 except BaseException:
@@ -62,6 +59,19 @@ class Cleanup(cloud_command.CloudLister):
                 self.warn(str(error))
                 self.exit_code = errors.ExitCode.ERROR
         return removed
+
+
+def _dead(lines: Iterable[run_store.Line], stacks: Collection[str]) -> list[str]:
+    """Return the runs that nobody runs and that may have left something, as far as the run or the cloud knows.
+
+    A run that has ended has a stack where one who had lost the run before made it, and Heat got that late.
+    """
+    found = []
+    for line in lines:
+        stays = any(name.startswith(f"{model.NAME_PREFIX}{line.run_id}-") for name in stacks)
+        if not line.alive and (line.leftovers or line.state == "running" or stays):
+            found.append(line.run_id)
+    return found
 
 
 def _listed(store: run_store.RunStore) -> cloud_command.Rows:

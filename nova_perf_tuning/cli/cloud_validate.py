@@ -149,6 +149,8 @@ class Run:
         )
         try:
             ended = going.run()
+        except run_store.TakenOverError:
+            raise  # results, files and stacks are for the process that has the run
         except errors.PerfTuningError as error:
             broken = error
         if going.unclean:
@@ -218,6 +220,7 @@ class Run:
             return dataclasses.replace(before, plan=plan), None
         launcher = self._cloud.launcher(plan.guests)
         run = dataclasses.replace(self._store.claim(before.run_id), plan=plan)
+        launcher.own(self._store.lease(run.run_id))
         try:
             if run.leftovers:
                 # Before the check: what is left may be what fills the quota.

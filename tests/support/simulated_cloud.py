@@ -175,8 +175,12 @@ class SimulatedLauncher:
         self.attempts: collections.Counter[model.HostPair] = collections.Counter()
         self._at_work: list[model.HostPair] = []
         self._stacks: set[str] = set()
+        self._lease = None
 
     # -- the interface
+
+    def own(self, lease):
+        self._lease = lease
 
     def check(self, plan):
         pass
@@ -196,11 +200,15 @@ class SimulatedLauncher:
                 self.overlaps.append(pair)
             self.most = max(self.most, len(self._at_work))
         stack = f"{model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
-        self.make(stack)
         try:
-            return self.measured(pair, attempt, plan, over)
+            self._check()
+            self.make(stack)
+            try:
+                return self.measured(pair, attempt, plan, over)
+            finally:
+                self._check()
+                self._remove(stack)
         finally:
-            self._remove(stack)
             with self._lock:
                 self._at_work.remove(pair)
                 self.log.append(("end", pair, attempt))
@@ -210,6 +218,7 @@ class SimulatedLauncher:
         self._clock.wake_sleepers()
 
     def cleanup(self, run_id=""):
+        self._check()
         names = [name for name in self.stacks() if name.startswith(f"{model.NAME_PREFIX}{run_id}")]
         for name in names:
             self._remove(name)
@@ -271,6 +280,11 @@ class SimulatedLauncher:
                 yield results.Trial(
                     metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
                 )
+
+    def _check(self):
+        """See whether the run is still that of the controller, as before calls to Heat that change something."""
+        if self._lease is not None:
+            self._lease.check(True)
 
     def make(self, stack):
         if self.cloud.directory:

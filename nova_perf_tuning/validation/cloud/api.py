@@ -43,6 +43,7 @@ class Api:
     """The APIs of one cloud for several threads: every thread has a connection of its own.
 
     :ivar stop: set when the run is to end; waits and retries then raise :class:`Interrupted`.
+    :ivar lease: of the run in whose name the APIs are asked; None: of none.
     """
 
     def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
@@ -51,6 +52,7 @@ class Api:
         self.retry_for_s = retry_for_s
         self._local = threading.local()
         self.stop = threading.Event()
+        self.lease: model.Lease | None = None
 
     @property
     def connection(self) -> connection.Connection:
@@ -59,10 +61,16 @@ class Api:
         cloud: connection.Connection = self._local.connection
         return cloud
 
-    def call(self, question: Callable[[], _Answer], retry_for_s: float | None = None) -> _Answer:
+    def call(
+        self, question: Callable[[], _Answer], retry_for_s: float | None = None, *, changes: bool = False
+    ) -> _Answer:
         """Return what ``question`` returns; 429, 5xx and lost connections are asked again for some time.
 
+        Each time the lease is checked before.
+
         :param retry_for_s: None: for :attr:`retry_for_s`.
+        :param changes: it makes or removes something.
+        :raises PerfTuningError: another process has the run, see :class:`.model.Lease`.
         :raises ApiError: it failed for too long.
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
         :raises Interrupted: the run is to end.
@@ -75,8 +83,14 @@ class Api:
             sleep=self.sleep,
             reraise=True,
         )
+
+        def asked() -> _Answer:
+            if self.lease is not None:
+                self.lease.check(changes)
+            return question()
+
         try:
-            return retrying(question)
+            return retrying(asked)
         except Exception as error:
             if is_transient(error):
                 waited = f"the API failed for {patience_s:.0f} s: " if patience_s else ""
@@ -87,6 +101,7 @@ class Api:
         """Return the same APIs for cleaning up: an interruption does not end its calls."""
         other = Api(self._connect, self.retry_for_s)
         other._local = self._local
+        other.lease = self.lease
         return other
 
     def sleep(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Ended
 from nova_perf_tuning.validation.measure import session
 
-#: How often the owner says in the database that it is alive, in seconds; see :data:`.run_store.SILENCE_S`.
+#: How often the owner says in the database that it is alive, in seconds; see :data:`.owner.SILENCE_S`.
 HEARTBEAT_S: Final = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S: Final = 600.0
@@ -104,6 +104,7 @@ class FleetRun:
         """
         self._store = store
         self._launcher = launcher
+        launcher.own(store.lease(run.run_id))
         self._run = run
         self._plan = run.plan.measure
         self._settings = run.plan.settings
@@ -129,11 +130,14 @@ class FleetRun:
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
         :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
+        :raises run_store.TakenOverError: another process has the run; its stacks and its state are left alone.
         """
         ended = Ended.INTERRUPTED
         with self._signals_noted():
             try:
                 ended = self._go_through()
+            except run_store.TakenOverError as error:
+                self._broken = error
             finally:
                 self._close(Ended.COMPLETE if ended is Ended.COMPLETE else Ended.INTERRUPTED)
         if self._broken is not None:
@@ -201,14 +205,17 @@ class FleetRun:
     def _hear(self, limit_s: float) -> bool:
         """Wait for a pair to end and deal with it; False when none did."""
         ended, now = self._threads.wait(limit_s), self._threads.now()
-        if now - self._seen >= HEARTBEAT_S:
-            self._store.seen(self._run.run_id)
-            self._seen = now
         if ended is None:
+            self._beat(now)
             return False
         number, outcome = ended
         task = self._run.tasks[number]
         taken_s = now - self._running.pop(number)
+        if self._lost():
+            return True
+        self._beat(now)
+        if isinstance(outcome, run_store.TakenOverError):
+            raise outcome
         if isinstance(outcome, errors.PerfTuningError):
             self._put_back(task)
             self._broken = self._broken or outcome
@@ -217,6 +224,15 @@ class FleetRun:
             self._busy -= task.pair.hosts  # where a stack stayed it would disturb what is measured
         self._settle(task, outcome, taken_s)
         return True
+
+    def _beat(self, now: float) -> None:
+        """Say from time to time that this process is alive, and see that the run is still its own."""
+        if now - self._seen >= HEARTBEAT_S and not self._lost():
+            self._store.seen(self._run.run_id)
+            self._seen = now
+
+    def _lost(self) -> bool:
+        return isinstance(self._broken, run_store.TakenOverError)
 
     # -- what becomes of a pair
 
@@ -287,36 +303,50 @@ class FleetRun:
     # -- the end
 
     def _close(self, state: str) -> None:
-        """Remove what is left, then say how the run ended, also where a second signal ends the removal."""
+        """Remove what is left, then say how the run ended, also where a second signal ends the removal.
+
+        Of a run that another process has, both are for that one.
+        """
         self.unclean = True
         try:
             with contextlib.suppress(KeyboardInterrupt):
                 self._drain()
                 self._sweep()
         finally:
-            self._store.end(self._run.run_id, state, leftovers=self.unclean)
+            if self._lost():
+                self.unclean = False
+            else:
+                self._store.end(self._run.run_id, state, leftovers=self.unclean)
 
     def _drain(self) -> None:
         """Interrupt what still runs, and wait until it has ended; what still arrives is stored."""
         if not self._running:
             return
         self._launcher.interrupt()
-        self._say(f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", True)
+        if not self._lost():
+            self._say(f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", True)
         stop_by = self._threads.now() + STOP_S
         while self._running and (left_s := stop_by - self._threads.now()) > 0:
             try:
                 self._hear(min(HEARTBEAT_S, left_s))
+            except run_store.TakenOverError as error:
+                self._broken = error
             except errors.PerfTuningError as error:  # the database; stacks go all the same
                 self._broken = self._broken or error
 
     def _sweep(self) -> None:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
+        if self._lost():
+            return
         if self._running:
             self._say(f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", True)
             return
         try:
             names = self._launcher.cleanup(self._run.run_id)
-        except model.CloudError as error:
+        except run_store.TakenOverError as error:
+            self._broken = error
+            return
+        except errors.PerfTuningError as error:  # the cloud, or the database, without which nothing may be asked
             self._say(f"stacks may be left: {one_line(error, 300)}", important=True)
             return
         self.unclean = False

@@ -72,7 +72,12 @@ class HeatPairLauncher:
     def __init__(self, settings: model.GuestSettings, api: api_module.Api) -> None:
         self.settings = settings
         self._api = api
-        self._closing = stacks.Stacks(api.patient())
+        self._patient = api.patient()
+        self._closing = stacks.Stacks(self._patient)
+
+    def own(self, lease: model.Lease) -> None:
+        """Ask the cloud in the name of a run from now on, and only as long as it is this process's."""
+        self._api.lease = self._patient.lease = lease
 
     def check(self, plan: model.MeasurePlan) -> None:
         """See that the cloud has what every pair needs, and make nothing; CloudError: names what is missing."""
@@ -93,9 +98,11 @@ class HeatPairLauncher:
         """Measure all arms on one pair and remove all that was made for it; its failures are in the outcome.
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
+        :raises PerfTuningError: another process has the run; what was made for the pair is that one's to remove.
         """
         measured = _Pair(self._api, self.settings, pair, plan)
         try:
+            self._remove_strangers()
             measured.measure()
         except api_module.Interrupted:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
@@ -123,6 +130,22 @@ class HeatPairLauncher:
         if problems := self._closing.delete(owned):
             raise model.CloudError("; ".join(problems))
         return [stack.name for stack in owned]
+
+    def left(self) -> list[str]:
+        """Return the names of the stacks of all runs; CloudError: the cloud cannot be reached."""
+        with api_module.one_line("the cloud cannot be used"):
+            return [stack.name for stack in self._closing.all()]
+
+    def _remove_strangers(self) -> None:
+        """Remove what an earlier owner of the run made when it had lost it: a request that Heat got late.
+
+        It would stand beside what is measured. What stays is tried again at the end of the run.
+        """
+        lease = self._api.lease
+        if lease is None or not lease.had_owner:
+            return
+        owned = stacks.Stacks(self._api).owned(lease.run_id)
+        self._closing.delete([stack for stack in owned if stack.token != lease.token])
 
 
 class _Pair:

@@ -199,7 +199,7 @@ class Sampler:
 
     def _find(self, server: str) -> _Guest:
         try:
-            shown = self._api.connection.compute.get_server(server)
+            shown = self._api.call(lambda: self._api.connection.compute.get_server(server), 0)
         except api_module.ERRORS as error:
             return _Guest(fault=api_module.text_of(error))
         name, host = shown.instance_name, shown.hypervisor_hostname

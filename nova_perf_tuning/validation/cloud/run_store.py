@@ -4,17 +4,18 @@
 A pair is ``running`` before its first API call, and its outcome and state change in one transaction. Whoever
 resumes a run has the stacks of pairs removed that were cut off, and measures them anew; what has an outcome is
 never measured again. What the database refuses is a :class:`.engine.DatabaseError`.
+
+One process owns a run. Whatever it writes is written only while the run is still its own, which holds the row of
+the run until the end of the transaction: of two that both believe to be the owner one finds no such row, and ends.
 """
 
 import dataclasses
 import datetime
-import os
 import secrets
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
-
-import psutil
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
@@ -23,12 +24,16 @@ from nova_perf_tuning.validation.database import engine as database  # first: it
 import sqlalchemy as sa
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.printing import counted
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.cloud import model, owner
 from nova_perf_tuning.validation.measure import model as results
 
-#: A run of another machine whose owner has been silent for so long (seconds) has died.
-SILENCE_S: Final = 600.0
+#: What was confirmed so lately, in seconds, is not asked again before a call to the cloud that only reads.
+FRESH_S: Final = 30.0
+#: While the database is away the last confirmation counts for so long, in seconds: nobody takes a run over before
+#: :data:`.owner.SILENCE_S`, and a call to the cloud ends in the time between.
+HOLD_S: Final = 240.0
 
 #: What is kept of an outcome under ``environment``, beside its hosts.
 _FACTS: Final = ("guests", "host_cpu_source", "host_cpu_faults")
@@ -38,6 +43,10 @@ _runs, _pairs = database.runs, database.pairs
 
 class RunError(errors.PerfTuningError):
     """There is no such run, or it cannot be taken up now."""
+
+
+class TakenOverError(RunError):
+    """Another process has the run now; this one may write nothing of it and ask the cloud nothing for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,11 +71,26 @@ def new_id() -> str:
     return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+@dataclasses.dataclass(slots=True)
+class _Owned:
+    """A run of this process.
+
+    :ivar confirmed: when the database last said so, by :func:`_clock`. :ivar failed: when it last did not answer.
+    """
+
+    name: owner.Owner
+    had_owner: bool
+    confirmed: float
+    failed: float = 0.0
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+
 class RunStore:
-    """Reads and writes runs; for one thread at a time."""
+    """Reads and writes runs; for one thread at a time, but for :meth:`seen` and the check of a lease."""
 
     def __init__(self, url: str | None = None, *, make: bool = True) -> None:
         self._engine = database.connect(url, make=make)
+        self._owned: dict[str, _Owned] = {}
 
     def close(self) -> None:
         self._engine.dispose()
@@ -79,7 +103,8 @@ class RunStore:
         environment: environments.Environment,
     ) -> model.StoredRun:
         run_id = plan.measure.run_id
-        row: dict[str, object] = {"id": run_id, "kind": "heat", "state": "running", "owner": _own_name()}
+        name = owner.Owner.new()
+        row: dict[str, object] = {"id": run_id, "kind": "heat", "state": "running", "owner": str(name)}
         row |= {"created_at": _now(), "seen_at": _now(), "leftovers": False, "hosts": list(hosts)}
         row |= {"plan": _plan_data(plan), "environment": environments.to_dict(environment)}
         planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
@@ -92,7 +117,7 @@ class RunStore:
             connection.execute(sa.insert(_runs), row)
             connection.execute(sa.insert(_pairs), rows)
 
-        database.write(self._engine, create)
+        self._own(run_id, name, create, had_owner=False)
         return self.load(run_id)
 
     def load(self, run_id: str) -> model.StoredRun:
@@ -139,36 +164,68 @@ class RunStore:
 
         :raises RunError: no such run, it is complete, or its owner is alive.
         """
+        name = owner.Owner.new()
 
         def claim(connection: sa.Connection) -> None:
-            run = _take_over(connection, run_id)
+            run = _take_over(connection, run_id, name)
             if run.state == "complete":
                 raise RunError(f"run {run_id} is complete; there is nothing to resume")
             cut = _plan_again(connection, run_id)
-            _change_run(connection, run_id, state="running", leftovers=run.leftovers or cut > 0)
+            _change_run(connection, run_id, name, state="running", leftovers=run.leftovers or cut > 0)
 
-        database.write(self._engine, claim)
+        self._own(run_id, name, claim, had_owner=True)
         return self.load(run_id)
 
     def disown(self, run_id: str) -> None:
         """Take a dead run over so that its stacks can be removed; its state stays; RunError: as :meth:`claim`."""
-        database.write(self._engine, lambda connection: _take_over(connection, run_id))
+        name = owner.Owner.new()
+        self._own(run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True)
+
+    def lease(self, run_id: str) -> model.Lease:
+        """Return the right to a run that this process owns, for who asks the cloud in its name."""
+        owned = self._own_run(run_id)
+        return model.Lease(run_id, owned.name.token, lambda changes: self._check(run_id, changes), owned.had_owner)
 
     def seen(self, run_id: str) -> None:
-        database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
+        """Say that the run's owner, this process, is alive.
+
+        :raises TakenOverError: it is the owner no more.
+        """
+        owned = self._own_run(run_id)
+        with owned.lock:
+            self._confirm(run_id, owned)
 
     def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
         """Say that nobody runs it any more; pairs that are still running are planned again.
 
         :param state: empty: as it was; one that died while running was interrupted.
+        :raises TakenOverError: this process is the owner no more; nothing was written.
+        :raises RunError: it cannot be ``complete`` since pairs are without an outcome; it is ``interrupted`` then.
         """
+        name = self._own_run(run_id).name
         died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
 
-        def end(connection: sa.Connection) -> None:
+        def end(connection: sa.Connection) -> int:
+            _change_run(connection, run_id, name, seen_at=_now())
             _plan_again(connection, run_id)
-            _change_run(connection, run_id, state=state or died, owner="", leftovers=leftovers)
+            unmeasured = sa.select(sa.func.count()).where(_pairs.c.run_id == run_id, _pairs.c.state == "planned")
+            count = int(connection.execute(unmeasured).scalar_one()) if state == "complete" else 0
+            after = "interrupted" if count else state or died
+            # The token alone is nobody's name; it says after a lost answer who has ended the run.
+            _change_run(connection, run_id, name, state=after, owner=name.token, leftovers=leftovers)
+            return count
 
-        database.write(self._engine, end)
+        count = 0
+        try:
+            count = database.write(self._engine, end)
+        except TakenOverError:
+            if self._owner_of(run_id) != name.token:
+                raise
+        del self._owned[run_id]
+        if count:
+            raise RunError(
+                f"run {run_id} is not complete: {counted(count, 'pair')} without an outcome; go on with --resume"
+            )
 
     def mark(self, run_id: str, task: model.Task, state: str) -> None:
         """Say, also in ``task``, that a pair's stacks may exist (``running``) or that it is ``planned`` again."""
@@ -205,8 +262,65 @@ class RunStore:
                 yield row.number, outcome
 
     def _change_pair(self, run_id: str, number: int, **values: object) -> None:
+        name = self._own_run(run_id).name
         change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
-        database.write(self._engine, lambda connection: connection.execute(change))
+
+        def write(connection: sa.Connection) -> None:
+            _change_run(connection, run_id, name, seen_at=_now())
+            connection.execute(change)
+
+        database.write(self._engine, write)
+
+    # -- whose it is
+
+    def _own(
+        self, run_id: str, name: owner.Owner, work: Callable[[sa.Connection], object], *, had_owner: bool
+    ) -> None:
+        """Do ``work``, which makes ``name`` the owner of a run; one that was done unheard is accepted."""
+        begun = _clock()
+        try:
+            database.write(self._engine, work)
+        except errors.PerfTuningError:
+            # The answer to a commit may have been lost, and the second time the run had its owner: this one.
+            if self._owner_of(run_id) != str(name):
+                raise
+        self._owned[run_id] = _Owned(name, had_owner, begun)
+
+    def _own_run(self, run_id: str) -> _Owned:
+        if run_id not in self._owned:
+            raise RunError(f"run {run_id} is not this process's; take it up with --resume")
+        return self._owned[run_id]
+
+    def _owner_of(self, run_id: str) -> str:
+        with database.reading(self._engine) as connection:
+            return str(connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar())
+
+    def _check(self, run_id: str, changes: bool) -> None:
+        """See that a run is still this process's, as :class:`.model.Lease` says.
+
+        Who is about to change something asks the database each time: no clock of ours need have noticed that the
+        process, or its whole machine, stood still.
+        """
+        owned = self._own_run(run_id)
+        with owned.lock:
+            now = _clock()
+            if now - owned.confirmed < FRESH_S and not changes:
+                return
+            if now - owned.failed < FRESH_S and now - owned.confirmed < HOLD_S:
+                return  # it is away, and asking it takes as long as it may take to answer
+            try:
+                self._confirm(run_id, owned)
+            except database.DatabaseError:
+                owned.failed = _clock()
+                if owned.failed - owned.confirmed >= HOLD_S:
+                    raise
+
+    def _confirm(self, run_id: str, owned: _Owned) -> None:
+        begun = _clock()
+        database.write(
+            self._engine, lambda connection: _change_run(connection, run_id, owned.name, seen_at=_now())
+        )
+        owned.confirmed = begun
 
 
 def _plan_data(plan: model.FleetPlan) -> dict[str, object]:
@@ -240,8 +354,21 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
     return run
 
 
-def _change_run(connection: sa.Connection, run_id: str, **values: object) -> None:
-    connection.execute(sa.update(_runs).where(_runs.c.id == run_id).values(values))
+def _change_run(connection: sa.Connection, run_id: str, name: owner.Owner, **values: object) -> None:
+    """Change a run as its owner, and keep all others from doing so until the transaction ends.
+
+    :raises TakenOverError: it is not the owner's any more.
+    """
+    own = sa.and_(_runs.c.id == run_id, _runs.c.owner == str(name))
+    if connection.execute(sa.update(_runs).where(own).values(values)).rowcount:
+        return
+    text = connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar()
+    other = owner.Owner.parse(text or "")
+    now = f"process {other.pid} on {other.machine} has it" if other else "it has ended there, or was removed"
+    raise TakenOverError(
+        f"run {run_id} was taken over: {now}; this process was silent for too long and stops, nothing of the run"
+        " was touched"
+    )
 
 
 def _plan_again(connection: sa.Connection, run_id: str) -> int:
@@ -249,16 +376,16 @@ def _plan_again(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(sa.update(_pairs).where(running).values(state="planned")).rowcount
 
 
-def _take_over(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
-    """Make this process the owner of a run whose owner has died; where two try, one succeeds."""
+def _take_over(connection: sa.Connection, run_id: str, name: owner.Owner) -> sa.Row[Any]:
+    """Make ``name`` the owner of a run whose owner has died; where two try, or it wakes up, one succeeds."""
     run = _get(connection, run_id)
-    if _is_alive(run.owner, run.seen_at):
-        host, pid, _ = run.owner.rsplit(":", 2)
-        raise RunError(f"run {run.id} is being run by process {pid} on {host}; stop that first")
-    unowned = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner)
-    taken = connection.execute(sa.update(_runs).where(unowned).values(owner=_own_name(), seen_at=_now()))
+    before = owner.Owner.parse(run.owner)
+    if before is not None and _is_alive(run.owner, run.seen_at):
+        raise RunError(f"run {run.id} is being run by process {before.pid} on {before.machine}; stop that first")
+    silent = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner, _runs.c.seen_at == run.seen_at)
+    taken = connection.execute(sa.update(_runs).where(silent).values(owner=str(name), seen_at=_now()))
     if not taken.rowcount:
-        raise RunError(f"run {run.id} has just been taken up by another process")
+        raise RunError(f"run {run.id} has just been taken up by another process, or its owner is alive after all")
     return run
 
 
@@ -267,20 +394,12 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
-def _own_name() -> str:
-    """Return ``machine:process:its start``, which no other process ever has."""
-    return f"{socket.gethostname()[:100]}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+def _clock() -> float:
+    """Return a clock in seconds that goes on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _is_alive(owner: str, seen_at: datetime.datetime) -> bool:
-    """Return whether the process of an :func:`_own_name` runs; of another machine, whether it spoke lately."""
-    if not owner:
-        return False
-    machine, pid, born = owner.rsplit(":", 2)
-    if machine != socket.gethostname()[:100]:
-        return (_now() - seen_at).total_seconds() < SILENCE_S
-    try:
-        # Computed from the time of boot, which moves a little when the clock is set.
-        return abs(psutil.Process(int(pid)).create_time() - float(born)) < 2
-    except psutil.Error:
-        return False
+def _is_alive(text: str, seen_at: datetime.datetime) -> bool:
+    """Return whether the owner of a run is a process that lives."""
+    name = owner.Owner.parse(text)
+    return name is not None and name.is_alive((_now() - seen_at).total_seconds())

@@ -20,6 +20,8 @@ from nova_perf_tuning.validation.cloud import model
 
 #: On every stack; what has it not is not ours, whatever its name.
 TAG: Final = "nova-perf"
+#: Before the token of the process that made a stack, in another tag of it.
+_OWNER: Final = f"{TAG}-owner-"
 _TEMPLATE: Final = "benchmark_pair.yaml"
 DELETE_S: Final = 180.0
 #: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may take minutes.
@@ -56,10 +58,12 @@ class Stack:
     """A stack of this package.
 
     :ivar id: what Heat calls it; empty: Heat was asked to make it, and nobody knows whether it did.
+    :ivar token: of the process that made it; empty: unknown.
     """
 
     id: str
     name: str
+    token: str = dataclasses.field(default="", compare=False)
 
 
 @functools.cache
@@ -85,6 +89,8 @@ class Stacks:
             found, or it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
+        lease = self._api.lease
+        owner = [_OWNER + lease.token] if lease is not None else []
         request = {
             "stack_name": name,
             "template": template,
@@ -93,12 +99,12 @@ class Stacks:
                 key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
                 for key, value in parameters.items()
             },
-            "tags": ",".join([TAG, *tags]),
+            "tags": ",".join([TAG, *owner, *tags]),
             "timeout_mins": max(1, timeout_min),
             "disable_rollback": True,
         }
         try:
-            return Stack(self._api.call(lambda: self._post(request)), name)
+            return Stack(self._api.call(lambda: self._post(request), changes=True), name)
         except sdk_exceptions.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
             find = functools.partial(self._heat.find_stack, name, ignore_missing=False)
@@ -154,13 +160,19 @@ class Stacks:
     def owned(self, run_id: str) -> list[Stack]:
         """Return the stacks that a run left: known by tag and name, both of which we gave."""
         prefix = f"{model.NAME_PREFIX}{run_id}-"
-        return [
-            Stack(str(stack.id), name)
-            for stack in self._api.call(lambda: list(self._heat.stacks()))
-            if (name := str(stack.name)).startswith(prefix) and TAG in (stack.tags or ())
+        return [stack for stack in self.all() if stack.name.startswith(prefix)]
+
+    def all(self) -> list[Stack]:
+        """Return the stacks of all runs."""
+        found = []
+        for stack in self._api.call(lambda: list(self._heat.stacks())):
+            tags = [str(tag) for tag in stack.tags or ()]
             # A stack that is gone is listed for a moment: Heat sets the status before it removes the row.
-            if stack.status != "DELETE_COMPLETE"
-        ]
+            if TAG not in tags or stack.status == "DELETE_COMPLETE":
+                continue
+            tokens = [tag.removeprefix(_OWNER) for tag in tags if tag.startswith(_OWNER)]
+            found.append(Stack(str(stack.id), str(stack.name), tokens[0] if tokens else ""))
+        return found
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
         """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
@@ -202,7 +214,7 @@ class Stacks:
             problems[stack] = one_line(shown.status_reason or "", 300)
         if shown.status in (None, "DELETE_IN_PROGRESS") or time.monotonic() < due:
             return due
-        self._api.call(lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0)
+        self._api.call(lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0, changes=True)
         return time.monotonic() + RETRY_S
 
 

@@ -29,9 +29,10 @@ except ImportError as error:
 
 metadata: Final = sa.MetaData()
 
-#: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process runs it, empty:
-#: none; ``seen_at``: when that last said that it is alive. ``leftovers``: stacks of it may still exist. ``plan``:
-#: enough to go on. ``environment``: of the results. ``hosts``: their names.
+#: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process runs it, by
+#: its :class:`~nova_perf_tuning.validation.cloud.owner.Owner`; any other text: none. ``seen_at``: when that last
+#: said that it is alive. ``leftovers``: stacks of it may still exist. ``plan``: enough to go on. ``environment``:
+#: of the results. ``hosts``: their names.
 runs: Final = sa.Table(
     "runs",
     metadata,

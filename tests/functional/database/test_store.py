@@ -3,18 +3,21 @@
 
 import concurrent.futures
 import dataclasses
+import datetime
 import multiprocessing
 import pathlib
 import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
+import fixtures
 import sqlalchemy as sa
 from alembic import autogenerate, command
 from alembic.runtime import migration
 
-from nova_perf_tuning.validation.cloud import model, run_store
+from nova_perf_tuning.validation.cloud import model, owner, run_store
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model as results
@@ -27,6 +30,7 @@ TRIAL = results.Trial(
     "iperf3", "throughput", "Mbit/s", "higher", "tuned", 0, 1, 0.1 + 0.2, {"vcpu": 1.5}, None, 4.0
 )
 RUN = "20261125-050000-abcd"
+SEEN = sa.text(f"UPDATE runs SET seen_at = :at WHERE id = '{RUN}'")
 COUNTED = f"UPDATE pairs SET attempts = attempts + 1 WHERE run_id = '{RUN}' AND number = {{}}"
 
 
@@ -111,6 +115,7 @@ class StoreTests:
         store.end(RUN, "interrupted")
         self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
         store.claim(RUN)
+        self.assertIn("is being run by process", str(self.assertRaises(run_store.RunError, store.claim, RUN)))
         store.mark(RUN, run.tasks[2], "running")
         self.assertRaises(run_store.RunError, store.disown, RUN)
         store.end(RUN)
@@ -121,6 +126,117 @@ class StoreTests:
         codes = self.in_processes(*[(crossing, self.url, self.directory, n, 1 - n) for n in (0, 1)])
         self.assertEqual(self.deadlock, set.union(*codes))
         self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
+
+    def sleeping_run(self):
+        """Return a store with a run that it made on another machine, eleven minutes ago."""
+        with mock.patch.object(owner, "_boot_id", lambda: "another"):
+            sleeper, _plan = self.made_run()
+        long_ago = run_store._now() - datetime.timedelta(seconds=owner.SILENCE_S + 60)
+        engine.write(sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago}))
+        return sleeper
+
+    def stored(self):
+        """Return all rows as they are."""
+        with engine.reading(engine.connect(self.url)) as connection:
+            rows = [connection.execute(sa.select(table)).all() for table in (engine.runs, engine.pairs)]
+            connection.engine.dispose()
+        return rows
+
+    def refused_everything(self, sleeper, task):
+        """Whatever an owner writes that has lost its run is refused, and changes nothing."""
+        before, outcome = self.stored(), model.PairOutcome(PAIRS[0], [TRIAL])
+        lease = sleeper.lease(RUN)
+        for write in (
+            lambda: sleeper.mark(RUN, task, "running"),
+            lambda: sleeper.finish(RUN, task, outcome, "done"),
+            lambda: sleeper.seen(RUN),
+            lambda: sleeper.end(RUN, "complete"),
+            lambda: sleeper.end(RUN),
+            lambda: lease.check(True),
+        ):
+            self.assertRaises(run_store.TakenOverError, write)
+        self.assertEqual("planned", task.state)
+        self.assertEqual(before, self.stored())
+
+    def test_an_owner_that_slept_has_lost_its_run(self):
+        sleeper = self.sleeping_run()
+        task = sleeper.load(RUN).tasks[0]
+        sleeper.lease(RUN).check(False)
+        long_ago = run_store._now() - datetime.timedelta(seconds=owner.SILENCE_S + 60)
+        engine.write(sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago}))
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        store.claim(RUN)
+        self.assertNotEqual(sleeper.lease(RUN).token, store.lease(RUN).token)
+        self.refused_everything(sleeper, task)
+        with mock.patch.object(run_store, "_clock", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 660):
+            self.assertRaises(run_store.TakenOverError, sleeper.lease(RUN).check, False)
+        store.end(RUN, "interrupted")
+        self.refused_everything(sleeper, task)
+        self.assertRaises(run_store.RunError, store.mark, RUN, task, "running")
+
+    def test_twice_in_a_second_is_no_loss(self):
+        """MariaDB's times have whole seconds: the second change changes nothing there."""
+        store, _plan = self.made_run()
+        for _ in range(5):
+            store.seen(RUN)
+            store.mark(RUN, store.load(RUN).tasks[0], "running")
+
+    def test_of_two_at_a_time_one_has_the_run(self):
+        """Whoever is first holds the run's row until it is done; the other then sees what it did."""
+        for first, second, error in (
+            ("seen", "claim", run_store.RunError),
+            ("claim", "seen", run_store.TakenOverError),
+            ("claim", "mark", run_store.TakenOverError),
+            ("claim", "end", run_store.TakenOverError),
+        ):
+            with self.subTest(first=first, second=second):
+                directory = self.directory / f"{first}-{second}"
+                directory.mkdir()
+                self.url = databases.new(self.kind, directory)
+                sleeper = self.sleeping_run()
+                store = run_store.RunStore(self.url)
+                self.addCleanup(store.close)
+                task = sleeper.load(RUN).tasks[0]
+                calls = {
+                    "claim": (store, lambda store=store: store.claim(RUN)),
+                    "seen": (sleeper, lambda sleeper=sleeper: sleeper.seen(RUN)),
+                    "end": (sleeper, lambda sleeper=sleeper: sleeper.end(RUN, "interrupted")),
+                    "mark": (sleeper, lambda sleeper=sleeper, task=task: sleeper.mark(RUN, task, "running")),
+                }
+                has_row, goes_on = threading.Event(), threading.Event()
+                (one, begin), (other, follow) = calls[first], calls[second]
+
+                def hold(_connection, has_row=has_row, goes_on=goes_on):
+                    has_row.set()
+                    goes_on.wait(30)
+
+                sa.event.listen(one._engine, "commit", hold)
+                with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                    winner = pool.submit(begin)
+                    has_row.wait(30)
+                    loser = pool.submit(follow)
+                    time.sleep(0.5)
+                    self.assertFalse(loser.done(), "it did not wait for the one that was first")
+                    goes_on.set()
+                    winner.result()
+                    self.assertRaises(error, loser.result)
+                sa.event.remove(one._engine, "commit", hold)
+                one.end(RUN, "interrupted")
+                self.assertRaises(run_store.RunError, other.mark, RUN, task, "running")
+
+    def test_a_run_with_unmeasured_pairs_is_not_complete(self):
+        store, _plan = self.made_run()
+        store.mark(RUN, store.load(RUN).tasks[0], "running")
+        error = self.assertRaises(run_store.RunError, store.end, RUN, "complete")
+        self.assertIn("3 pairs without an outcome", str(error))
+        run = store.load(RUN)
+        self.assertEqual(("interrupted", {"planned"}), (run.state, {task.state for task in run.tasks}))
+        store.claim(RUN)
+        for task in run.tasks:
+            store.finish(RUN, task, model.PairOutcome(task.pair), "failed")
+        store.end(RUN, "complete")
+        self.assertEqual("complete", store.load(RUN).state)
 
     def test_two_that_come_first_make_one(self):
         program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
@@ -170,6 +286,39 @@ class ServerTests(StoreTests):
         engine.write(connected, change)
         # The store's connection was cut as well, and who reads does not try again.
         self.assertEqual([1, 1, 0], [task.attempts for task in store.load(RUN).tasks])
+
+    def test_a_lost_answer_to_a_commit(self):
+        """What was done is found to be done, and not held against its own maker."""
+        store, _plan = self.made_run()
+        server = databases.server(self.kind)
+        store.end(RUN, "interrupted")
+        dialect, lost = store._engine.dialect, []
+        commit = dialect.do_commit
+
+        def commit_unheard(connection):
+            commit(connection)
+            if lost:
+                lost.pop()
+                server.cut(self.url)
+                connection.cursor().execute("SELECT 1")
+
+        self.useFixture(fixtures.MockPatchObject(dialect, "do_commit", commit_unheard))
+        plan = simulation.fleet_plan("another", ["cpu"])
+        for call in (
+            lambda: store.claim(RUN),
+            lambda: store.end(RUN, "interrupted"),
+            lambda: store.disown(RUN),
+            lambda: store.end(RUN),
+            lambda: store.create(plan, ["a", "b", "c"], PAIRS, Environment()),
+        ):
+            lost.append(True)
+            call()
+            self.assertEqual([], lost)
+        self.assertRaises(
+            engine.DatabaseError, run_store.RunStore(self.url).create, plan, [], PAIRS, Environment()
+        )
+        store.mark("another", store.load("another").tasks[0], "running")
+        self.assertRaises(run_store.RunError, store.claim, "another")
 
     def test_the_server_restarts(self):
         store, _plan = self.made_run()

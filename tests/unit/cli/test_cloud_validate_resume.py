@@ -50,6 +50,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         run = self.unfinished()
         kept = run_store.RunStore(self.url)
         self.addCleanup(kept.close)
+        kept.disown(run)
         kept.end(run, "interrupted", leftovers=True)
         with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
             full.append("somebody else's")
@@ -61,6 +62,30 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         full.clear()
         self.assertEqual(0, self.validate("--resume", run, cloud=cloud))
+
+    def test_who_has_lost_the_run_writes_nothing(self):
+        """Results and report are for the process that has it."""
+        test = self
+
+        class Launcher(simulation.SimulatedLauncher):
+            def measured(self, *rest):
+                outcome = super().measured(*rest)
+                if not test.taken:
+                    test.taken.append(True)
+                    [line] = kept.lines()
+                    with fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.owner.SILENCE_S", -1.0):
+                        with fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.owner._boot_id", lambda: ""):
+                            kept.claim(line.run_id)
+                return outcome
+
+        self.taken = []
+        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
+        kept = run_store.RunStore(self.url)
+        self.addCleanup(kept.close)
+        self.assertRaises(run_store.TakenOverError, self.validate, "--hosts", "all")
+        self.assertEqual([], os.listdir(self.output))
+        self.assertNotIn("go on with", self.err.getvalue())
+        self.assertEqual(["running"], [line.state for line in kept.lines()])
 
     def test_not_resumed_on_another_cloud(self):
         run = self.unfinished()

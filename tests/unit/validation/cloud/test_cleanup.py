@@ -31,11 +31,11 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.addCleanup(connection.close)
         return heat_pair.HeatCloud("test", lambda: connection).identity()
 
-    def left(self, run_id, cloud, state="interrupted"):
+    def left(self, run_id, cloud, state="interrupted", leftovers=True):
         """Store a run that has left a stack on this cloud."""
         plan = dataclasses.replace(simulation.fleet_plan(run_id, ["cpu"]), cloud=cloud)
         self.store.create(plan, ["a", "b"], [PAIR], Environment())
-        self.store.end(run_id, state, leftovers=True)
+        self.store.end(run_id, state, leftovers=leftovers)
         self.cloud.add_stack(f"nova-perf-{run_id}-a-b-tuned-123456")
 
     def names(self):
@@ -72,6 +72,14 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.assertEqual([], self.cleanup().data)
         done = self.run_openstack("perf", "cleanup", "--database", self.url)
         self.assertEqual((0, "", "no stacks of such runs are left\n"), (done.code, done.err, done.out))
+
+    def test_a_stack_that_came_when_the_run_had_ended(self):
+        """Of a process that had lost the run: the run itself knows nothing of it."""
+        self.left(RUNS[0], self.here(), leftovers=False)
+        done = self.cleanup()
+        self.assertEqual([RUNS[0]], [row["Run"] for row in done.data])
+        self.assertEqual([], self.names())
+        self.assertEqual([], self.cleanup().data)
 
     def test_without_a_database_there_are_no_runs_and_none_is_made(self):
         nowhere = f"{self.directory}/state/results.db"

@@ -12,7 +12,7 @@ from unittest import mock
 import fixtures
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, run_store
+from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, owner, run_store
 from tests.support import directories
 from tests.support import simulated_cloud as simulation
 
@@ -238,6 +238,46 @@ class FleetRunTest(FleetRunCase):
         self.assertTrue(controller.unclean)
         self.assertTrue(self.store.lines()[0].leftovers)
         self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.progress[-1].text)
+
+    def test_a_run_that_another_process_took_over_is_left_to_it(self):
+        """While pairs are measured, and while the last stacks are removed."""
+        for when in ("pair", "sweep"):
+            with self.subTest(when):
+                controller = self.begin(12, peers=3)
+                slept, stacks = self.launcher, self.launcher._stacks
+                other = run_store.RunStore(f"sqlite:///{self.directory}/results.db")
+                self.addCleanup(other.close)
+                taken = []
+
+                def take_over(other=other, taken=taken):
+                    with mock.patch.object(owner.Owner, "is_alive", lambda *_: False):
+                        taken.append(other.claim(self.run_id))
+
+                def sweep(_run_id, slept=slept, take_over=take_over):
+                    take_over()
+                    return type(slept).cleanup(slept, _run_id)
+
+                if when == "pair":
+                    self.first(
+                        lambda _pair, act=take_over, taken=taken: (
+                            act() if self.ended() >= 7 and not taken else None
+                        )
+                    )
+                else:
+                    slept.cleanup = sweep
+                slept.make(f"{model.NAME_PREFIX}{self.run_id}-of-the-new-owner")
+                error = self.assertRaises(run_store.TakenOverError, controller.run)
+                self.assertIn(f"run {self.run_id} was taken over: process {os.getpid()} on ", str(error))
+                self.assertFalse(controller.unclean)
+                self.assertIn(f"{model.NAME_PREFIX}{self.run_id}-of-the-new-owner", stacks)
+                [run] = taken
+                self.assertEqual("running", other.load(self.run_id).state)
+                self.store = other
+                again = self.fleet_run(run)
+                self.launcher._stacks = stacks
+                self.launcher.cleanup()
+                self.assertEqual("complete", again.run())
+                self.assertEqual({"done": 18}, self.states())
 
     def test_pairs_that_do_not_stop_are_waited_for_once(self):
         controller = self.begin(4)

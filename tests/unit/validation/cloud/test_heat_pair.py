@@ -244,6 +244,61 @@ class LauncherTest(HeatCase):
                 self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
 
 
+class LeaseTest(HeatCase):
+    """Who has lost the run asks Heat nothing more, and who has it now removes what Heat got late."""
+
+    def lease(self, calls=1000, had_owner=False):
+        """Return one that is lost after so many calls; each is written into ``self.checked``."""
+        self.checked = []
+
+        def check(changes):
+            self.checked.append(changes)
+            if len(self.checked) > calls:
+                raise run_store.TakenOverError("run r was taken over")
+
+        return model.Lease("r", "0123456789abcdef", check, had_owner)
+
+    def test_nothing_is_asked_without_the_run(self):
+        reached = self.useFixture(fixtures.FakeLogger())
+        for calls in range(6):
+            with self.subTest(calls):
+                self.cloud.requests.clear()
+                self.cloud.stacks.clear()
+                self.cloud.status = "CREATE_COMPLETE", ""
+                launcher = self.launcher()
+                launcher.own(self.lease(calls))
+                self.assertRaises(run_store.TakenOverError, self.measure, launcher)
+                self.assertEqual(calls, len(self.asked()), reached.output)
+                self.assertEqual(calls > 0, bool(self.cloud.stacks), "its stack is the new owner's to remove")
+                self.assertRaises(run_store.TakenOverError, launcher.cleanup, "r")
+                self.assertEqual(calls, len(self.asked()))
+
+    def test_each_attempt_and_each_change_is_checked(self):
+        launcher = self.launcher()
+        launcher.own(self.lease())
+        self.add_fault(BUSY, 2)
+        self.measure(launcher, time_limit_s=0.4)
+        # What Nova's versions are is part of the first question to it.
+        asked = [(method, path) for method, path, *_ in self.cloud.requests if not path.endswith("/compute/v2.1")]
+        changing = [method in ("POST", "DELETE") and "/servers/" not in path for method, path in asked]
+        self.assertEqual(changing, self.checked, asked)
+
+    def test_stacks_of_an_earlier_owner_go_before_a_pair_is_measured(self):
+        for had_owner in (False, True):
+            with self.subTest(had_owner):
+                launcher = self.launcher()
+                launcher.own(self.lease(had_owner=had_owner))
+                names = [f"nova-perf-r-{number}" for number in range(3)]
+                for name, token in zip(names, ("0123456789abcdef", "another", None), strict=True):
+                    self.cloud.add_stack(name, tags=[f"nova-perf-owner-{token}"] if token else [])
+                self.measure(launcher, time_limit_s=0.4)
+                [made] = self.cloud.made
+                self.assertIn("nova-perf-owner-0123456789abcdef", made["tags"].split(","))
+                self.assertEqual(names[:1] if had_owner else names, sorted(self.cloud.stacks))
+                self.assertEqual(sorted(self.cloud.stacks), sorted(launcher.cleanup("r")))
+                self.cloud.made.clear()
+
+
 class SilenceTest(HeatCase):
     def given(self, launcher, time_limit_s):
         """Return what Heat was given for a pair, and how long the pair may take from then."""

@@ -138,6 +138,9 @@ class Cloud:
         self.connection = types.SimpleNamespace(compute=self)
         self.host = host
 
+    def call(self, question, _retry_for_s):
+        return question()
+
     def get_server(self, server_id):
         name = "instance-1" if server_id == "client" else "instance-2"
         shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
