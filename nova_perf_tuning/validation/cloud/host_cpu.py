@@ -5,9 +5,11 @@ What answers at an agent's address is not trusted: its time and size are bounded
 """
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import math
+import socket
 import threading
 import time
 import urllib.parse
@@ -15,7 +17,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import requests
+import urllib3
 from prometheus_client import parser
+from requests import adapters
+from urllib3 import connection
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
@@ -58,25 +63,99 @@ def check_url(url: str) -> None:
 def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
     """Return guest -> class, or :data:`WAIT` -> CPU seconds of ``names``, if all their classes are known.
 
-    :param limit_s: for connecting, for each wait and for the whole page.
+    :param limit_s: for everything from connecting to the last byte, however it drips.
     :raises AgentError: there is no answer, or it is not an agent's.
     """
-    host, begun, page = urllib.parse.urlsplit(url).hostname, time.monotonic(), b""
+    host, page = urllib.parse.urlsplit(url).hostname, b""
+    late = AgentError(f"no full answer of {host} within {limit_s:g} s")
+    cutter = _Cutter(limit_s)
     try:
-        with requests.get(url, timeout=limit_s, stream=True, allow_redirects=False, proxies=_NO_PROXIES) as answer:
-            if answer.status_code != requests.codes.ok:
-                raise AgentError(f"{host} answers HTTP {answer.status_code}")
-            for part in answer.iter_content(4096):
-                page += part
-                if len(page) > _MAX_BYTES:
-                    raise AgentError(f"{host} answers more than {_MAX_BYTES >> 10} KiB")
-                if time.monotonic() - begun > limit_s:
-                    raise requests.Timeout
+        with contextlib.closing(cutter), requests.Session() as session:
+            session.mount("http://", _watched_by(cutter))
+            session.mount("https://", _watched_by(cutter))
+            answer = session.get(url, timeout=limit_s, stream=True, allow_redirects=False, proxies=_NO_PROXIES)
+            with answer:
+                if answer.status_code != requests.codes.ok:
+                    raise AgentError(f"{host} answers HTTP {answer.status_code}")
+                for part in answer.iter_content(4096):
+                    page += part
+                    if len(page) > _MAX_BYTES:
+                        raise AgentError(f"{host} answers more than {_MAX_BYTES >> 10} KiB")
     except requests.Timeout:
-        raise AgentError(f"no full answer of {host} within {limit_s:g} s") from None
+        raise late from None
     except requests.RequestException as error:
+        if cutter.over:
+            raise late from None
         raise AgentError(f"no answer of {host}: {one_line(error, 100)}") from None
+    if cutter.over:  # what is cut off looks whole where its length was not said before
+        raise late
     return _guests(page, names)
+
+
+class _Cutter:
+    """Ends connections when a time is over, whoever reads from them; a socket's timeout counts from each byte.
+
+    :ivar over: it is.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.over = False
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(limit_s, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def watch(self, connected: socket.socket) -> None:
+        """Watch a connection by a descriptor of our own, which TLS does not take over."""
+        with self._lock:
+            self._sockets.append(connected.dup())
+            if self.over:
+                _shut(connected)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for watched in self._sockets:
+                watched.close()
+            self._sockets.clear()
+
+    def _cut(self) -> None:
+        with self._lock:
+            self.over = True
+            for watched in self._sockets:
+                _shut(watched)
+
+
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side has closed it
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _watched_by(cutter: _Cutter) -> adapters.HTTPAdapter:
+    """Return an adapter whose connections ``cutter`` knows before the first byte, of TLS, too, is read."""
+
+    class Plain(connection.HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            connected = super()._new_conn()
+            cutter.watch(connected)
+            return connected
+
+    class Tls(connection.HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            connected = super()._new_conn()
+            cutter.watch(connected)
+            return connected
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class TlsPool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Tls
+
+    adapter = adapters.HTTPAdapter()
+    adapter.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": TlsPool}
+    return adapter
 
 
 def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
@@ -143,7 +222,7 @@ class _Guest:
 
 
 class Sampler:
-    """Samples the guests of a pair in a thread of its own until :meth:`close`.
+    """Samples the guests of a pair, each host in a thread of its own, until :meth:`close`.
 
     :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
     """
@@ -154,14 +233,17 @@ class Sampler:
         self._api = api
         self._url = url
         self._guests: dict[str, _Guest] = {}
+        self._asked: set[str] = set()
         self._stop = threading.Event()
-        threading.Thread(target=self._run, name="agent-metrics", daemon=True).start()
 
     def watch(self, servers: Iterable[str]) -> None:
         """Sample some servers (ids), too; call it again as long as Nova may not know their hosts."""
         for server in servers:
             if server not in self._guests or not self._guests[server].url:
                 self._guests = {**self._guests, server: self._find(server)}
+        for url in {guest.url for guest in self._guests.values() if guest.url} - self._asked:
+            self._asked.add(url)
+            threading.Thread(target=self._run, args=(url,), name="agent-metrics", daemon=True).start()
 
     def close(self) -> None:
         """End it; samples stay. What is being asked is not waited for."""
@@ -191,11 +273,9 @@ class Sampler:
         host_cpu = {name.removesuffix("_s"): used[name] for name in sorted(used.keys() - {"total"})}
         return {"step_s": step_s, "host_cpu": host_cpu, "moved": {}, "busy": {}, "hidden": 0}
 
-    def _run(self) -> None:
+    def _run(self, url: str) -> None:
         while not self._stop.wait(INTERVAL_S):
-            guests = self._guests.values()
-            for url in {guest.url for guest in guests if guest.url}:
-                _sample(url, [guest for guest in guests if guest.url == url])
+            _sample(url, [guest for guest in self._guests.values() if guest.url == url])
 
     def _find(self, server: str) -> _Guest:
         try:

@@ -86,6 +86,20 @@ class AskTest(testcase.TestCase):
             with self.subTest(parts):
                 self.assertIn(f"within {SHORT_S:g} s", self.refused(parts, SHORT_S, 0.05))
 
+    def test_it_drips(self):
+        """Bytes that come in time each, of the head, of the page, of the greeting of TLS, never end the wait."""
+        for drips, scheme in (
+            ([bytes([byte]) for byte in HEAD * 100], "http"),
+            ([HEAD, b"\r\n", *[b"#"] * 1000], "http"),
+            ([b"\x16", b"\x03", b"\x03", b"\x3f", b"\xff", *[b"x"] * 1000], "https"),
+        ):
+            with self.subTest(scheme=scheme, first=drips[0]):
+                url = serve(self, drips, 0.05).replace("http:", f"{scheme}:")
+                begun = time.monotonic()
+                error = self.assertRaises(host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], SHORT_S)
+                self.assertIn(f"no full answer of 127.0.0.1 within {SHORT_S:g} s", str(error))
+                self.assertLess(time.monotonic() - begun, 10 * SHORT_S)
+
     def test_it_is_too_much(self):
         self.assertIn("more than 2048 KiB", self.refused([HEAD, b"\r\n", *[b"x" * 9999] * 9999]))
         for parts in ([HEAD, b"X: " + b"y" * 1_000_000], [HEAD, *[b"X: y\r\n"] * 10_000]):
@@ -163,12 +177,12 @@ class SamplerTest(testcase.TestCase):
         self.addCleanup(listening.shutdown)
         return f"http://{{host}}:{listening.server_port}/metrics"
 
-    def sampler(self, url, api=None):
+    def sampler(self, url, api=None, watch=True):
         self.patch(host_cpu, "LIMIT_S", AMPLE_S)
         self.patch(host_cpu, "INTERVAL_S", 0.05)
         made = host_cpu.Sampler(api or Cloud(), url)
         self.addCleanup(made.close)
-        made.watch(["client", "server"])
+        made.watch(["client", "server"] if watch else [])
         return made
 
     def used(self, sampler, servers=("client", "server")):
@@ -184,6 +198,22 @@ class SamplerTest(testcase.TestCase):
         course = sampler.course(["client", "server"], begin + 0.01, begin + 0.02)
         self.assertEqual({*overhead.CLASSES, "wait"}, course["host_cpu"].keys())
         self.assertNotIn(None, itertools.chain(*course["host_cpu"].values()))
+
+    def test_a_host_that_drips_costs_the_others_no_sample(self):
+        dripping = serve(self, [bytes([byte]) for byte in HEAD * 1000], 0.05)
+        port = self.agent(["instance-2"]).rsplit(":", 1)[1].partition("/")[0]
+        slow = dripping.rsplit(":", 1)[1].partition("/")[0]
+        cloud = Cloud()
+        sampler = self.sampler("http://{host}/metrics", cloud, watch=False)
+        self.patch(host_cpu, "LIMIT_S", 2.0)
+        for server_id, number in (("client", slow), ("server", port)):
+            cloud.host = f"127.0.0.1:{number}"
+            sampler.watch([server_id])
+        quick = patience.until(lambda: len(sampler._guests["server"].samples) > 20, "samples of the quick one")
+        self.assertTrue(quick)
+        moments = [moment for moment, _ in sampler._guests["server"].samples]
+        self.assertLess(max(later - before for before, later in itertools.pairwise(moments)), 1.5)
+        patience.until(lambda: "within 2 s" in sampler._guests["client"].fault, "the deadline of the slow one")
 
     def test_why_it_is_not_known(self):
         for cloud, url, why in (
