@@ -6,10 +6,12 @@ that ends.
 """
 
 import atexit
+import contextlib
 import functools
 import glob
 import itertools
 import os
+import pathlib
 import pwd
 import shutil
 import signal
@@ -78,6 +80,19 @@ class Server:
     def stop(self):
         self._process.send_signal(self.end)
         self._process.wait()
+
+    @contextlib.contextmanager
+    def halted(self):
+        """Let all processes of the server stand still."""
+        children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        processes = [self._process.pid, *map(int, children)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in processes:
+                os.kill(pid, signal.SIGCONT)
 
     def cut(self, url):
         """Cut all connections to a database of it."""

@@ -10,7 +10,8 @@ import contextlib
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Set
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeVar
 
 from nova_perf_tuning import errors
@@ -71,6 +72,10 @@ URL_VARIABLE: Final = "NOVA_PERF_DATABASE"
 
 #: How long a writer of SQLite waits for another one, in seconds.
 _PATIENCE_S: Final = 30
+#: How long a server may take to accept a connection, in seconds.
+_CONNECT_S: Final = 10
+#: How long a server may take to answer, in seconds; MariaDB waits 50 s for a lock.
+_ANSWER_S: Final = 60
 #: Execution options of one that writes.
 _WRITER: Final = {"begin": "IMMEDIATE"}
 #: The transaction was undone for another writer and may be tried again: deadlock (Galera also reports conflicts at
@@ -122,10 +127,12 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
             _make_file(pathlib.Path(path))
         # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
         # half a migration; with None it begins none and _begin_sqlite does.
-        options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else {}
+        options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else _limits(parsed)
         engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
         if is_sqlite:
             event.listen(engine, "begin", _begin_sqlite)
+        if parsed.get_driver_name() == "psycopg":
+            event.listen(engine, "do_connect", _connect_psycopg)
         try:
             migrate(engine, command.upgrade, "head")
         except util.CommandError:
@@ -210,6 +217,46 @@ def _parse(url: str | None) -> sa.URL:
         raise DatabaseError(
             "the database is no SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
         ) from None
+
+
+def _limits(parsed: sa.URL) -> dict[str, object]:
+    """Return options of the driver after which a server that does not answer is given up, but those of the URL."""
+    limits: dict[str, object] = {}
+    if parsed.get_driver_name() == "pymysql":
+        limits = {"connect_timeout": _CONNECT_S, "read_timeout": _ANSWER_S, "write_timeout": _ANSWER_S}
+    elif parsed.get_driver_name() == "psycopg":
+        limits = {"connect_timeout": _CONNECT_S, "tcp_user_timeout": 1000 * _ANSWER_S}
+    return {name: value for name, value in limits.items() if name not in parsed.query}
+
+
+def _connect_psycopg(
+    _dialect: object, _record: object, words: Sequence[str], options: Mapping[str, Any]
+) -> object:
+    """Connect by a connection that does not wait for ever; libpq has no limit for an answer.
+
+    The network's own limits do not help where a server is stopped: its kernel still confirms what it is sent.
+    """
+    import psycopg  # only who uses PostgreSQL has it
+
+    class Limited(psycopg.Connection[Any]):
+        def wait(self, gen: Any, *more: Any, **named: Any) -> Any:
+            return super().wait(self._limited(gen), *more, **named)
+
+        def _limited(self, gen: Any) -> Generator[Any, Any, Any]:
+            """Pass everything on between the driver's operation and what waits for its socket."""
+            until = time.monotonic() + _ANSWER_S
+            try:
+                wanted = next(gen)
+                while True:
+                    ready = yield wanted
+                    if time.monotonic() > until:
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError(f"no answer of the server within {_ANSWER_S} s")
+                    wanted = gen.send(ready) or wanted
+            except StopIteration as end:
+                return end.value
+
+    return Limited.connect(*words, **options)
 
 
 @contextlib.contextmanager

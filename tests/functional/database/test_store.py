@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import multiprocessing
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -319,6 +320,36 @@ class ServerTests(StoreTests):
         )
         store.mark("another", store.load("another").tasks[0], "running")
         self.assertRaises(run_store.RunError, store.claim, "another")
+
+    def test_a_server_that_stops_to_answer(self):
+        """It still accepts connections and what it is sent, as its kernel does that; it holds no command."""
+        self.useFixture(fixtures.MockPatchObject(engine, "_ANSWER_S", 2))
+        self.useFixture(fixtures.MockPatchObject(engine, "_CONNECT_S", 1))
+        self.useFixture(fixtures.MockPatchObject(engine, "_RETRY_S", 1))
+        store, _plan = self.made_run()
+        server = databases.server(self.kind)
+        with server.halted():
+            for work in (lambda: store.seen(RUN), lambda: store.load(RUN)):
+                begun = time.monotonic()
+                self.assertRaises(engine.DatabaseError, work)
+                self.assertLess(time.monotonic() - begun, 30)
+        store.seen(RUN)
+
+    def test_a_server_that_accepts_and_never_answers(self):
+        self.useFixture(fixtures.MockPatchObject(engine, "_ANSWER_S", 2))
+        self.useFixture(fixtures.MockPatchObject(engine, "_CONNECT_S", 2))
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            driver = sa.make_url(self.url).drivername
+            begun = time.monotonic()
+            self.assertRaises(engine.DatabaseError, engine.connect, f"{driver}://perf:x@127.0.0.1:{port}/runs")
+            self.assertLess(time.monotonic() - begun, 30)
+
+    def test_limits_of_the_url_count(self):
+        for given in ({}, {"connect_timeout": "77"}):
+            with self.subTest(given):
+                limits = engine._limits(sa.make_url(self.url).set(query=given))
+                self.assertEqual("connect_timeout" not in given, "connect_timeout" in limits)
 
     def test_the_server_restarts(self):
         store, _plan = self.made_run()
