@@ -13,6 +13,8 @@ arm='@ARM@' arms='@ARMS@' trials='@TRIALS@' slot_s='@SLOT_SECONDS@' start='@STAR
 control_port=5198 run_port=5197
 # Bytes of a program's output that are kept.
 keep=262144
+# Bytes of the peer's answer that are kept: two outputs in base64, and three short lines.
+keep_answer=1048576
 work=/run/nova-perf
 mkdir -p "$work/outputs"
 
@@ -160,12 +162,20 @@ END_OF_SCRIPT
 # One line of /proc/stat of the server, and its facts below.
 ask_server() { busybox nc -w 5 "$peer" "$control_port" 2>/dev/null </dev/null | head -c 4096; }
 
-# cpu_busy LINE: user+nice+system+irq+softirq in ticks.
-cpu_busy() {
+# is_count TEXT: whether it is a whole number as JSON and every shell read it. What the peer sends is tested by this
+# first: the arithmetic of bash runs commands that stand in its words.
+is_count() {
+    case $1 in '' | *[!0-9]* | 0?* | ????????????????*) return 1 ;; esac
+}
+# cpu_busy LINE: user+nice+system+irq+softirq in ticks; nothing where the line has no such numbers.
+cpu_busy() (
+    set -f
     # shellcheck disable=SC2086
     set -- $1
-    [ $# -ge 8 ] && echo $(($2 + $3 + $4 + $7 + $8))
-}
+    [ $# -ge 8 ] || exit 1
+    for ticks in "$2" "$3" "$4" "$7" "$8"; do is_count "$ticks" || exit 1; done
+    echo $(($2 + $3 + $4 + $7 + $8))
+)
 
 # next_slot: number of the first slot of this arm that has not begun.
 next_slot() {
@@ -224,10 +234,11 @@ run_there() {
     left=$((($4 - begin) / 100))
     : >"$work/answer"
     [ "$left" -lt 1 ] ||
-        echo "$number $left" | timeout -k 2 "$((left + 1))" busybox nc "$peer" "$run_port" >"$work/answer" 2>/dev/null
+        echo "$number $left" | timeout -k 2 "$((left + 1))" busybox nc "$peer" "$run_port" 2>/dev/null |
+        head -c "$keep_answer" >"$work/answer"
     finish=$(now_cs)
     { read -r status && read -r before && read -r after; } <"$work/answer" || status=124 before='' after=''
-    case $status in '' | *[!0-9]*) status=124 ;; esac
+    if ! is_count "$status" || [ "$status" -gt 255 ]; then status=124; fi
     before=$(cpu_busy "$before") after=$(cpu_busy "$after")
     sed -n 4p "$work/answer" | base64 -d >"$work/stdout" 2>/dev/null
     sed -n 5p "$work/answer" | base64 -d >"$work/stderr" 2>/dev/null
