@@ -189,8 +189,14 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
 
 
 def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
-    nodes = {node.get("cellid"): node.get("nodeset", "") for node in root.iterfind("numatune/memnode")}
+    nodes: dict[str, str] = {}
+    cells: set[str] = set()
+    for node in root.iterfind("numatune/memnode"):
+        _note_cell(cells, node)
+        nodes[node.get("cellid", "")] = node.get("nodeset", "")
     for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
+        if index >= MAX_VCPUS:
+            raise DomainError(f"the domain has more than {MAX_VCPUS} <cell>; each needs a vCPU")
         if nodeset := nodes.get(cell.get("id", str(index))):
             yield cpuset(cell.get("cpus", ""), "numa cell"), cpuset(nodeset, "memnode")
 
@@ -259,7 +265,10 @@ def running_vcpus(domain: etree._Element) -> frozenset[int]:
     most = number(_text(domain, "vcpu") or "1", 1, MAX_VCPUS, "<vcpu>")
     numbers = [cpu.get("id", "") for cpu in grandchildren(domain, "vcpus", "vcpu") if cpu.get("enabled") == "yes"]
     if numbers:
-        return frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers)
+        found = frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers[: most + 1])
+        if len(found) < len(numbers):
+            raise DomainError("<vcpus> names a vCPU twice; libvirt allows one <vcpu> for each")
+        return found
     return frozenset(range(number(attribute(domain, "vcpu", "current") or str(most), 1, most, "<vcpu current>")))
 
 
@@ -269,11 +278,14 @@ def iothreads(domain: etree._Element) -> int:
 
 
 def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
-    """Return the pins of vCPUs or of I/O threads."""
-    return {
-        number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}"): cpuset(pin.get("cpuset", ""), f"{kind}pin")
-        for pin in root.iterfind(f"cputune/{kind}pin")
-    }
+    """Return the pins of vCPUs or of I/O threads; DomainError: one has two, which libvirt refuses too."""
+    pins: dict[int, str] = {}
+    for pin in root.iterfind(f"cputune/{kind}pin"):
+        index = number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}")
+        if index in pins:
+            raise DomainError(f"{kind} {index} has two <{kind}pin>; libvirt allows one")
+        pins[index] = cpuset(pin.get("cpuset", ""), f"{kind}pin")
+    return pins
 
 
 def cpuset(text: str, what: str) -> str:
@@ -281,23 +293,38 @@ def cpuset(text: str, what: str) -> str:
     try:
         if not text.strip():
             raise cpulist.CpuListError("is empty")
+        if ":" in text:  # a stride of the kernel, which libvirt does not have
+            raise cpulist.CpuListError("has a stride")
         if "^" not in text and cpulist.is_list(text):
             return text  # and no set is made of what may come from anywhere
-        return cpulist.format(cpulist.parse_spec(text))
+        return cpulist.format_bits(cpulist.spec_bits(text))
     except cpulist.CpuListError:
         raise DomainError(f"{what} cpuset is {text[:40]!r}; write it as in 0-3,8") from None
 
 
 def _memory_nodes(numatune: Iterable[etree._Element]) -> str | None:
-    cells: set[int] = set()
+    nodes = 0
+    cells: set[str] = set()
     for element in numatune:
         nodeset = element.get("nodeset")
-        if nodeset is not None:
-            nodeset = cpuset(nodeset, "numatune nodeset")
-            if element.tag == "memory":
-                return nodeset
-            cells |= cpulist.parse(nodeset)
-    return cpulist.format(cells) if cells else None
+        if nodeset is None:
+            continue
+        nodeset = cpuset(nodeset, "numatune nodeset")
+        if element.tag == "memory":
+            return nodeset
+        _note_cell(cells, element)
+        nodes |= cpulist.spec_bits(nodeset)
+    return cpulist.format_bits(nodes) if nodes else None
+
+
+def _note_cell(cells: set[str], memnode: etree._Element) -> None:
+    """Add the cell of a ``<memnode>``; DomainError: another has the same, which libvirt refuses too."""
+    cell = memnode.get("cellid", "")
+    if cell in cells:
+        raise DomainError(f"numa cell {vocabulary.shown(cell, 20)} has two <memnode>; libvirt allows one")
+    if len(cells) >= MAX_VCPUS:
+        raise DomainError(f"the domain has more than {MAX_VCPUS} <memnode>; a guest has no more NUMA cells")
+    cells.add(cell)
 
 
 def _interface(element: etree._Element) -> domain.Interface:

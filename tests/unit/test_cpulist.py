@@ -13,6 +13,17 @@ CPUS = strategies.frozensets(strategies.integers(0, 4095))
 
 
 class CpuListTest(testcase.TestCase):
+    @hypothesis.given(CPUS, CPUS)
+    def test_bits_are_the_same_set(self, included, excluded):
+        exclusions = [f"^{part}" for part in cpulist.format(excluded).split(",") if part]
+        text = ",".join([cpulist.format(included), *exclusions])
+        left = cpulist.spec_bits(text)
+        self.assertEqual(cpulist.parse_spec(text), frozenset(cpulist.of_bits(left)))
+        self.assertEqual(cpulist.format(included - excluded), cpulist.format_bits(left))
+
+    def test_bits_have_no_stride(self):
+        self.assertRaises(cpulist.CpuListError, cpulist.spec_bits, "0-15:2/4")
+
     def test_kernel_texts(self):
         for text, cpus in (
             ("", set()),
