@@ -14,19 +14,19 @@ from nova_perf_tuning.host.transaction import journal
 
 def entry(number, size):
     names = "kind target identity boot_id original wanted written reason rule state since changed".split()
-    texts = dict.fromkeys(names, "x" * size) | {"target": f"irq:{number}", "since": 0.0, "changed": 0.0, "state": "applied"}
+    texts = dict.fromkeys(names, "x" * size) | {"target": f"irq:{number}", "state": "applied"}
+    texts |= {"since": 0.0, "changed": 0.0}
     return journal.Entry(**texts)
 
 with journal.Journal("/mnt", "/", writer=True) as opened:
     with opened.transaction():
         opened.put([entry(1, 10)])
-    with open("/mnt/ballast", "wb") as ballast:
-        try:
-            while True:
-                ballast.write(b"x" * 4096)
-                ballast.flush()
-        except OSError:
+    ballast = os.open("/mnt/ballast", os.O_CREAT | os.O_WRONLY)
+    try:
+        while os.write(ballast, b"x" * 4096):
             pass
+    except OSError:
+        os.close(ballast)
     try:
         with opened.transaction():
             opened.put([entry(number, 2000) for number in range(2, 200)])
