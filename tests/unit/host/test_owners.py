@@ -6,7 +6,7 @@ import json
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import topology
-from nova_perf_tuning.host import model, record
+from nova_perf_tuning.host import model, novaconf, record
 from nova_perf_tuning.host.facts import claims, reader
 from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
@@ -264,6 +264,16 @@ class OwnersTest(testcase.TestCase):
                 self.assertEqual([placed] if placed else [], [setting.value for setting in plan.settings])
                 confined = [note.code for note in plan.warnings if note.code is NoteCode.SLICE_CONFINED]
                 self.assertEqual([code] if code else [], confined)
+
+
+class FilesTest(testcase.TestCase):
+    def test_configuration_files_that_are_left_out_are_noted(self):
+        for count, expected in ((100, []), (101, [("/etc/nova/nova.conf.d",)])):
+            tree = {f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(count)}
+            root = audit_hosts.TreeRoot({**tree, "etc/nova/nova.conf": "[DEFAULT]\n"})
+            novaconf.found(root)
+            noted = [note for note in root.notes.all() if note.code is NoteCode.FILES_LEFT_OUT]
+            self.assertEqual(expected, [note.params["places"] for note in noted])
 
 
 class RecordTest(testcase.TestCase):
