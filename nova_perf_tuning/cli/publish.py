@@ -8,12 +8,15 @@ import os
 import platform
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from oslo_config import cfg
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.conf import nova
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import vocabulary
@@ -45,22 +48,22 @@ class Publish(command.PerfCommand):
         options.add(parser, "--budget", "FILE", budgets)
         evaluate.add_places(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
-        nova_config = "nova-compute's configuration, for the host's name and the result file (default: where "
-        nova_config += "nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)"
+        nova_config = "nova-compute's configuration, for the host's name and the result file (default: "
+        nova_config += "where 'nova-perf plan' finds it, /etc/nova/nova.conf, nova.conf.d and the like)"
         options.add_repeated(parser, "--nova-config", "FILE", nova_config)
 
     def take_action(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
-        path = conf.nova_perf_tuning.result_file
+        path = conf.path
         if args.withdraw:
             _withdraw(args, path)
             return
         if args.result is None:
             raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
-        max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
         verdicts = read(args)
-        result = _usable(args, verdicts, _own_name(verdicts, conf.host), max_age)
+        result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
         atomic_write.make_directory(os.path.dirname(os.path.abspath(path)))
+        _check_replaceable(path)
         with atomic_write.writing(path) as file:
             file.write(result.to_json().encode())
         _show(args, verdicts, result, path)
@@ -75,20 +78,54 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
     return host_results.read(args.result, budget_file.load(args.budget), name, (args.host_group, args.flavor))
 
 
-def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    conf.register_opts([cfg.StrOpt("host")])
-    nova.register_opts(conf)
+class _NovaConf(NamedTuple):
+    """What nova-compute's files say; ``host`` is empty where they name none."""
+
+    host: str
+    path: str
+    max_age: datetime.timedelta
+
+
+def _nova_conf(files: Sequence[str]) -> _NovaConf:
+    """Read nova-compute's files by the reader that follows nothing: root runs this, and Nova's user owns them."""
+    paths = files or [f"/{path}" for path in novaconf.find(Root("/"), strict=True)]
+    found = novaconf.merge(novaconf.texts(paths), strict=True)
+    source = found.get(("DEFAULT", "config_source"))
+    if source is not None:
+        raise options.OptionError(f"nova.conf {source.source}: other sources are not read; see --nova-config")
+    host = _value(found, "DEFAULT", "host", cfg.StrOpt("host", default=""))
+    declared = {option.name: option for option in nova.OPTS}
+    path = _value(found, nova.GROUP.name, "result_file", declared["result_file"])
+    age = _value(found, nova.GROUP.name, "result_max_age", declared["result_max_age"])
+    if not os.path.isabs(path) or not path.endswith(".json"):
+        wanted = "write an absolute path that ends in .json"
+        raise options.OptionError(f"[{nova.GROUP.name}] result_file is {one_line(path, 80)}; {wanted}")
+    return _NovaConf(host, path, datetime.timedelta(seconds=int(age)))
+
+
+def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) -> str:
+    """Return an option as nova-compute reads it, without the references that oslo.config would follow."""
+    source, text = found.get((section, name), novaconf.Value("", ""))
+    if "$" in text:
+        raise options.OptionError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
+    if not source:
+        return str(option.default)
     try:
-        names = list(files) or cfg.find_config_files("nova", "nova-compute")
-        directories = [] if files else cfg.find_config_dirs("nova", "nova-compute")
-        conf([], project="nova", default_config_files=names, default_config_dirs=directories)
-        for name, mistake in nova.mistakes(conf).items():
-            if name in ("result_file", "result_max_age"):
-                raise options.OptionError(mistake)
-    except cfg.Error as error:
-        raise options.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
-    return conf
+        return str(option.type(text.strip()))
+    except ValueError as error:
+        raise options.OptionError(f"nova.conf {source}: {one_line(error, 200)}; correct or remove it") from None
+
+
+def _check_replaceable(path: str) -> None:
+    """Refuse to replace or remove anything but a verdict: Nova's user owns nova.conf, which names the path."""
+    atomic_write.check(path)
+    try:
+        host_result.read(path)
+    except host_result.ResultError as error:
+        advice = "move it away, or correct [nova_perf_tuning] result_file"
+        raise options.OptionError(
+            f"{one_line(error, 200)}; only a verdict is replaced or removed: {advice}"
+        ) from None
 
 
 def _usable(
@@ -116,6 +153,8 @@ def _withdraw(args: argparse.Namespace, path: str) -> None:
     if args.result is not None:
         raise options.OptionError("--withdraw takes away what is published; leave out RESULT")
     try:
+        if os.path.lexists(path):
+            _check_replaceable(path)
         os.unlink(path)
         removed = True
     except FileNotFoundError:

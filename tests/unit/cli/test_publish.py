@@ -52,16 +52,27 @@ class PublishTest(directories.DirectoryCase):
         conf([], default_config_files=[self.config], default_config_dirs=[])
         return traits.HostTraits(conf).result("cmp1")
 
-    def test_directories_of_nova_compute(self):
-        """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
-        for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
-            with self.subTest(number):
-                path = f"{self.directory}/{number}.json"
-                text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
-                self.write_file(f".nova/{name}/10-ours.conf", text)
-                home = {**os.environ, "HOME": str(self.directory)}
-                done = program.document(self, "publish", "--withdraw", env=home)
-                self.assertEqual({"file": path, "removed": False}, done)
+    def test_nothing_that_nova_conf_names_is_followed_replaced_or_removed(self):
+        """Nova's user owns nova.conf, and root publishes."""
+        self.measure()
+        other = self.write_file("other.json", "{}")
+        publish = (self.results, "--budget", self.budget(0.15))
+        for line, words in (
+            (f"result_file = {other}", "only a verdict is replaced or removed"),
+            (f"result_file = {self.write_file('passwd', 'x')}", "ends in .json"),
+            ("result_file = verdict.json", "absolute path"),
+            ("result_file = $state_dir/verdict.json", "is not followed"),
+            ("[DEFAULT]\nconfig_source = remote", "other sources are not read"),
+        ):
+            self.write_file(
+                "nova.conf",
+                f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\n{line}\n[remote]\ndriver = remote_file\n",
+            )
+            for arguments in (publish, ("--withdraw",)):
+                with self.subTest(line=line, arguments=arguments):
+                    self.assertIn(words, self.refused(*arguments))
+        with open(other, encoding="utf-8") as file:
+            self.assertEqual("{}", file.read())
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()
@@ -154,4 +165,4 @@ class PublishTest(directories.DirectoryCase):
         self.write_file("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")
         self.assertIn("result_max_age", self.refused(self.results, "--budget", self.budget(0.15)))
         os.unlink(self.config)
-        self.assertIn("see --nova-config", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.assertIn("nova.conf: No such file", self.refused(self.results, "--budget", self.budget(0.15)))
