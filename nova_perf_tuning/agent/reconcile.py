@@ -208,11 +208,15 @@ class Reconciler:
             facts = self._host.facts()
             plan = self._host.plan(facts)
             kinds, boot = self._host.kinds(), self._host.boot()
-            entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
+            everything = journal.entries()
+            earlier = [entry for entry in everything if not entry.is_current(boot)]
+            left = [entry for entry in earlier if not verify_module.is_ended(entry, boot, kinds)]
+            current = {_key(entry): entry for entry in everything if entry.is_current(boot)}
+            entries = {_key(entry): entry for entry in left} | current
             loud = [setting for setting in plan.settings if not _is_silent(setting)]
             wanted, foreign = _ours(loud, entries, kinds)
             wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
-            todo, drifted = self._differences(wanted, entries, kinds, excused)
+            todo, drifted = self._differences(wanted, current, kinds, excused)
             outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
             self.wanted, keys = wanted, set(map(_key, wanted))
             # What is wanted no more is amiss no more.

@@ -13,6 +13,7 @@ from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction import verify
 from nova_perf_tuning.host.transaction.restore import RestoreResult
 
 #: What a count of these results is called, where the result itself says too little.
@@ -27,7 +28,7 @@ class Restore(command.PerfCommand):
 
     Goes through the journal from the last write to the first. A value that another program has changed since is
     left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays; stop it first to undo
-    everything. After a reboot there is nothing to put back, and the journal is cleared. It works after a crash in
+    everything. What a reboot has undone leaves the journal. It works after a crash in
     the middle of apply or of restore. A second restore does nothing.
 
     Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or failed; 3 error.
@@ -44,7 +45,7 @@ class Restore(command.PerfCommand):
         with open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
             agent = journal_module.running_agent(journal.state_dir)
-            current = [entry for entry in journal.entries() if agent and entry.is_current(boot)]
+            current = [entry for entry in journal.entries() if agent and not verify.is_ended(entry, boot, kinds)]
             # It would write these again.
             of_agent = [entry for entry in current if entry.rule in journal_module.AGENT_RULES]
             keys = {entry.key for entry in of_agent}
@@ -110,7 +111,7 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
     head = ("result", "kind", "target", "original", "current", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in plain))
     if RestoreResult.STALE.value in counts:
-        print("the host has booted since some of it was applied: those originals are back by themselves")
+        print("the host has booted since some of it was applied: nothing of that is left")
     nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
     counts = {_WORDS.get(result, result): number for result, number in counts.items()}
     print(command.summary(counts, "setting") if done else nothing)

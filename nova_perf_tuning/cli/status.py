@@ -61,9 +61,9 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         unknown = dict.fromkeys(("settings", "counts", "stale", "competing_daemons"))
         path = os.path.join(os.path.abspath(restore.directory(args)), journal_module.JOURNAL)
         return {**unknown, "journal": path, "journal_fault": str(error), "journal_fault_code": errors.code(error)}
-    boot = apply_module.boot_id(args.sysroot)
-    current = [entry for entry in entries if entry.is_current(boot)]
-    observations = verify_module.verify([entry.setting() for entry in current], registry.kinds(args.sysroot))
+    boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
+    current = [entry for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
+    observations = verify_module.verify([entry.setting() for entry in current], kinds)
     drifted = any(observation.state is base.State.DRIFTED for observation in observations)
     daemons = verify_module.running_daemons(args.sysroot) if drifted else {}
     rows = [
@@ -88,8 +88,8 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
     command.print_rows(head, journal["settings"])
     if journal["stale"]:
-        earlier = counted(journal["stale"], "setting")
-        print(f"{earlier} from an earlier boot, no longer in force: 'nova-perf restore' clears them")
+        stale = counted(journal["stale"], "setting")
+        print(f"no longer in force: {stale} of an earlier boot: run 'nova-perf restore'")
     print(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
     command.say(f"journal: {journal['journal']}")
 

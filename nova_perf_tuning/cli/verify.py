@@ -27,7 +27,7 @@ class Verify(command.PerfCommand):
         with restore.open_journal(args) as journal:
             entries = journal.entries()
         boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
-        settings = [entry.setting() for entry in entries if entry.is_current(boot)]
+        settings = [entry.setting() for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
         stale = len(entries) - len(settings)
         observations = verify_module.verify(settings, kinds)
         pairs = list(zip(settings, observations, strict=True))
@@ -39,8 +39,9 @@ class Verify(command.PerfCommand):
             head = ("state", "kind", "target", "value", "current", "detail")
             command.print_rows(head, (row for row in rows if row["state"] != base.HELD.state.value))
             if stale:
-                earlier = counted(stale, "setting")
-                print(f"{earlier} from an earlier boot, no longer in force: 'nova-perf restore' clears them")
+                print(
+                    f"no longer in force: {counted(stale, 'setting')} of an earlier boot: run 'nova-perf restore'"
+                )
             print(command.summary(counts, "setting") if settings else "nothing is applied")
         if any(observation.state is base.State.UNREADABLE for observation in observations):
             return int(errors.ExitCode.ERROR)

@@ -8,6 +8,7 @@ import pathlib
 from tests.support import program, sysroots, testcase
 
 RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+XPS = ("sys/class/net/eth0/queues/tx-1/xps_cpus", "sys/class/net/eth0/queues/tx-2/xps_cpus")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
@@ -17,6 +18,7 @@ class TransactionCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
+        self.first = {}
         self.state = os.path.join(self.root, "var/lib/nova-perf-tuning")
 
     def shown(self, *arguments, code=0):
@@ -55,6 +57,12 @@ class TransactionCase(testcase.TestCase):
         file = pathlib.Path(self.root, path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
+
+    def boot(self, name):
+        """Start a boot with another id, in which the kernel's own values are back."""
+        self.put(BOOT_ID, name)
+        for path in ("proc/irq/24/smp_affinity_list", *XPS, RPS):
+            self.put(path, self.first.setdefault(path, self.held(path)))
 
     def held(self, path):
         """Return the value that a file of the host holds."""

@@ -7,6 +7,7 @@ import enum
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host.kinds import base
@@ -17,6 +18,7 @@ from nova_perf_tuning.printing import counted
 
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class Result(enum.Enum):
@@ -57,16 +59,35 @@ class Outcome:
 FAULTS = frozenset((Result.DIFFERS, Result.STALE, Result.OWNED, Result.FAILED))
 
 
+class BootIdError(errors.PerfTuningError):
+    """This boot of the host has no name that can be read, so nothing says which originals are still owed."""
+
+
 class ApplyError(errors.PerfTuningError):
     """Apply stopped; what it had written was undone, or the message says what was not."""
 
 
 def boot_id(root: str = "/") -> str:
-    """Return what names this boot of the host below ``root``; empty for a record without it."""
+    """Return what names this boot of the host below ``root``; empty for a recorded host, whose record has no such file.
+
+    :raises BootIdError: it cannot be read, or is empty.
+    """
+    prefix = root.rstrip("/")
     try:
-        return bounded_read.kernel_text(root.rstrip("/"), "/proc/sys/kernel/random/boot_id")[:64]
-    except OSError:
-        return ""
+        boot = bounded_read.kernel_text(prefix, BOOT_ID)[:64]
+        fault = "" if boot else "it is empty"
+    except FileNotFoundError as error:
+        if prefix:
+            return ""
+        boot, fault = "", base.clause(error)
+    except OSError as error:
+        boot, fault = "", base.clause(error)
+    if fault:
+        raise BootIdError(
+            f"{prefix}{BOOT_ID}: {fault}: without the boot id nothing is written and the journal stays as it is: "
+            "run this where /proc/sys is visible (ProcSubset=all in a unit, the host's /proc in a container)"
+        )
+    return boot
 
 
 def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> list[Setting]:
@@ -160,6 +181,16 @@ class _Run:
         self.entries: list[tuple[Outcome, journal_module.Entry]] = []
         #: Entries of this boot that become entries of any boot, since a file brings their values back now.
         self.replaced: list[journal_module.Entry] = []
+        #: Entries of earlier boots: of those objects that may still hold what we wrote, and the others.
+        self.earlier: dict[tuple[str, str, str], journal_module.Entry] = {}
+        self.ended: list[journal_module.Entry] = []
+        for entry in self.known.values():
+            if verify.is_ended(entry, boot, kinds):
+                self.ended.append(entry)
+            elif not entry.is_current(boot):
+                self.earlier[entry.kind, entry.target, entry.identity] = entry
+        #: Those of them that become entries of this boot, by their new keys.
+        self.adopted: dict[tuple[str, str, str, str], journal_module.Entry] = {}
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
@@ -184,11 +215,16 @@ class _Run:
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
             key = setting.kind, setting.target, identity
             of_any, of_boot = (self.known.get((*key, boot)) for boot in (journal_module.ANY_BOOT, self.boot))
-            entry = self._entry(outcome, identity, of_any or of_boot)
+            known = of_any or of_boot
+            earlier = self.earlier.get(key)
+            entry = self._entry(outcome, identity, known or earlier)
             if of_any is not None or setting.persistent or kind.persistent:
                 entry.boot_id = journal_module.ANY_BOOT
                 if of_boot is not None:
                     self.replaced.append(of_boot)
+            if known is None and earlier is not None:
+                self.adopted[entry.key] = earlier
+                self.replaced.append(earlier)
             self.entries.append((outcome, entry))
         return outcome
 
@@ -266,6 +302,8 @@ class _Run:
             if outcome.result is Result.UNCHANGED:
                 continue
             old, held = self.known.get(entry.key), None
+            if old is None and entry.key in self.adopted:
+                old = dataclasses.replace(self.adopted[entry.key], boot_id=entry.boot_id)
             with contextlib.suppress(OSError, errors.PerfTuningError):
                 written = outcome.result is Result.WRITTEN
                 held = entry.wanted if written else self.kinds[entry.kind].read(entry.target)
@@ -282,12 +320,11 @@ class _Run:
                 self.journal.drop(drop)
 
     def _ended(self) -> list[journal_module.Entry]:
-        """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""
-        ended = [entry for entry in self.known.values() if not entry.is_current(self.boot)]
+        """Entries of which a look showed that nothing is left to undo or check: of earlier boots, and of threads."""
         ephemeral = {name for name, kind in self.kinds.items() if kind.ephemeral}
         mortal = [entry for entry in self.known.values() if entry.kind in ephemeral and entry.boot_id == self.boot]
         seen = zip(mortal, verify.verify([entry.setting() for entry in mortal], self.kinds), strict=True)
-        return ended + [entry for entry, observation in seen if observation.state is base.State.GONE]
+        return self.ended + [entry for entry, observation in seen if observation.state is base.State.GONE]
 
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from nova_perf_tuning import errors
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import verify
 
 
 class RestoreResult(enum.Enum):
@@ -16,7 +17,7 @@ class RestoreResult(enum.Enum):
     RESTORED = "restored"
     #: It holds its original already, or was never written.
     ALREADY = "already"
-    #: The host has booted since: what was there at boot is back by itself.
+    #: The host has booted since, and a look showed that nothing of what was written is left.
     STALE = "stale"
     GONE = "gone"
     #: Somebody else has changed it since we wrote it; left alone.
@@ -83,8 +84,8 @@ def restore(
 def _restore(
     entry: journal_module.Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
 ) -> Restoration:
-    if not entry.is_current(boot):
-        detail = "the host has booted since; its originals are back by themselves"
+    if verify.is_ended(entry, boot, kinds):
+        detail = "the host has booted since, and nothing that was written is left"
         return Restoration(entry, RestoreResult.STALE, None, detail)
     if entry.state == "held":
         return Restoration(entry, RestoreResult.ALREADY)
@@ -101,7 +102,7 @@ def _restore(
         current = kind.read(entry.target)
         if kind.holds(entry.target, entry.original, current):
             return Restoration(entry, RestoreResult.ALREADY, current)
-        if not (force or _is_ours(entry, kind, current)):
+        if not (force or verify.is_ours(entry, kind, current)):
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, another program has set {current} since; the original is {entry.original}"
             return Restoration(entry, RestoreResult.FOREIGN, current, detail)
@@ -115,10 +116,3 @@ def _restore(
         detail = f"the kernel holds {now}, not the original {entry.original}"
         return Restoration(entry, RestoreResult.FAILED, current, detail, "not_held", now)
     return Restoration(entry, RestoreResult.RESTORED, current)
-
-
-def _is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
-    """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
-    return kind.holds(entry.target, entry.wanted, current) or (
-        entry.written is not None and kind.holds(entry.target, entry.written, current)
-    )

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning import bounded_read
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.transaction import journal as journal_module
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
 #: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
@@ -42,6 +43,36 @@ def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mappi
     if observation.state is base.State.DRIFTED:
         return True
     return observation.state is base.State.GONE and not kinds[setting.kind].ephemeral
+
+
+def is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
+    """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
+    return kind.holds(entry.target, entry.wanted, current) or (
+        entry.written is not None and kind.holds(entry.target, entry.written, current)
+    )
+
+
+def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]) -> bool:
+    """Whether an entry is of an earlier boot, and a look at its object shows that nothing of it is left.
+
+    A boot id proves nothing by itself: that of a container or of a copied file can differ within one boot. What
+    cannot be looked at is not ended.
+    """
+    if entry.is_current(boot):
+        return False
+    if entry.state == "held":  # never written
+        return True
+    kind = kinds.get(entry.kind)
+    if kind is None:
+        return False
+    try:
+        if not kind.is_same(entry.setting()):
+            return True
+        current = kind.read(entry.target)
+        is_original = kind.holds(entry.target, entry.original, current)
+        return is_original or not is_ours(entry, kind, current)
+    except (OSError, errors.PerfTuningError) as error:
+        return base.is_gone(error)
 
 
 def running_daemons(root: str = "/") -> dict[str, int]:

@@ -32,14 +32,37 @@ class RestoreTest(transaction_case.TransactionCase):
         self.assertEqual({}, self.run_json("restore")["counts"])
 
     def test_after_a_reboot_it_says_so_and_forgets(self):
+        self.boot("one")
+        self.run_json("apply", "--from", self.some_plan())
+        self.boot("two")
+        after = sysroots.content(self.root)
+        self.assertIn("booted since", self.shown("restore"))
+        self.assertEqual(after, sysroots.content(self.root))
+        self.assertEqual({}, self.run_json("restore")["counts"])
+
+    def test_another_boot_id_alone_loses_no_original(self):
+        self.put(BOOT_ID, "one")
+        before = sysroots.content(self.root)
+        self.run_json("apply", "--from", self.some_plan())
+        self.put(BOOT_ID, "two")
+        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "3c"}]))
+        self.run_json("apply", "--from", self.some_plan())
+        self.assertEqual({"restored": 4}, self.run_json("restore")["counts"])
+        self.put(BOOT_ID, "one")
+        after = sysroots.content(self.root)
+        after.pop("plan.json", None)
+        self.assertEqual(before, after)
+
+    def test_without_a_boot_id_nothing_is_written_and_nothing_forgotten(self):
         self.put(BOOT_ID, "one")
         self.run_json("apply", "--from", self.some_plan())
         after = sysroots.content(self.root)
-        self.put(BOOT_ID, "two")
-        self.assertIn("booted since", self.shown("restore"))
+        self.put(BOOT_ID, "")
+        for command in (["restore"], ["verify"], ["status"], ["apply", "--from", self.some_plan()]):
+            self.refused(*command, words=("boot_id: it is empty",))
         self.put(BOOT_ID, "one")
         self.assertEqual(after, sysroots.content(self.root))
-        self.assertEqual({}, self.run_json("restore")["counts"])
+        self.assertEqual({"restored": 4}, self.run_json("restore")["counts"])
 
     def test_a_damaged_journal(self):
         self.run_json("apply", "--from", self.some_plan())

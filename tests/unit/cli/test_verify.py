@@ -40,8 +40,18 @@ class VerifyTest(transaction_case.TransactionCase):
         self.assertIn("unreadable", self.shown("verify", code=3))
 
     def test_after_a_reboot(self):
+        self.boot("one")
+        self.run_json("apply", "--from", self.some_plan())
+        self.boot("two")
+        result = self.run_json("verify", code=1)
+        self.assertEqual(({}, 4), (result["counts"], result["stale"]))
+        self.assertIn("no longer in force: 4 settings of an earlier boot", self.shown("verify", code=1))
+        self.assertIn("no longer in force: 4 settings of an earlier boot", self.shown("status"))
+
+    def test_another_boot_id_alone_ends_nothing(self):
         self.put(BOOT_ID, "one")
         self.run_json("apply", "--from", self.some_plan())
         self.put(BOOT_ID, "two")
-        result = self.run_json("verify", code=1)
-        self.assertEqual(({}, 4), (result["counts"], result["stale"]))
+        result = self.run_json("verify")
+        self.assertEqual(({"holds": 3, "pending": 1}, 0), (result["counts"], result["stale"]))
+        self.assertEqual(0, self.run_json("status")["stale"])
