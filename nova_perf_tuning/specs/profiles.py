@@ -73,7 +73,15 @@ def parse(text: str, source: str) -> Profile:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which no key stands twice: the last would win."""
+    """YAML without aliases, a few of which name billions of values, and in which no key stands twice."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = "an alias (*name) is not allowed; write the value out"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         mapping: dict[object, object] = super().construct_mapping(node, deep)

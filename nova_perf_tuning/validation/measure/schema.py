@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import math
+import re
 from importlib import resources
 from typing import Any, NoReturn
 
@@ -16,6 +17,9 @@ from nova_perf_tuning import bounded_read, errors, json_schema
 _WANTED = ("type", "minimum", "maximum", "exclusiveMaximum", "minItems")
 #: Faults of a document that are looked at for the one that says most.
 _MOST_FAULTS = 100
+#: Lists and objects of one document; each takes some 100 bytes of memory, and a trial has fewer than ten.
+_MOST_CONTAINERS = 1_000_000
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class InputError(errors.PerfTuningError):
@@ -62,6 +66,8 @@ def load_json(path: str, limit: int) -> Any:
 
 def parse_json(text: str, where: str) -> Any:
     """As :func:`load_json`, of a text; ``where``: what it is called in the message."""
+    if _containers(text) > _MOST_CONTAINERS and _containers(_STRING.sub("", text)) > _MOST_CONTAINERS:
+        raise InputError(f"{where}: it has more than {_MOST_CONTAINERS} lists and objects, too many to read")
     try:
         data = json.loads(
             text,
@@ -77,6 +83,10 @@ def parse_json(text: str, where: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
     return data
+
+
+def _containers(text: str) -> int:
+    return text.count("[") + text.count("{")
 
 
 def _refuse(text: str) -> NoReturn:

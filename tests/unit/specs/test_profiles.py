@@ -17,6 +17,13 @@ specs:
 
 
 class ShippedTest(testcase.TestCase):
+    def test_aliases_are_refused(self):
+        """Nine lists of nine aliases each are 387,420,489 values."""
+        for text in ("a: &x [1]\nb: *x\n", "a: &x {c: 1}\nb:\n  <<: *x\n"):
+            error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, text, "mine.yaml")
+            self.assertIn("mine.yaml: line ", str(error))
+            self.assertIn("an alias (*name) is not allowed; write the value out", str(error))
+
     def test_shipped_profiles_are_the_documented_ones(self):
         expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
         self.assertEqual(expected, set(profiles.shipped()))
