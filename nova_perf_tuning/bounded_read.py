@@ -79,8 +79,10 @@ def kernel_bytes(path: str, dir_fd: int | None = None, limit: int = _KERNEL_LIMI
         os.close(fd)
 
 
-def kernel_pages(directory: str, paths: Iterable[str]) -> list[bytes]:
+def kernel_pages(prefix: str, directory: str, paths: Iterable[str]) -> list[bytes]:
     """Return the first page of each file, relative to ``directory``; empty where it cannot be read."""
+    if prefix:
+        return [_recorded_page(prefix, f"{directory}/{path}") for path in paths]
     try:
         dir_fd = os.open(directory, _KERNEL_FLAGS | os.O_DIRECTORY)
     except OSError:
@@ -95,19 +97,43 @@ def kernel_pages(directory: str, paths: Iterable[str]) -> list[bytes]:
     return pages
 
 
+def _recorded_page(prefix: str, path: str) -> bytes:
+    try:
+        return recorded_bytes(prefix, path, _PAGE)
+    except OSError:
+        return b""
+
+
 def kernel_text(prefix: str, path: str) -> str:
     """Return the text of a kernel file below ``prefix`` ("" is the live host) without its newline.
 
     :raises OSError: it cannot be opened or read; ELOOP: a link of a sysroot leads out of it.
     """
-    fd = os.open(f"{prefix}{path}", _KERNEL_FLAGS)
+    data = recorded_bytes(prefix, path) if prefix else kernel_bytes(path)
+    return data.decode("ascii", "replace").strip()
+
+
+def recorded_bytes(prefix: str, path: str, limit: int = _KERNEL_LIMIT) -> bytes:
+    """Return the first ``limit`` bytes of a plain file below ``prefix``, which a stranger may have made.
+
+    O_PATH finds the file without opening it: opening alone would start a watchdog or rewind a tape. What was found
+    is checked and then opened itself, so that nothing can be swapped in between.
+
+    :raises OSError: it cannot be opened or read; ELOOP: a link leads out of it; EINVAL: it is no plain file.
+    """
+    found = os.open(f"{prefix}{path}", os.O_PATH | os.O_CLOEXEC)
     try:
-        # Asked of what is open: half the cost of walking the path, and nothing can be swapped in between.
-        if prefix and not os.readlink(f"/proc/self/fd/{fd}").startswith(f"{_real(prefix)}/"):
+        same = f"/proc/self/fd/{found}"
+        if not os.readlink(same).startswith(f"{_real(prefix)}/"):
             raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")
-        return os.read(fd, _KERNEL_LIMIT).decode("ascii", "replace").strip()
+        kind = stat.S_IFMT(os.fstat(found).st_mode)
+        if kind == stat.S_IFDIR:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if kind != stat.S_IFREG:
+            raise OSError(errno.EINVAL, f"{path} is not a plain file")
+        return kernel_bytes(same, limit=limit)
     finally:
-        os.close(fd)
+        os.close(found)
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,6 +4,7 @@
 import errno
 import os
 import threading
+from unittest import mock
 
 from nova_perf_tuning import bounded_read
 from tests.support import directories
@@ -35,6 +36,25 @@ class ReadTest(directories.DirectoryCase):
                 self.assertEqual(number, error.errno)
                 self.assertTrue(error.strerror)
         self.assertEqual(errno.EFBIG, self.assertRaises(OSError, bounded_read.read_text, self.file, 19).errno)
+
+    def test_no_device_or_pipe_of_a_sysroot_is_ever_opened(self):
+        root = str(self.directory)
+        os.symlink("/dev/null", f"{root}/device")
+        os.mkfifo(f"{root}/fifo")
+        opened = []
+        real = os.open
+
+        def watched(path, flags, *arguments, **more):
+            if not flags & os.O_PATH:
+                opened.append(path)
+            return real(path, flags, *arguments, **more)
+
+        with mock.patch.object(os, "open", watched):
+            for name, number in (("/device", errno.ELOOP), ("/fifo", errno.EINVAL)):
+                error = self.assertRaises(OSError, bounded_read.kernel_text, root, name)
+                self.assertEqual(number, error.errno)
+            self.assertEqual([b"", b""], bounded_read.kernel_pages(root, "/", ["device", "fifo"]))
+        self.assertEqual([], opened)
 
     def test_an_argument_may_be_a_pipe(self):
         fifo = str(self.directory / "fifo")

@@ -73,9 +73,10 @@ class IrqAffinity(base.Attribute):
         except base.TargetError:
             return [False] * len(settings)  # the files alone do not tell
         ways = [f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number) for irq in vectors]
-        top = f"{self.prefix}/proc/irq"
-        affinities = bounded_read.kernel_pages(top, [f"{way}/smp_affinity_list" for way in ways])
-        effective = bounded_read.kernel_pages(top, [f"{irq.number}/effective_affinity_list" for irq in vectors])
+        prefix, top = self.prefix, "/proc/irq"
+        affinities = bounded_read.kernel_pages(prefix, top, [f"{way}/smp_affinity_list" for way in ways])
+        effective_ways = [f"{irq.number}/effective_affinity_list" for irq in vectors]
+        effective = bounded_read.kernel_pages(prefix, top, effective_ways)
         return [
             content == f"{setting.value}\n".encode("ascii", "replace")
             and (not cpus or _fires_on(cpus.decode("ascii", "replace"), setting.value))

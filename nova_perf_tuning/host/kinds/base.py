@@ -229,7 +229,7 @@ class Attribute(SettingKind):
             paths = [self.path(setting.target)[1:] for setting in settings]
         except TargetError:
             return super().holding(settings)
-        contents = bounded_read.kernel_pages(f"{self.prefix}/", paths)
+        contents = bounded_read.kernel_pages(self.prefix, "/", paths)
         return [
             content == f"{setting.value}\n".encode("ascii", "replace")
             for content, setting in zip(contents, settings, strict=True)

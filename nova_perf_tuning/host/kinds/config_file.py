@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of our own: what brings settings back after a reboot. The other door beside privileged."""
 
+import errno
 import json
 import os
 import re
@@ -16,6 +17,7 @@ _ALLOWED = re.compile(
 ).fullmatch
 
 ABSENT = "absent"
+_MAX_BYTES = 4 << 20
 
 
 def encode(content: str) -> str:
@@ -51,10 +53,18 @@ class ConfigFile(base.SettingKind):
 
     def read(self, target: str) -> str:
         try:
-            with open(self._path(target), encoding="utf-8", newline="") as file:
-                return encode(file.read())
+            path = self._path(target)
+            if self.prefix:
+                content = bounded_read.recorded_bytes(self.prefix, f"/{target}", _MAX_BYTES).decode()
+            else:
+                content = bounded_read.read_text(path, _MAX_BYTES)
+            return encode(content)
         except FileNotFoundError:
             return ABSENT
+        except OSError as error:
+            if error.errno != errno.EILSEQ:
+                raise
+            raise base.TargetError(f"/{target} is not a text; remove it") from None
         except UnicodeDecodeError:
             raise base.TargetError(f"/{target} is not a text; remove it") from None
 

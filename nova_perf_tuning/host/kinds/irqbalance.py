@@ -42,7 +42,8 @@ class IrqbalanceBan(base.SettingKind):
     def read(self, target: str) -> str:
         path = self._path(target)
         try:
-            return as_text(int(line) for line in bounded_read.kernel_text("", path).split())
+            text = bounded_read.kernel_text(self.prefix, f"/{LIST}")
+            return as_text(int(line) for line in text.split())
         except FileNotFoundError:
             return NONE
         except ValueError:

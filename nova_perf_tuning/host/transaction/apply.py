@@ -68,7 +68,7 @@ class ApplyError(errors.PerfTuningError):
 
 
 def boot_id(root: str = "/") -> str:
-    """Return what names this boot of the host below ``root``; empty for a recorded host, whose record has no such file.
+    """Return what names this boot of the host below ``root``; empty for a record without that file.
 
     :raises BootIdError: it cannot be read, or is empty.
     """
@@ -320,7 +320,7 @@ class _Run:
                 self.journal.drop(drop)
 
     def _ended(self) -> list[journal_module.Entry]:
-        """Entries of which a look showed that nothing is left to undo or check: of earlier boots, and of threads."""
+        """Entries of earlier boots and of threads of which a look showed that nothing is left to undo or check."""
         ephemeral = {name for name, kind in self.kinds.items() if kind.ephemeral}
         mortal = [entry for entry in self.known.values() if entry.kind in ephemeral and entry.boot_id == self.boot]
         seen = zip(mortal, verify.verify([entry.setting() for entry in mortal], self.kinds), strict=True)

@@ -12,6 +12,7 @@ import fcntl
 import operator
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -32,6 +33,13 @@ AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affini
 VERSION = 1
 #: In place of a boot: what is in a file, or is brought back by one, outlives every boot.
 ANY_BOOT = "any"
+
+#: Seconds for one statement: a journal of a sysroot may be a stranger's.
+_PATIENCE_S: Final = 30.0
+#: Steps of SQLite's machine between two looks at the clock.
+_STEPS: Final = 100_000
+#: O_NONBLOCK: a named pipe is not waited for.
+_LOCK_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 _SCHEMA = (
     "CREATE TABLE host (root TEXT NOT NULL)",
@@ -100,6 +108,23 @@ class Entry:
         return model.Setting(*what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT)
 
 
+_ROOM: Final = "free space on that disk and run it again; keep the journal: the originals are in it"
+_MOUNT: Final = "remount that disk for writing, see 'dmesg'; keep the journal: the originals are in it"
+_BUSY: Final = "another program keeps it open or it takes too long: try again; keep the journal"
+#: SQLite's primary result code -> what to do; the others say that the file is damaged.
+_REMEDIES: Final = {
+    sqlite3.SQLITE_FULL: _ROOM,
+    sqlite3.SQLITE_IOERR: _ROOM,
+    sqlite3.SQLITE_NOMEM: _ROOM,
+    sqlite3.SQLITE_READONLY: _MOUNT,
+    sqlite3.SQLITE_CANTOPEN: _MOUNT,
+    sqlite3.SQLITE_PERM: _MOUNT,
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_INTERRUPT: _BUSY,
+}
+_DAMAGED: Final = "the journal is damaged: remove it, and what the host holds now stays"
+
 _FIELDS = [field.name for field in dataclasses.fields(Entry)]
 _COLUMNS = ", ".join(_FIELDS)
 _row = operator.attrgetter(*_FIELDS)
@@ -138,6 +163,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         self.root = os.path.realpath(root)
         self._writer = writer
         self._lock = -1
+        self._deadline = 0.0
         self._connection: sqlite3.Connection | None = None
         prefix = os.path.abspath(root)
         try:
@@ -188,15 +214,28 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     def _open(self) -> sqlite3.Connection | None:
         """Return the connection; None for a reader where there is no journal, or a writer died in making it."""
         try:
-            owner = os.stat(self.path).st_uid
+            status = os.stat(self.path)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(status.st_mode):
+            raise JournalError(f"{self.path}: it is not a plain file: name another directory with --state-dir")
+        owner = status.st_uid
         if owner != os.geteuid():
             who = f"user {owner}" if owner else "root"
             raise ForbiddenError(f"{self.path}: only its owner ({who}) may read it: run this as {who}")
         with self._errors():
             connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.set_progress_handler(self._is_late, _STEPS)
+            objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            empty = not objects
+            tables = {name for kind, name, sql in objects if kind == "table" and sql.startswith("CREATE TABLE")}
+            foreign = [name for kind, name, _sql in objects if kind != "index" and name not in tables]
+            if objects and (foreign or not {"host", "entry"} <= tables):
+                connection.close()
+                raise JournalError(
+                    f"{self.path}: it is not a journal of this program: name another directory with --state-dir"
+                )
             if empty and not self._writer:
                 connection.close()
                 return None
@@ -223,12 +262,18 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into one line."""
+        """Turn SQLite's errors into one line, and end what takes too long."""
+        self._deadline = time.monotonic() + _PATIENCE_S
         try:
             yield
         except (sqlite3.Error, TypeError, UnicodeError) as error:
-            text = " ".join(str(error).split())
-            raise JournalError(f"{self.path}: {text}: {_remedy(error)}") from None
+            what = " ".join(str(error).split())
+            code = getattr(error, "sqlite_errorcode", None)
+            remedy = _DAMAGED if code is None else _REMEDIES.get(code & 0xFF, _DAMAGED)
+            raise JournalError(f"{self.path}: {what}: {remedy}") from None
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -278,8 +323,9 @@ def take_lock(path: str, patience: float) -> int:
     :raises HeldError: somebody else holds it.
     :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would be written to.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _LOCK_FLAGS, 0o600)
     try:
+        _require_plain(fd, path)
         deadline = time.monotonic() + patience
         while not _try(fd, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
@@ -296,15 +342,25 @@ def lock_holder(path: str) -> str | None:
     """Return who holds the lock file at ``path``, None where nobody does or it is not there.
 
     It takes a shared lock for a moment, so that two who ask do not see each other.
+
+    :raises JournalError: what is there is no plain file.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | _LOCK_FLAGS)
     except OSError:
         return None
     try:
+        _require_plain(fd, path)
         return None if _try(fd, fcntl.LOCK_SH) else _holder(fd)
     finally:
         os.close(fd)
+
+
+def _require_plain(fd: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise JournalError(
+            f"{path}: it is not a plain file: remove it, or name another directory with --state-dir"
+        )
 
 
 def _try(fd: int, how: int) -> bool:
@@ -317,21 +373,3 @@ def _try(fd: int, how: int) -> bool:
 
 def _holder(fd: int) -> str:
     return os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-
-
-#: SQLite's primary result codes (sqlite.org/rescode.html) of a disk, and not of a journal, that is at fault.
-_OF_THE_DISK: Final = {
-    sqlite3.SQLITE_FULL: "free space on this disk, and run the command again; the journal is whole",
-    sqlite3.SQLITE_READONLY: "make this file system writable; the journal is whole",
-    sqlite3.SQLITE_IOERR: "the disk cannot be read or written; see the kernel's log, and keep the journal",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check its directory, its permissions and free space",
-    sqlite3.SQLITE_BUSY: "another process uses it; run the command again",
-    sqlite3.SQLITE_LOCKED: "another process uses it; run the command again",
-}
-
-
-def _remedy(error: Exception) -> str:
-    """Return what to do; only a journal that SQLite itself calls no database, or that lacks fields, is damaged."""
-    code = getattr(error, "sqlite_errorcode", None)
-    known = None if code is None else _OF_THE_DISK.get(code & 0xFF)
-    return known or "the journal is damaged: remove it, and what the host holds now stays"

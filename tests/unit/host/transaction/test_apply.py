@@ -4,6 +4,7 @@
 import errno
 import os
 import sqlite3
+from unittest import mock
 
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
@@ -39,6 +40,15 @@ class TransactionCase(directories.DirectoryCase):
     def entries(self):
         with self.open(writer=False) as session:
             return {entry.target: entry for entry in session.entries()}
+
+
+class BootIdTest(directories.DirectoryCase):
+    def test_one_that_is_hidden_or_empty_is_an_error(self):
+        (self.directory / "empty").touch()
+        for path in (self.directory / "empty", self.directory / "absent"):
+            with self.subTest(path), mock.patch.object(apply, "BOOT_ID", str(path)):
+                error = self.assertRaises(apply.BootIdError, apply.boot_id)
+                self.assertIn(f"{path}: ", str(error))
 
 
 class ApplyTest(TransactionCase):

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import sqlite3
 import tempfile
+from unittest import mock
 
 import testtools
 
@@ -41,6 +42,36 @@ class JournalTest(directories.DirectoryCase):
         self.assertNotIn("\n", str(error))
         for word in words:
             self.assertIn(word, str(error))
+
+    def test_a_pipe_as_lock_is_one_error_at_once(self):
+        self.open().close()
+        path = os.path.join(self.directory, journal.AGENT_LOCK)
+        os.mkfifo(path)
+        for take in (journal.lock_holder, lambda path: journal.take_lock(path, 0.0)):
+            error = self.assertRaises(journal.JournalError, take, path)
+            self.assertIn(f"{path}: it is not a plain file", str(error))
+
+    def test_a_view_in_place_of_a_table_is_refused(self):
+        path = self.fill()
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript(f"DROP TABLE host; CREATE VIEW host (root) AS {endless}")
+        self.refused("is not a journal of this program", writer=False)
+
+    def test_what_takes_too_long_is_ended(self):
+        self.fill()
+        with self.open(writer=False) as session, mock.patch.multiple(journal, _PATIENCE_S=-1.0):
+            session._connection.set_progress_handler(session._is_late, 1)
+            self.assertRaises(journal.JournalError, session.entries)
+
+    def test_on_a_full_disk_nobody_is_asked_to_remove_the_originals(self):
+        self.fill()
+        with self.open() as session:
+            session._connection.execute("PRAGMA max_page_count = 1")
+            more = [entry(f"irq:{number}", boot="other") for number in range(5000)]
+            with testtools.ExpectedException(journal.JournalError, "(?s).*full: free space.*keep the journal.*"):
+                with session.transaction():
+                    session.put(more)
 
     def test_round_trip(self):
         with self.open() as session, session.transaction():
