@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where interrupts and threads may run: ``irq:47`` = ``4-7``, ``tid:123`` = ``4-7``."""
 
+import errno
 import functools
 import itertools
 import os
@@ -13,6 +14,9 @@ from nova_perf_tuning.host.facts import devices, reader
 from nova_perf_tuning.host.kinds import base
 
 _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
+
+#: What writing a managed interrupt gets: EIO before Linux 6.12, EPERM since.
+_MANAGED = (errno.EIO, errno.EPERM)
 
 
 class IrqAffinity(base.Attribute):
@@ -31,6 +35,16 @@ class IrqAffinity(base.Attribute):
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
+
+    def write(self, target: str, value: str) -> None:
+        try:
+            super().write(target, value)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise OSError(error.errno, f"the vectors of CPU {value} are full") from None
+            if error.errno in _MANAGED:
+                raise OSError(error.errno, "it is managed by the kernel, which places it itself") from None
+            raise
 
     def meanwhile(self, target: str, value: str) -> str | None:
         """Return ``effective_affinity_list`` where it is set (the interrupt is started) and names other CPUs."""

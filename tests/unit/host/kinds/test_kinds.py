@@ -7,13 +7,15 @@ import itertools
 import os
 import pathlib
 import threading
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.kinds import base, registry
+from nova_perf_tuning.host.kinds import affinity, base, registry
 from nova_perf_tuning.host.model import IrqTarget, Setting, ThreadTarget
 from nova_perf_tuning.host.transaction import verify
 from tests.support import sysroots, testcase
@@ -292,3 +294,17 @@ class ErrorsTest(testcase.TestCase):
         for number in (errno.EIO, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP):
             with self.subTest(number):
                 self.assertIs(base.FailureClass.PERMANENT, base.classify(OSError(number, "")))
+
+
+class RefusedInterruptTest(testcase.TestCase):
+    def test_full_vectors_and_managed_interrupts_are_called_so(self):
+        for number, words in (
+            (errno.ENOSPC, "the vectors of CPU 3 are full"),
+            (errno.EPERM, "it is managed by the kernel"),
+            (errno.EIO, "it is managed by the kernel"),
+        ):
+            refusal = OSError(number, os.strerror(number))
+            with self.subTest(number), mock.patch.object(privileged, "write", side_effect=refusal):
+                error = self.assertRaises(OSError, affinity.IrqAffinity().write, "irq:24", "3")
+                self.assertIn(words, base.clause(error))
+                self.assertEqual(base.classify(refusal), base.classify(error))
