@@ -108,7 +108,7 @@ def build(output, man, work):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("output", type=pathlib.Path, help="directory for both files; made if need be")
     parser.add_argument("--no-man", action="store_true", help="leave out manual pages and sample configuration")
     arguments = parser.parse_args()

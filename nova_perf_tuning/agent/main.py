@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning import atomic_write, errors, printing
+from nova_perf_tuning import arguments, atomic_write, errors, printing
 from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
@@ -35,10 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     notifier = state_module.Notifier()
     try:
         return run(args.sysroot, args.config_file or (), notifier)
-    except (errors.PerfTuningError, OSError) as error:
+    except Exception as error:  # Python would end with 1, which says that originals were not put back
         if args.debug:
-            raise
+            traceback.print_exception(error)
         text = printing.one_line(error)
+        if not isinstance(error, errors.PerfTuningError | OSError):
+            text = f"internal error, please report: {type(error).__name__}: {text} (--debug shows where)"
         print(f"nova-perf-agent: {text}", file=sys.stderr, flush=True)
         notifier.send(STATUS=f"cannot work: {text}")
         if "NOTIFY_SOCKET" in os.environ:
@@ -59,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     root = "root of a generated host's files instead of this host"
     parser.add_argument("--sysroot", metavar="DIR", default="/", help=root)
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
+    arguments.strict(parser)
     return parser
 
 

@@ -11,7 +11,7 @@ from openstack import connection
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command as osc_command
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api
@@ -56,13 +56,20 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         debug = bool(getattr(self.app.options, "debug", False))
+        known = self.app.command_manager.commands
+        if self.cmd_name not in known:  # the openstack program completes the beginning of a name
+            name = self.cmd_name or ""
+            self.warn(f"there is no command '{one_line(name, 80)}'{arguments.hint(name, known)}")
+            return int(errors.ExitCode.ERROR)
         try:
             self._authenticate(quiet=not debug)
             code = super().run(parsed_args)
             return int(code or self.exit_code)
         except Exception as error:
-            if debug or isinstance(error, BrokenPipeError):
+            if isinstance(error, BrokenPipeError):
                 raise
+            if debug:
+                return command.failure(error, self.program, debug=True)
             of_osc = type(error).__module__ == osc_exceptions.__name__
             if isinstance(error, api.ERRORS):
                 self.warn(api.text_of(error))
@@ -77,9 +84,13 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
         cloud: connection.Connection = self.app.client_manager.sdk_connection
         return cloud
 
+    @property
+    def program(self) -> str:
+        return f"openstack {self.cmd_name or ''}".rstrip()
+
     def warn(self, *lines: str) -> None:
         for line in lines:
-            command.warn(f"openstack {self.cmd_name or ''}", line)
+            command.warn(self.program, line)
 
     def _authenticate(self, *, quiet: bool) -> None:
         if quiet:

@@ -4,24 +4,39 @@
 import argparse
 import collections
 import enum
-import functools
 import json
 import re
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final
 
 from cliff import command
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.printing import counted, one_line, printable
 
 #: Characters of a field that a table shows, and of one in the last column.
 _FIELD, _LAST_FIELD = 60, 2000
 #: On a terminal: width of the last column at which no other one is cut, least width of any, lines of a field.
 _LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
+
+#: The extra that has a package, for those that some commands need and others do not.
+_EXTRAS: Final = {
+    "jinja2": "[validation]",
+    "numpy": "[validation]",
+    "scipy": "[validation]",
+    "sqlalchemy": "[validation]",
+    "alembic": "[validation]",
+    "tenacity": "[validation]",
+    "openstack": "[cloud]",
+    "osc_lib": "[cloud]",
+    "heatclient": "[cloud]",
+    "requests": "[cloud]",
+    "prometheus_client": "[cloud]",
+}
 
 
 class OptionsCommand(command.Command):
@@ -35,7 +50,7 @@ class OptionsCommand(command.Command):
             formats = "table for people (default) or json for programs (the documented schema)"
             parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help=formats)
         self.add_options(parser)
-        parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
+        arguments.strict(parser)
         return parser
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -62,11 +77,11 @@ class PerfCommand(OptionsCommand):
         """
         try:
             return int(self.take_action(parsed_args) or errors.ExitCode.PASS)
+        except BrokenPipeError:
+            raise
         except Exception as error:
-            if isinstance(error, BrokenPipeError) or getattr(self.app_args, "debug", False):
-                raise
-            warn(f"nova-perf {self.cmd_name or ''}".rstrip(), error_line(error, "nova-perf"))
-            return int(errors.ExitCode.ERROR)
+            debug = bool(getattr(self.app_args, "debug", False))
+            return failure(error, f"nova-perf {self.cmd_name or ''}".rstrip(), debug=debug)
 
 
 def say(*lines: str, prefix: str = "") -> None:
@@ -75,12 +90,23 @@ def say(*lines: str, prefix: str = "") -> None:
         print(printable(f"{prefix}{line}"))
 
 
+def failure(error: Exception, program: str, *, debug: bool) -> int:
+    """Print what ended a command, as one line or with its traceback, and return the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    else:
+        warn(program, error_line(error, program.partition(" ")[0]))
+    return int(errors.ExitCode.ERROR)
+
+
 def error_line(error: Exception, program: str) -> str:
     """Return what a user reads of an error that ends a command of ``program``."""
     if isinstance(error, errors.PerfTuningError | OSError):
         return " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError):
-        return f"{error}; install nova-perf-tuning[validation,cloud]"
+        package = (error.name or "").partition(".")[0]
+        extra = _EXTRAS.get(package, "")
+        return f"{package} is missing; install nova-perf-tuning{extra}"
     line = f"{type(error).__name__}: {one_line(error, 200)}"
     return f"internal error, please report: {line} ({program} --debug shows where)"
 
@@ -88,12 +114,6 @@ def error_line(error: Exception, program: str) -> str:
 def warn(program: str, text: str) -> None:
     """Print a line on stderr, after the name of the program and its command."""
     print(printable(f"{program}: {text}"), file=sys.stderr)
-
-
-def refuse(prog_name: str, message: str) -> NoReturn:
-    """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
-    warn(prog_name, f"{' '.join(message.split())}; see {prog_name} --help")
-    raise SystemExit(int(errors.ExitCode.ERROR))
 
 
 def print_json(data: Any) -> None:

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entry point of ``nova-perf``."""
 
+import argparse
+import functools
 import io
+import itertools
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 
 from cliff import app, commandmanager
+from cliff import command as cliff_command
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import arguments, errors, printing
+from nova_perf_tuning.cli import command
 
 NAMESPACE = "nova_perf_tuning.cli"
 _FIRST_STEPS = """\
@@ -22,6 +27,10 @@ nova-perf tunes a KVM compute host for its guests, and proves what it gains.
 """
 
 
+class UnknownCommandError(errors.PerfTuningError):
+    """The first words of a command line are no command."""
+
+
 class Commands(commandmanager.CommandManager):
     """Knows all commands but imports only the one that runs; cliff would import every one at start."""
 
@@ -29,6 +38,23 @@ class Commands(commandmanager.CommandManager):
         self.group_list.append(namespace)
         for entry in metadata.entry_points(group=namespace):
             self.commands[entry.name.replace("_", " ")] = entry
+
+    def find_command(self, argv: list[str]) -> tuple[type[cliff_command.Command], str, list[str]]:
+        """Return the class of a command, its name and its arguments; cliff would complete the beginning of a name.
+
+        :raises UnknownCommandError: there is none of that name.
+        """
+        words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
+        for number in range(len(words), 0, -1):
+            name = " ".join(words[:number])
+            if name in self.commands:
+                return self.commands[name].load(), name, argv[number:]
+        given = " ".join(words[: self._most_words()])
+        hint = arguments.hint(given, self.commands) or arguments.hint(words[0], self.commands)
+        raise UnknownCommandError(f"there is no command '{printing.one_line(given, 80)}'{hint}")
+
+    def _most_words(self) -> int:
+        return max(len(name.split()) for name in self.commands)
 
 
 class PerfApp(app.App):
@@ -41,36 +67,58 @@ class PerfApp(app.App):
             command_manager=Commands(NAMESPACE),
             deferred_help=True,
         )
+        # Words that are not for all commands are left to the parser of the command, which refuses what is unknown.
+        self.parser.allow_abbrev = False
+        self.parser.error = functools.partial(arguments.refuse, self.NAME)  # type: ignore[method-assign]
+
+    def run(self, argv: list[str]) -> int:
+        """Run the command that ``argv`` names and return its exit code.
+
+        cliff would return 1, which means FAIL here, for every exception.
+        """
+        self.options, words = self.parser.parse_known_args(argv)
+        try:
+            self.configure_logging()
+            if self.options.deferred_help:
+                words.insert(0, "help")
+            return self.run_subcommand(words)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            return command.failure(error, "nova-perf", debug=self.options.debug)
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run one command; an unknown one is a usage error like any other: one line, exit code 3."""
-        try:
-            self.command_manager.find_command(argv)
-        except ValueError:
-            print(f"nova-perf: there is no command '{argv[0]}'; see 'nova-perf --help'", file=sys.stderr)
+        if not argv:  # cliff would open a shell of its own
+            sys.stdout.write(_FIRST_STEPS)
             return int(errors.ExitCode.ERROR)
-        except ModuleNotFoundError as error:  # while its modules are imported
-            print(f"nova-perf: {error}; install nova-perf-tuning[validation,cloud]", file=sys.stderr)
-            return int(errors.ExitCode.ERROR)
-        return int(super().run_subcommand(argv) or 0)
+        if argv[0].startswith("-"):
+            arguments.refuse(self.NAME, arguments.unknown_word(argv[0], self.parser))
+        factory, name, words = self.command_manager.find_command(argv)
+        instance, parser = self.parser_of(factory, name)
+        return int(instance.run(parser.parse_args(words)) or 0)
+
+    def parser_of(
+        self, factory: type[cliff_command.Command], name: str
+    ) -> tuple[cliff_command.Command, argparse.ArgumentParser]:
+        """Make a command; return it and the parser of its arguments."""
+        instance = factory(self, getattr(self, "options", None), cmd_name=name)
+        parser = instance.get_parser(f"{self.NAME} {name}")
+        if not isinstance(instance, command.OptionsCommand):  # cliff's own: help and complete
+            arguments.strict(parser)
+        return instance, parser
 
 
-def main(argv: Sequence[str] | None = None) -> int | str | None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf`` with ``argv`` (default: the process's own) and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if arguments:
-            code = PerfApp().run(arguments)
-        else:  # cliff would open a shell of its own
-            sys.stdout.write(_FIRST_STEPS)
-            code = int(errors.ExitCode.ERROR)
+        code = PerfApp().run(given)
         sys.stdout.flush()
         return code
     except SystemExit as stop:
-        # argparse ends with 2 for wrong usage; here 2 means INCONCLUSIVE.
-        return int(errors.ExitCode.ERROR) if stop.code == 2 else stop.code
+        return _code(stop)
     except BrokenPipeError:  # the reader (head, less) has gone
         _discard_stdout()
         return 141
@@ -81,6 +129,17 @@ def main(argv: Sequence[str] | None = None) -> int | str | None:
     except KeyboardInterrupt:
         print("nova-perf: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        return command.failure(error, "nova-perf", debug=False)
+
+
+def _code(stop: SystemExit) -> int:
+    """Return the exit code of a program that ends itself: verdicts are returned, so 1 and 2 are none."""
+    if stop.code is None:
+        return int(errors.ExitCode.PASS)
+    if not isinstance(stop.code, int) or stop.code in (errors.ExitCode.FAIL, errors.ExitCode.INCONCLUSIVE):
+        return int(errors.ExitCode.ERROR)
+    return stop.code
 
 
 def _discard_stdout() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import TESTED, native_specs
 from nova_perf_tuning.printing import one_line
@@ -135,6 +135,16 @@ class _Conf(cfg.ConfigOpts):
         kwargs["default_config_dirs"] = cfg.find_config_dirs("nova", "nova-compute")
         return super().__call__(*args, **kwargs)
 
+    def _parse_config_files(self) -> Any:
+        # All options and subcommands are known by now; nova-status ends with 255 where it cannot check.
+        parser: Any = self._oparser
+        arguments.strict(parser, BROKEN)
+        for command in arguments.subparsers(parser):
+            for action in command._actions:
+                if action.dest == "check":  # a word of any kind to oslo.upgradecheck
+                    action.choices = ("check",)
+        return super()._parse_config_files()
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
@@ -143,11 +153,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
     try:
-        arguments = list(sys.argv[1:] if argv is None else argv)
+        given = list(sys.argv[1:] if argv is None else argv)
         files = cfg.find_config_files("nova", "nova-compute")
-        return int(upgradecheck.main(conf, "nova", Checks(conf), argv=arguments, default_config_files=files))
+        return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
     except (cfg.Error, OSError) as error:
         print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
+        return BROKEN
+    except Exception as error:  # Python would end with 1: something to look at
+        print(f"nova-perf-status: internal error, please report: {_said(error)}", file=sys.stderr)
         return BROKEN
 
 

@@ -36,7 +36,7 @@ BUDGETS = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
 
 def main() -> None:
     """Print a row for every number of pairs at a time and every seed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--hosts", type=int, default=1000)
     parser.add_argument("--peers", type=int, default=3)
     parser.add_argument("--parallel", type=int, nargs="+", default=[64])

@@ -287,7 +287,7 @@ def tell(case: Case, observed: dict[str, float], boots: float, quiet: bool, repe
 
 def main() -> int:
     """Print all and return 1 when a promise is broken."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--repeats", type=int, default=4000)
     parser.add_argument("--recording", type=pathlib.Path, nargs="*", default=[RECORDING, BUSY])
     args = parser.parse_args()

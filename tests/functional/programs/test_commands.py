@@ -19,7 +19,7 @@ class CommandsTest(testcase.TestCase):
     def test_names_of_several_words(self):
         _, name, rest = main.Commands(main.NAMESPACE).find_command(["bench", "run", "cpu"])
         self.assertEqual(("bench run", ["cpu"]), (name, rest))
-        self.assertRaises(ValueError, main.Commands(main.NAMESPACE).find_command, ["nowhere"])
+        self.assertRaises(main.UnknownCommandError, main.Commands(main.NAMESPACE).find_command, ["nowhere"])
 
     def test_a_table_fits_a_terminal_and_cuts_lists_between_two_cpus(self):
         cpus = ",".join(map(str, range(100, 200, 2)))

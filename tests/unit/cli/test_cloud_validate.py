@@ -218,7 +218,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
             (("--hosts", "a", "--network", "n", "--external-network", "x"), "have no router"),
-            (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
+            (("--hosts", "a", "--launcher", "host"), "unknown option '--launcher'"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.directory}/results.db"),
         ):
             with self.subTest(arguments):

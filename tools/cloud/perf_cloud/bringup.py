@@ -179,7 +179,7 @@ def _in_order(steps: list[tasks.Task]) -> list[tasks.Task]:
 
 def main(argv: list[str]) -> int:
     """Entry point of the inner half of tools/cloud/up."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--venv", type=pathlib.Path, required=True)
     parser.add_argument("--image", type=pathlib.Path, help="needed, as the next, until the cloud is populated")
     parser.add_argument("--snapshot", type=pathlib.Path)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines are taken by the letter: no word is completed, and an unknown one is refused with a hint."""
+
+import argparse
+import difflib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NoReturn
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.printing import printable
+
+#: Parsed values, and the words that no option or argument took.
+_Parsed = tuple[argparse.Namespace, list[str]]
+#: Characters of a word that is compared; names in a hint.
+_LONGEST: Final = 100
+_MOST_HINTS: Final = 3
+
+
+def strict(parser: argparse.ArgumentParser, code: int = errors.ExitCode.ERROR) -> None:
+    """Make ``parser``, and those of its subcommands, refuse abbreviations and unknown words in one line.
+
+    :param code: exit code for wrong usage.
+    """
+    parser.allow_abbrev = False
+    parser.error = functools.partial(refuse, parser.prog, code=code)  # type: ignore[method-assign]
+    known: Callable[..., _Parsed] = parser.parse_known_args
+    parser.parse_known_args = functools.partial(_parse, parser, known)  # type: ignore[method-assign,assignment]
+    for subparser in subparsers(parser):
+        strict(subparser, code)
+
+
+def subparsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def _parse(
+    parser: argparse.ArgumentParser,
+    parse: Callable[..., _Parsed],
+    args: Sequence[str] | None = None,
+    namespace: argparse.Namespace | None = None,
+) -> _Parsed:
+    parsed, unknown = parse(args, namespace)
+    if unknown:
+        parser.error(unknown_word(unknown[0], parser))
+    return parsed, []
+
+
+def unknown_word(word: str, parser: argparse.ArgumentParser) -> str:
+    """Return what is wrong about a word that ``parser`` does not take."""
+    if not word.startswith("-"):
+        return f"unexpected argument '{word[:_LONGEST]}'"
+    name = word.partition("=")[0]
+    return f"unknown option '{name[:_LONGEST]}'{hint(name, parser._option_string_actions)}"
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'apply'?`` for an unknown word, or nothing.
+
+    What it is the beginning of comes first, else what is spelled most alike.
+    """
+    names = sorted(known)
+    near = [name for name in names if name.startswith(word)]
+    if not near:
+        near = difflib.get_close_matches(word[:_LONGEST], names, 1, 0.6)
+    if not near:
+        return ""
+    quoted = [f"'{name}'" for name in near[:_MOST_HINTS]]
+    return f"; did you mean {' or '.join(quoted)}?"
+
+
+def refuse(program: str, message: str, code: int = errors.ExitCode.ERROR) -> NoReturn:
+    """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
+    text = " ".join(message.split())
+    print(printable(f"{program}: {text}; see {program} --help"), file=sys.stderr)
+    raise SystemExit(int(code))
