@@ -132,6 +132,7 @@ class Run:
     def run(self) -> int:
         """Validate the hosts and return the exit code."""
         evaluate.begin_junit(self._args.junit)
+        report.require_packages()
         with contextlib.ExitStack() as self._opened:
             run, launcher = self._resumed() if self._args.resume else self._begun()
             if launcher is not None:
@@ -176,6 +177,11 @@ class Run:
         self._store = run_store.RunStore(self._args.database, make=make)
         self._opened.callback(self._store.close)
 
+    def _prepare_output(self) -> None:
+        validate_options.make_output_directory(self._args.output)
+        for previous in validate_options.void_output(self._args.output):
+            self._warn(f"results of an earlier run are now {previous}")
+
     def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
         engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
@@ -197,7 +203,7 @@ class Run:
             most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
             raise options.OptionError(f"{counted(len(pairs), 'pair')} have {trials} trials, {most}")
         launcher.check(measure)
-        validate_options.make_output_directory(self._args.output)
+        self._prepare_output()
         self._open(make=True)
         plan = dataclasses.replace(plan, cloud=self._cloud.identity())
         run = self._store.create(plan, hosts, pairs, environment)
@@ -215,7 +221,7 @@ class Run:
             raise run_store.RunError(
                 f"run {before.run_id} was begun on another cloud or project: {plan.cloud}; this is {here}"
             )
-        validate_options.make_output_directory(self._args.output)
+        self._prepare_output()
         if complete:
             return dataclasses.replace(before, plan=plan), None
         launcher = self._cloud.launcher(plan.guests)

@@ -39,8 +39,9 @@ class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
     Boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It boots anew several
-    times and counts the host's CPU while they measure. It writes results.json and report.html. Everything that it
-    made or changed is removed or restored at the end, also after Ctrl-C and SIGTERM.
+    times and counts the host's CPU while they measure. It writes results.json and report.html. Those of an
+    earlier run are renamed to results.previous.json and report.previous.html first. Everything that it made or
+    changed is removed or restored at the end, also after Ctrl-C and SIGTERM.
 
     Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3. Interrupted
     by Ctrl-C: 130; terminated by SIGTERM: 143.
@@ -77,10 +78,13 @@ class Validate(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         with signals.guarded():
             try:
+                renamed = validate_options.void_output(args.output)
                 evaluate.begin_junit(args.junit)
                 run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
+            for previous in renamed:
+                command.warn(_PROGRAM, f"results of an earlier run are now {previous}")
             return run.run()
 
 
@@ -175,6 +179,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
 
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
+    report_module.require_packages()
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = session_plan(args, launcher.vcpus)

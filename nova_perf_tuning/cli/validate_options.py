@@ -66,6 +66,25 @@ def output_files(directory: str) -> tuple[str, str]:
     return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
 
 
+def void_output(directory: str) -> list[str]:
+    """Rename what an earlier run wrote in ``directory``, so that nothing takes it for results of this run.
+
+    :returns: the new names of the files that were there.
+    """
+    renamed = []
+    for file in output_files(directory):
+        stem, extension = os.path.splitext(file)
+        previous = f"{stem}.previous{extension}"
+        try:
+            os.replace(file, previous)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
+        renamed.append(previous)
+    return renamed
+
+
 def make_output_directory(path: str) -> None:
     """Make it and see now, not after ten minutes, that files can be made in it."""
     probe = os.path.join(path, f".nova-perf-{os.getpid()}")

@@ -2,26 +2,31 @@
 """The report: one HTML file that needs nothing else, and the same figures as JSON."""
 
 import functools
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning import errors, printing, rules
-
-try:
-    import jinja2
-except ImportError:
-    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[validation] for reports") from None
-
+from nova_perf_tuning import printing, rules
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
 from nova_perf_tuning.validation.measure import model, overhead
 from nova_perf_tuning.validation.report import charts, course, data, diagnosis, overview, summary, text
+
+if TYPE_CHECKING:
+    import jinja2
 
 _SHOWN_TRIALS = 2000
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 #: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
 _BESIDE = "softirq"
+
+
+def require_packages() -> None:
+    """Raise ModuleNotFoundError now, not after hours of measuring, if a package that a report needs is missing."""
+    for name in ("jinja2", "numpy", "scipy"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 
 def as_json(
@@ -120,7 +125,9 @@ def render_audits(audits: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def _template(name: str) -> jinja2.Template:
+def _template(name: str) -> "jinja2.Template":
+    import jinja2  # an extra: commands that have their help without it can show that
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("nova_perf_tuning.validation.report"),
         autoescape=True,

@@ -22,10 +22,13 @@ case $* in
     *'server list'*) echo '[]' ;;
 esac
 """
+#: Its validation writes into the directory of --output, except where it crashes; it publishes what lies there.
 NOVA_PERF = """#!/bin/sh
 case $1 in
-    validate) exit {code} ;;
-    publish) echo '{{"result": {{"verdict": "{verdict}"}}}}' ;;
+    validate) {crash}
+        mkdir -p "$5" && echo '{{"result": {{"verdict": "{verdict}"}}}}' >"$5/results.json"
+        exit {code} ;;
+    publish) cat "$4" ;;
 esac
 """
 
@@ -144,12 +147,28 @@ class PlaybooksTest(directories.DirectoryCase):
         variables = {}
         for host, code, verdict in (("canary", 0, "PASS"), ("other", 1, "FAIL")):
             program = self.directory / f"nova-perf-{host}"
-            program.write_text(NOVA_PERF.format(code=code, verdict=verdict))
+            program.write_text(NOVA_PERF.format(code=code, verdict=verdict, crash=""))
             program.chmod(0o755)
             variables[host] = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
+            variables[host]["perf_results"] = str(self.directory / "results" / host)
         code, output, changed = self.play("maintenance", **variables)
         self.assertEqual((2, {"canary", "other"}), (code, set(changed)), output)
         said = log.read_text(encoding="utf-8").splitlines()
         enabled = [line for line in said if "--enable" in line]
         self.assertEqual(["compute service set --enable canary nova-compute"], enabled)
         self.assertIn("reason nova-perf-tuning: FAIL", said[-1])
+
+    def test_results_of_an_earlier_run_are_never_published(self):
+        """A validation crashes with the exit code of a verdict while an older PASS lies in the directory."""
+        self.roots = {"canary": self.roots["canary"]}
+        log, openstack, program = (self.directory / name for name in ("log", "openstack", "nova-perf"))
+        openstack.write_text(OPENSTACK.format(log=log))
+        program.write_text(NOVA_PERF.format(code=0, verdict="PASS", crash="exit 1"))
+        for file in (openstack, program):
+            file.chmod(0o755)
+        self.write_file("results/results.json", '{"result": {"verdict": "PASS"}}')
+        variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
+        variables["perf_results"] = str(self.directory / "results")
+        code, output, _changed = self.play("maintenance", canary=variables)
+        self.assertEqual(2, code, output)
+        self.assertNotIn("--enable", log.read_text(encoding="utf-8"))

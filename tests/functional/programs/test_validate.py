@@ -4,6 +4,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 from unittest import mock
@@ -171,6 +172,7 @@ class ValidateTest(directories.DirectoryCase):
         ):
             with self.subTest(arguments):
                 broken[:] = [bad]
+                shutil.rmtree(self.output, ignore_errors=True)
                 done = self.validate(*QUICK, *arguments)
                 self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
                 self.assertIn("report: ", done.stdout)
