@@ -13,7 +13,7 @@ from osc_lib.command import command as osc_command
 
 from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.printing import one_line, printable
 from nova_perf_tuning.validation.cloud import api
 
 #: Columns and rows of a :class:`CloudLister`.
@@ -39,6 +39,22 @@ class Cell(columns.FormattableColumn[Any]):
 def lines(texts: Sequence[str]) -> Cell:
     """Return several texts: one below the other for people, a list for programs."""
     return Cell("\n".join(texts), list(texts))
+
+
+def clean(field: Any) -> Any:
+    """Return a field of a table without characters that a terminal would obey, for every output format.
+
+    Names of images and other texts of tenants may have them.
+    """
+    if isinstance(field, str):
+        return printable(field, "\n\t")
+    if isinstance(field, dict):
+        return {clean(key): clean(value) for key, value in field.items()}
+    if isinstance(field, list | tuple):
+        return [clean(value) for value in field]
+    if isinstance(field, columns.FormattableColumn):
+        return Cell(clean(field.human_readable()), clean(field.machine_readable()))
+    return field
 
 
 class CloudCommand(command.OptionsCommand, osc_command.Command):
@@ -113,7 +129,7 @@ class CloudLister(CloudCommand, osc_command.Lister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[object]]
     ) -> int:
-        rows = list(data)
+        rows = [[clean(field) for field in row] for row in data]
         if not rows and parsed_args.formatter == "table":
             print(self.nothing, file=self.app.stdout)
             return 0
@@ -122,3 +138,8 @@ class CloudLister(CloudCommand, osc_command.Lister):
 
 class CloudShowOne(CloudCommand, osc_command.ShowOne):
     """A command that shows one thing; all output formats of cliff."""
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[object]
+    ) -> int:
+        return int(super().produce_output(parsed_args, column_names, [clean(field) for field in data]) or 0)
