@@ -80,7 +80,7 @@ class AbbreviationTest(testcase.TestCase):
             self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
 
     def test_hint(self):
-        self.assertEqual("; did you mean 'apply'?", arguments.hint("aply", ["apply", "audit"]))
+        self.assertEqual("; did you mean 'apply'?", arguments.hint("applx", ["apply", "audit"]))
         self.assertEqual("", arguments.hint("zzz", ["apply", "audit"]))
 
 
@@ -124,10 +124,10 @@ class ExitCodeTest(directories.DirectoryCase):
 class OpenstackTest(openstack_program.ProgramTestCase):
     def test_no_beginning_of_a_command_of_ours(self):
         """The openstack program itself completes it, also to one that writes."""
-        done = openstack_program.run("--os-cloud", "test", "perf", "clea", "x")
+        done = openstack_program.run("--os-cloud", "test", "perf", "cleanu", "x")
         self.assertEqual((3, ""), (done.code, done.out))
         self.assertEqual(
-            "openstack perf clea: there is no command 'perf clea'; did you mean 'perf cleanup'?\n", done.err
+            "openstack perf cleanu: there is no command 'perf cleanu'; did you mean 'perf cleanup'?\n", done.err
         )
 
     def test_traceback_ends_with_3(self):

@@ -45,6 +45,6 @@ class FullDiskTest(testcase.TestCase):
         done = patience.run(["unshare", "-m", "sh", "-ec", _SCRIPT, "sh", sys.executable], cwd=top)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         message, targets = done.stdout.splitlines()
-        self.assertIn("free space on this disk", message)
+        self.assertIn("free space on that disk", message)
         self.assertNotIn("remove", message)
         self.assertEqual("['irq:1']", targets)
