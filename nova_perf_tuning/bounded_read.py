@@ -12,20 +12,85 @@ import sys
 from collections.abc import Iterable
 
 #: O_NONBLOCK: a named pipe in a recorded host must not stop us; it changes nothing for kernel files.
-_KERNEL_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CAREFUL = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_KERNEL_FLAGS = os.O_RDONLY | _CAREFUL
 #: One page is what sysfs gives; a mask of 65536 CPUs needs 18 KB, a task's status file 2 KB.
 _KERNEL_LIMIT = 65536
 _PAGE = 4096
 
 
-def read_text(path: str | os.PathLike[str], limit: int) -> str:
+def open_plain(
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    *,
+    dir_fd: int | None = None,
+    inside: str = "",
+    links: bool = True,
+) -> int:
+    """Return a descriptor of a plain file; nothing of another type is ever opened.
+
+    O_PATH finds the file without opening it: opening alone would start a watchdog, rewind a tape or wait for the
+    writer of a pipe. What was found is checked and then opened itself, so that nothing can be swapped in between.
+
+    :param inside: a directory that the file must be in, all links followed; empty: it may be anywhere.
+    :param links: whether the last part of the path may be a link.
+    :raises OSError: it cannot be opened; ELOOP: it is a link or leads out; EISDIR, EINVAL: it is no plain file.
+    """
+    finding = os.O_PATH | os.O_CLOEXEC
+    if not links:
+        finding |= os.O_NOFOLLOW
+    try:
+        found = os.open(path, finding, dir_fd=dir_fd)
+    except ValueError as error:  # a NUL in it, or what the locale cannot encode
+        raise OSError(errno.EINVAL, str(error)) from None
+    try:
+        check_open(found, os.fspath(path), inside)
+        check_plain(os.fstat(found).st_mode)
+        return os.open(f"/proc/self/fd/{found}", flags | _CAREFUL)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+    finally:
+        os.close(found)
+
+
+def check_plain(mode: int) -> None:
+    """Refuse what is no plain file by its ``st_mode``.
+
+    :raises OSError: EISDIR; ELOOP: a link; EINVAL: a device, a pipe or a socket.
+    """
+    kind = stat.S_IFMT(mode)
+    if kind == stat.S_IFDIR:
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if kind == stat.S_IFLNK:
+        raise OSError(errno.ELOOP, "it is a symbolic link")
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, "it is not a plain file")
+
+
+def check_open(descriptor: int, path: str, inside: str) -> None:
+    """Refuse an open file or directory that is neither ``inside`` nor in it; empty: it may be anywhere.
+
+    :raises OSError: ELOOP; ``path`` is how it was found.
+    """
+    if not inside:
+        return
+    top = _real(inside)
+    place = os.readlink(f"/proc/self/fd/{descriptor}")
+    if place != top and not place.startswith(f"{top}/"):
+        raise OSError(errno.ELOOP, f"{path} leads out of {inside}")
+
+
+def read_text(path: str | os.PathLike[str], limit: int, *, inside: str = "", links: bool = True) -> str:
     """Return the text of a plain file of at most ``limit`` bytes.
 
+    :param inside: see :func:`open_plain`, as for ``links``.
     :raises OSError: it cannot be read, is no plain file (EINVAL), larger (EFBIG) or not UTF-8 (EILSEQ);
         ``strerror`` says which.
     """
+    with open(open_plain(path, inside=inside, links=links), "rb") as file:
+        data = _bounded(file.read(limit + 1), limit)
     try:
-        return _read(path, limit, pipes=False).decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         raise OSError(errno.EILSEQ, f"it is not UTF-8 text (byte {error.start})") from None
 
@@ -39,19 +104,12 @@ def read_argument(path: str, limit: int) -> bytes:
     """
     if path == "-":
         return _bounded(sys.stdin.buffer.read(limit + 1), limit)
-    return _read(path, limit, pipes=True)
-
-
-def _read(path: str | os.PathLike[str], limit: int, pipes: bool) -> bytes:
     try:
         file = open(path, "rb", opener=_opened)  # takes care of the descriptor of a directory too
     except ValueError as error:  # a NUL in it, or what the locale cannot encode
         raise OSError(errno.EINVAL, str(error)) from None
     with file:
-        if pipes:
-            os.set_blocking(file.fileno(), True)
-        elif not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a plain file")
+        os.set_blocking(file.fileno(), True)
         return _bounded(file.read(limit + 1), limit)
 
 
@@ -116,24 +174,13 @@ def kernel_text(prefix: str, path: str) -> str:
 def recorded_bytes(prefix: str, path: str, limit: int = _KERNEL_LIMIT) -> bytes:
     """Return the first ``limit`` bytes of a plain file below ``prefix``, which a stranger may have made.
 
-    O_PATH finds the file without opening it: opening alone would start a watchdog or rewind a tape. What was found
-    is checked and then opened itself, so that nothing can be swapped in between.
-
     :raises OSError: it cannot be opened or read; ELOOP: a link leads out of it; EINVAL: it is no plain file.
     """
-    found = os.open(f"{prefix}{path}", os.O_PATH | os.O_CLOEXEC)
+    descriptor = open_plain(f"{prefix}{path}", inside=prefix)
     try:
-        same = f"/proc/self/fd/{found}"
-        if not os.readlink(same).startswith(f"{_real(prefix)}/"):
-            raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")
-        kind = stat.S_IFMT(os.fstat(found).st_mode)
-        if kind == stat.S_IFDIR:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if kind != stat.S_IFREG:
-            raise OSError(errno.EINVAL, f"{path} is not a plain file")
-        return kernel_bytes(same, limit=limit)
+        return os.read(descriptor, limit)
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 @functools.lru_cache(maxsize=8)

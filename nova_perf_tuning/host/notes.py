@@ -24,6 +24,7 @@ class NoteCode(enum.Enum):
     # -- facts
     TOO_LONG = "too long, not read"
     NO_PERMISSION = "no permission to read (run as root)"
+    NOT_A_FILE = "neither a plain file nor a directory, not opened"
     LINK_CIRCLE = "links in a circle"
     NOT_TEXT = "not text"
     NOT_CPU_LIST = "not a CPU list"

@@ -54,7 +54,22 @@ class ReadTest(directories.DirectoryCase):
                 error = self.assertRaises(OSError, bounded_read.kernel_text, root, name)
                 self.assertEqual(number, error.errno)
             self.assertEqual([b"", b""], bounded_read.kernel_pages(root, "/", ["device", "fifo"]))
+            for name in ("device", "fifo"):
+                error = self.assertRaises(OSError, bounded_read.read_text, f"{root}/{name}", 100)
+                self.assertEqual(errno.EINVAL, error.errno)
         self.assertEqual([], opened)
+
+    def test_who_allows_no_link_or_nothing_outside_gets_none(self):
+        inside = self.directory / "inside"
+        inside.mkdir()
+        (inside / "out").symlink_to(self.file)
+        (inside / "plain").write_text("text")
+        (inside / "link").symlink_to("plain")
+        limits = {"inside": str(inside)}
+        self.assertEqual("text", bounded_read.read_text(inside / "link", 100, **limits))
+        for name, more in (("out", limits), ("link", {"links": False})):
+            error = self.assertRaises(OSError, bounded_read.read_text, inside / name, 100, **more)
+            self.assertEqual((errno.ELOOP, str(inside / name)), (error.errno, error.filename))
 
     def test_an_argument_may_be_a_pipe(self):
         fifo = str(self.directory / "fifo")

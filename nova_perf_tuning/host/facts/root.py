@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The root below which /proc, /sys, /run and /etc are read: the live host, or a recorded one in a directory.
 
-A recorded host is untrusted. Its links are resolved inside its root and never out of it; FIFOs and devices
-cannot block a read; every read has a size limit; what is missing, unreadable or garbage is ``None`` and a
-note in :attr:`Root.notes`.
+A recorded host is untrusted. Its links are resolved inside its root and never out of it; only plain files are
+opened, no FIFO and no device; every read has a size limit; what is missing, unreadable or garbage is ``None`` and
+a note in :attr:`Root.notes`.
 
 The number of files is what reading a host costs (about 3 us each), hence plain ``os.open``, ``os.read`` and
 ``os.close``, and no look before the leap.
@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final, NewType
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.host.notes import Note, NoteCode, Value
 
 #: A directory below the root, without leading slash: what the methods of a :class:`Root` return, or one of these
@@ -27,8 +27,8 @@ VALUE_LIMIT: Final = 65536
 _CHUNK: Final = 4096
 _MAX_LINKS: Final = 40  # as the kernel's MAXSYMLINKS
 _LIVE_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
-# Without O_NONBLOCK opening a FIFO waits for its writer; without O_NOFOLLOW a link leads out of the root.
 _RECORDED_FLAGS: Final = _LIVE_FLAGS | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
+_DIRECTORY_FLAGS: Final = _LIVE_FLAGS | os.O_DIRECTORY
 # Linux 5.15 ends the lists of CPUs with a NUL that it counts into their length.
 _BLANKS: Final = "\0 \t\r\n"
 _NO_CPUS: Final = "(null)"  # nohz_full on kernels before 6.6
@@ -67,7 +67,8 @@ class Root:
         self.live = path == "/"
         self.notes = Notes()
         self._prefix = path.rstrip("/") + "/"
-        self._flags = _LIVE_FLAGS if self.live else _RECORDED_FLAGS
+        #: A recorded host's own directory, which nothing that is opened may be outside of.
+        self._inside = "" if self.live else path
         self._real: dict[str, str | None] = {}
         self._directories = {""}
         # One host repeats few lists and masks thousands of times.
@@ -92,21 +93,43 @@ class Root:
         if directory is None:
             return []
         try:
-            return os.listdir(self._prefix + directory)
+            if self.live:
+                return os.listdir(self._prefix + directory)
+            base = self._opened_directory(directory)
         except OSError as error:
             self._refused(error, directory)
             return []
+        try:
+            return os.listdir(base)
+        finally:
+            os.close(base)
+
+    def _opened_directory(self, directory: str) -> int:
+        """Open a directory; of a recorded host only inside its root, since a link may have come meanwhile."""
+        if self.live:
+            return os.open(self._prefix + directory, _DIRECTORY_FLAGS)
+        base = os.open(self._prefix + directory, _DIRECTORY_FLAGS | os.O_NOFOLLOW)
+        try:
+            bounded_read.check_open(base, directory, self._inside)
+        except OSError:
+            os.close(base)
+            raise
+        return base
 
     def directories(self, directory: Directory | None) -> list[str]:
         """Return the names in ``directory`` that are directories and no links; on the live host all names."""
         if self.live or directory is None:
             return self.names(directory)
         try:
-            with os.scandir(self._prefix + directory) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            base = self._opened_directory(directory)
         except OSError as error:
             self._refused(error, directory)
             return []
+        try:
+            with os.scandir(base) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        finally:
+            os.close(base)
 
     def each(
         self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
@@ -119,7 +142,7 @@ class Root:
         if directory is None or not names:
             return [None] * len(names)
         try:
-            base = os.open(self._prefix + directory, self._flags | os.O_DIRECTORY)
+            base = self._opened_directory(directory)
         except OSError as error:
             self._refused(error, directory)
             return [None] * len(names)
@@ -133,11 +156,13 @@ class Root:
     ) -> bytes | None:
         path = f"{self._prefix}{directory}/{name}" if base is None else name
         try:
-            descriptor = os.open(path, self._flags, dir_fd=base)
+            descriptor = self._opened(path, base)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.ELOOP and not self.live:
-                real = self._resolve(f"{directory}/{name}")
-                if real is not None:
+                place = f"{directory}/{name}"
+                real = self._resolve(place)
+                # What was resolved and is a link now was swapped meanwhile: it is not followed.
+                if real is not None and real != place.lstrip("/"):
                     above, _, name = real.rpartition("/")
                     return self._value(None, Directory(above), name, limit, whole)
             self._refused(error, directory, name)
@@ -156,6 +181,16 @@ class Root:
             os.close(descriptor)
         return data if len(data) <= limit else self._cut(data, limit, whole, directory, name)
 
+    def _opened(self, path: str, base: int | None) -> int:
+        if self.live:
+            return os.open(path, _LIVE_FLAGS, dir_fd=base)
+        if base is None:
+            return bounded_read.open_plain(path, inside=self._inside, links=False)
+        # One of very many. A look beforehand is enough: the last name is the kernel's, no device outside of the
+        # root is called so, and a link in its place is not followed.
+        bounded_read.check_plain(os.stat(path, dir_fd=base, follow_symlinks=False).st_mode)
+        return os.open(path, _RECORDED_FLAGS, dir_fd=base)
+
     def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
         if not whole:
             return data[:limit]
@@ -165,6 +200,8 @@ class Root:
     def _refused(self, error: Exception, *place: str) -> None:
         if isinstance(error, PermissionError):
             self.notes.add(NoteCode.NO_PERMISSION, "/".join(place))
+        elif isinstance(error, OSError) and error.errno == errno.EINVAL and not self.live:
+            self.notes.add(NoteCode.NOT_A_FILE, "/".join(place))
 
     def _resolve(self, path: str, links: int = 0) -> str | None:
         """Return ``path`` with its links followed inside the root; None where it leads nowhere."""

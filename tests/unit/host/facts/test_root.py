@@ -4,8 +4,10 @@
 import io
 import os
 import pathlib
+import stat
 import tarfile
 import tempfile
+from unittest import mock
 
 from nova_perf_tuning.host.facts import archive, reader
 from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
@@ -90,6 +92,43 @@ class TestDirectory(testcase.TestCase):
                 self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
         self.assertEqual(100, len(self.root.head(self.sys, "huge", 100)))
         self.assertIn(Note.of(NoteCode.TOO_LONG, places=("sys/huge", "sys/huge")), self.root.notes.all())
+
+    def test_only_plain_files_are_opened(self) -> None:
+        """Opening alone would start a watchdog or rewind a tape."""
+        os.mkfifo(f"{self.path}/sys/fifo")
+        kinds = []
+        really = os.open
+
+        def watched(path: str, flags: int, *arguments: int, **more: int) -> int:
+            descriptor = really(path, flags, *arguments, **more)
+            if not flags & os.O_PATH:
+                kinds.append(stat.S_IFMT(os.fstat(descriptor).st_mode))
+            return descriptor
+
+        with mock.patch.object(os, "open", watched):
+            self.assertEqual(7, self.root.number(self.sys, "value"))
+            self.assertIsNone(self.root.read(self.sys, "fifo"))
+            self.assertEqual([None], self.root.each(self.sys, ["fifo"]))
+        self.assertEqual([stat.S_IFREG, stat.S_IFDIR], kinds)
+        self.assertEqual((Note.of(NoteCode.NOT_A_FILE, places=("sys/fifo", "sys/fifo")),), self.root.notes.all())
+
+    def test_links_that_come_while_it_is_read_lead_nowhere(self) -> None:
+        """The owner of a recorded host may swap its directories and files at any moment."""
+        real, out_file = self.root.child(self.sys, "real"), pathlib.Path(self.path, "sys/late")
+        out_file.write_text("inside")
+        self.assertEqual("sys/late", self.root._resolve("sys/late"))
+        out_file.unlink()
+        out_file.symlink_to(f"{self.outside}/secret")
+        self.assertIsNone(self.root.read(self.sys, "late"))
+        above = pathlib.Path(self.path, "sys")
+        above.rename(f"{self.path}/old")
+        above.symlink_to(self.outside)
+        pathlib.Path(self.outside, "real").mkdir()
+        pathlib.Path(self.outside, "real/file").write_text("outside")
+        self.assertIsNone(self.root.read(real, "file"))
+        self.assertEqual([None], self.root.each(real, ["file"]))
+        self.assertEqual([], self.root.names(real))
+        self.assertEqual([], self.root.directories(self.sys))
 
     def test_nothing_below_nothing(self) -> None:
         for nothing in (None, Directory("not/there")):
