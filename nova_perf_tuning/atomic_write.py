@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_read, errors
 
 
 class OutputError(errors.PerfTuningError):
@@ -33,6 +33,19 @@ def make_directory(path: str) -> None:
     if not os.path.isdir(path):
         os.makedirs(path, exist_ok=True)
         os.chmod(path, 0o755)  # noqa: S103  nova-compute and irqbalance read there
+
+
+def open_or_make(path: str, dir_fd: int | None = None) -> int:
+    """Return a descriptor, for reading and writing, of a plain file that only its owner may use, made if need be.
+
+    :raises OSError: it cannot be opened or made; ELOOP: it is a link; EISDIR, EINVAL: it is no plain file.
+    """
+    making = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # O_EXCL follows no link
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return bounded_read.open_plain(path, os.O_RDWR, dir_fd=dir_fd, links=False)
+        with contextlib.suppress(FileExistsError):  # another process has just made it
+            return os.open(path, making, 0o600, dir_fd=dir_fd)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ from typing import Final, Protocol, TypeVar
 import inotify_simple
 from inotify_simple import flags
 
+from nova_perf_tuning import bounded_read
+
 LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
@@ -172,6 +174,7 @@ class Poller:
 
     def __init__(self, root: str = "/", files: Callable[[], Sequence[str]] = list) -> None:
         self._root = pathlib.Path(root)
+        self._prefix = "" if os.path.realpath(root) == "/" else root
         self._files = files
         self._last: list[object] = []
 
@@ -182,13 +185,20 @@ class Poller:
             [
                 _seen(os.listdir, self._root / "proc/irq"),
                 _seen(os.listdir, self._root / "sys/class/net"),
-                _seen(pathlib.Path.read_bytes, self._root / "sys/devices/system/cpu/online"),
-                _seen(pathlib.Path.read_bytes, self._root / "sys/fs/cgroup/cpuset.cpus.isolated"),
+                self._text("/sys/devices/system/cpu/online"),
+                self._text("/sys/fs/cgroup/cpuset.cpus.isolated"),
                 stamp(self._root / "run/libvirt/qemu"),
                 *((path, stamp(pathlib.Path(path))) for path in self._files()),
             ],
         )
         return self._last != before
+
+    def _text(self, path: str) -> str | None:
+        """Return what a kernel file has; None where there is nothing."""
+        try:
+            return bounded_read.kernel_text(self._prefix, path)
+        except OSError:
+            return None
 
 
 def stamp(path: pathlib.Path) -> object:

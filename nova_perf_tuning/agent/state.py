@@ -11,13 +11,15 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import atomic_write, errors
+from nova_perf_tuning import atomic_write, bounded_read, errors
 
 SCHEMA: Final = 2
 FILE: Final = "agent.json"
 RUN_DIR: Final = "/run/nova-perf-tuning"
 #: Seconds that a full socket is waited for: whoever should read it hangs, and we go on.
 WAIT_S: Final = 5.0
+#: More than the state of a host with a thousand guests and all findings.
+_MAX_BYTES: Final = 4 << 20
 
 
 class UnreadableError(errors.PerfTuningError):
@@ -86,25 +88,27 @@ def remove(directory: str) -> None:
         os.unlink(os.path.join(directory, FILE))
 
 
-def read(directory: str = RUN_DIR) -> AgentState | None:
+def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     """Return what an agent wrote; None where none ever ran or it has ended.
 
+    :param sysroot: the recorded host that the directory belongs to, out of which no link leads; empty: this host.
     :raises UnreadableError: it cannot be read, or another version wrote it.
     """
     path = os.path.join(directory, FILE)
     try:
-        with open(path, "rb") as file:
-            content = json.load(file)
+        content = json.loads(bounded_read.read_text(path, _MAX_BYTES, inside=sysroot, links=False))
         if content.pop("schema") != SCHEMA:
             raise ValueError
         state = AgentState(**content)
+        if not isinstance(state.pid, int):  # it becomes part of a path
+            raise TypeError
         running = process_start(state.pid) == state.pid_start
         age = round(time.monotonic() - state.updated_monotonic, 1) if running else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from None
-    except (AttributeError, ValueError, KeyError, TypeError):
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
         raise UnreadableError(f"{path}: restart nova-perf-agent; where none runs remove the file") from None
     return dataclasses.replace(state, running=running, age_s=age)
 

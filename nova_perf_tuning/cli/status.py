@@ -49,7 +49,8 @@ def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
     """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
     if args.sysroot == "/":
         return agent_module.read(opts.load(opts.default_files("/")).agent.run_dir)
-    return agent_module.read(os.path.join(os.path.realpath(args.sysroot), agent_module.RUN_DIR.lstrip("/")))
+    root = os.path.realpath(args.sysroot)
+    return agent_module.read(os.path.join(root, agent_module.RUN_DIR.lstrip("/")), root)
 
 
 def _journal(args: argparse.Namespace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ process. The journal is trusted: a damaged one gets one error that says what to 
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import operator
 import os
@@ -38,8 +39,6 @@ ANY_BOOT = "any"
 _PATIENCE_S: Final = 30.0
 #: Steps of SQLite's machine between two looks at the clock.
 _STEPS: Final = 100_000
-#: O_NONBLOCK: a named pipe is not waited for.
-_LOCK_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 _SCHEMA = (
     "CREATE TABLE host (root TEXT NOT NULL)",
@@ -321,11 +320,16 @@ def take_lock(path: str, patience: float) -> int:
 
     :param patience: seconds to wait for its holder.
     :raises HeldError: somebody else holds it.
+    :raises JournalError: what is there is no plain file.
     :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would be written to.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _LOCK_FLAGS, 0o600)
     try:
-        _require_plain(fd, path)
+        fd = atomic_write.open_or_make(path)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _not_plain(path) from None
+        raise
+    try:
         deadline = time.monotonic() + patience
         while not _try(fd, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
@@ -346,21 +350,19 @@ def lock_holder(path: str) -> str | None:
     :raises JournalError: what is there is no plain file.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | _LOCK_FLAGS)
-    except OSError:
+        fd = bounded_read.open_plain(path, links=False)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _not_plain(path) from None
         return None
     try:
-        _require_plain(fd, path)
         return None if _try(fd, fcntl.LOCK_SH) else _holder(fd)
     finally:
         os.close(fd)
 
 
-def _require_plain(fd: int, path: str) -> None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise JournalError(
-            f"{path}: it is not a plain file: remove it, or name another directory with --state-dir"
-        )
+def _not_plain(path: str) -> JournalError:
+    return JournalError(f"{path}: it is not a plain file: remove it, or name another directory with --state-dir")
 
 
 def _try(fd: int, how: int) -> bool:

@@ -8,10 +8,12 @@ import pathlib
 import re
 import shutil
 import socket
+import threading
 import time
 import types
 from unittest import mock
 
+import fixtures
 import inotify_simple
 
 from nova_perf_tuning import bounded_read
@@ -81,7 +83,8 @@ class StateTest(directories.DirectoryCase):
 
     def test_what_cannot_be_read_is_one_error_that_says_what_to_remove(self):
         path = self.directory / state.FILE
-        for text in ("", "[]", "{", f'{{"schema": {state.SCHEMA + 1}}}', f'{{"schema": {state.SCHEMA}}}', "\xff"):
+        versions = [f'{{"schema": {version}}}' for version in (state.SCHEMA, state.SCHEMA + 1)]
+        for text in ("", "[]", "[" * 100_000, "{", *versions, "\xff"):
             with self.subTest(text=text):
                 path.write_bytes(text.encode("latin1"))
                 error = self.assertRaises(state.UnreadableError, state.read, str(self.directory))
@@ -89,6 +92,33 @@ class StateTest(directories.DirectoryCase):
         path.unlink()
         self.assertIsNone(state.read(str(self.directory)))
         self.assertIsNone(state.read(str(self.directory / "none")))
+
+    def test_a_recorded_host_makes_status_open_nothing_else(self):
+        outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.write()
+        path = self.directory / state.FILE
+        path.rename(outside / state.FILE)
+        (self.directory / "out").symlink_to(outside)
+        root = str(self.directory)
+        self.assertRaises(state.UnreadableError, state.read, f"{root}/out", root)
+        path.symlink_to(outside / state.FILE)
+        self.assertRaises(state.UnreadableError, state.read, root, root)
+        path.unlink()
+        os.mkfifo(path)
+        errors = []
+        reader = threading.Thread(
+            target=lambda: errors.append(self.assertRaises(state.UnreadableError, state.read, root, root)),
+            daemon=True,
+        )
+        reader.start()
+        reader.join(5)
+        self.assertIn("not a plain file", str(errors))
+
+    def test_a_process_number_that_is_a_path(self):
+        stranger = self.directory / "7"
+        stranger.mkdir()
+        (stranger / "stat").write_text("7 (x) S " + "0 " * 50)
+        self.assertRaises(state.UnreadableError, self.read, pid=f"..{stranger}", pid_start="0")
 
 
 class WatchTest(testcase.TestCase):
@@ -108,6 +138,16 @@ class WatchTest(testcase.TestCase):
             with self.subTest(path):
                 pathlib.Path(self.root, path).write_text(text)
                 self.assertEqual(changes, self.watch.changed())
+
+    def test_a_pipe_of_a_recorded_host_is_not_waited_for(self):
+        path = pathlib.Path(self.root, "sys/devices/system/cpu/online")
+        path.unlink()
+        os.mkfifo(path)
+        seen = []
+        looking = threading.Thread(target=lambda: seen.append(self.watch.changed()), daemon=True)
+        looking.start()
+        looking.join(5)
+        self.assertEqual([True], seen)
 
     def test_a_vector_that_goes(self):
         shutil.rmtree(pathlib.Path(self.root, "proc/irq/24"))

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import threading
+from unittest import mock
 
 from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host.transaction import journal
@@ -30,6 +31,23 @@ class LockTest(directories.DirectoryCase):
         self.assertRaises(OSError, journal.take_lock, path, 0.0)
         self.assertIsNone(journal.lock_holder(path))
         self.assertEqual("untouched\n", victim.read_text())
+
+    def test_only_a_plain_file_is_opened(self):
+        """Opening alone would start a watchdog, which may lie in a recorded host as its lock."""
+        path = os.path.join(self.directory, "lock")
+        os.mkfifo(path)
+        opened = []
+        really = os.open
+
+        def watched(place, flags, *arguments, **more):
+            if not flags & os.O_PATH:
+                opened.append(place)
+            return really(place, flags, *arguments, **more)
+
+        with mock.patch.object(os, "open", watched):
+            self.assertRaises(journal.JournalError, journal.take_lock, path, 0.0)
+            self.assertRaises(journal.JournalError, journal.lock_holder, path)
+        self.assertEqual([], opened)
 
 
 class JournalSessionTest(directories.DirectoryCase):
