@@ -18,6 +18,8 @@ _ALLOWED = re.compile(
 
 ABSENT = "absent"
 _MAX_BYTES = 4 << 20
+#: It is no text, or too large.
+_NOT_OURS = frozenset((errno.EILSEQ, errno.EFBIG))
 
 
 def encode(content: str) -> str:
@@ -53,20 +55,16 @@ class ConfigFile(base.SettingKind):
 
     def read(self, target: str) -> str:
         try:
-            path = self._path(target)
-            if self.prefix:
-                content = bounded_read.recorded_bytes(self.prefix, f"/{target}", _MAX_BYTES).decode()
-            else:
-                content = bounded_read.read_text(path, _MAX_BYTES)
-            return encode(content)
+            content = bounded_read.read_text(self._path(target), _MAX_BYTES, inside=self.prefix)
         except FileNotFoundError:
             return ABSENT
         except OSError as error:
-            if error.errno != errno.EILSEQ:
+            if error.errno not in _NOT_OURS:
                 raise
-            raise base.TargetError(f"/{target} is not a text; remove it") from None
-        except UnicodeDecodeError:
-            raise base.TargetError(f"/{target} is not a text; remove it") from None
+            raise base.TargetError(
+                f"/{target}: {error.strerror}: this program wrote no such file; remove it"
+            ) from None
+        return encode(content)
 
     def write(self, target: str, value: str) -> None:
         path, content = self._path(target), decode(value)

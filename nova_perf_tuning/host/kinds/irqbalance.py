@@ -6,6 +6,7 @@ anew. Its socket would do for few only: it reads 500 bytes of a list, since 1.9.
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
@@ -20,6 +21,8 @@ TARGET: Final = "irqbalance"
 NONE: Final = "none"
 #: The list, below the root of the host: a number a line.
 LIST: Final = "run/nova-perf-tuning/irqbalance.irqs"
+#: As many lines as there can be interrupts (a number has seven digits at most) need no more.
+_MAX_BYTES: Final = 1 << 20
 SCRIPT: Final = "irqbalance-policy-nova-perf"
 
 
@@ -42,10 +45,14 @@ class IrqbalanceBan(base.SettingKind):
     def read(self, target: str) -> str:
         path = self._path(target)
         try:
-            text = bounded_read.kernel_text(self.prefix, f"/{LIST}")
+            text = bounded_read.read_text(path, _MAX_BYTES, inside=self.prefix)
             return as_text(int(line) for line in text.split())
         except FileNotFoundError:
             return NONE
+        except OSError as error:
+            if error.errno not in (errno.EILSEQ, errno.EFBIG):
+                raise
+            raise base.TargetError(f"{path} is damaged: remove it") from None
         except ValueError:
             raise base.TargetError(f"{path} is damaged: remove it") from None
 

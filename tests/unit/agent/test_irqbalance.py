@@ -45,14 +45,22 @@ class ListTest(testcase.TestCase):
         restore.restore(self.journal, registry.kinds(self.root), "boot")
         self.assertFalse(self.path.exists())
 
+    def test_a_long_one_is_read_whole(self):
+        numbers = range(100_000, 130_000)
+        self.apply(*numbers)
+        shown = irqbalance.IrqbalanceBan(self.root).read(irqbalance.TARGET)
+        self.assertEqual(irqbalance.as_text(numbers), shown)
+
     def test_without_interrupts_there_is_none(self):
         self.assertEqual([], self.daemons.ban([]))
 
     def test_a_damaged_one_is_one_error_that_says_what_to_remove(self):
         self.path.parent.mkdir(parents=True)
-        self.path.write_text("24\nx\n")
-        error = self.assertRaises(base.TargetError, irqbalance.IrqbalanceBan(self.root).read, irqbalance.TARGET)
-        self.assertIn(f"{self.path} is damaged: remove it", str(error))
+        for damaged in (b"24\nx\n", b"24\n\xff", b"24\n" * 500_000):
+            self.path.write_bytes(damaged)
+            read = irqbalance.IrqbalanceBan(self.root).read
+            error = self.assertRaises(base.TargetError, read, irqbalance.TARGET)
+            self.assertIn(f"{self.path} is damaged: remove it", str(error))
         self.assertRaises(base.TargetError, irqbalance.IrqbalanceBan(self.root).read, "other")
 
     def test_what_an_operator_would_type(self):

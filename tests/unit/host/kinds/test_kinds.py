@@ -285,6 +285,21 @@ class SurveyTest(testcase.TestCase):
         self.assertFalse(kind.is_same(dataclasses.replace(known, identity=f"{irq.device}|")))
 
 
+class ConfigFileTest(testcase.TestCase):
+    def test_a_file_that_is_not_ours_is_refused_and_never_cut(self):
+        root = sysroots.make_host(self)
+        target = "etc/sysctl.d/90-nova-perf-tuning.conf"
+        path = pathlib.Path(root, target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = registry.kinds(root)["config_file"]
+        self.assertEqual("absent", kind.read(target))
+        for content, words in ((b"#" * (4 << 20) + b"\n", "larger than 4 MiB"), (b"\xff", "not UTF-8 text")):
+            path.write_bytes(content)
+            error = self.assertRaises(base.TargetError, kind.read, target)
+            self.assertIn(words, str(error))
+            self.assertIn(f"/{target}: ", str(error))
+
+
 class ErrorsTest(testcase.TestCase):
     def test_errors_are_transient_or_permanent(self):
         for number in (errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM):
