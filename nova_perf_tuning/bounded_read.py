@@ -4,12 +4,13 @@
 Small kernel files are read with as few system calls as there can be: there are tens of thousands of them.
 """
 
+import contextlib
 import errno
 import functools
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 #: O_NONBLOCK: a named pipe in a recorded host must not stop us; it changes nothing for kernel files.
 _CAREFUL = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -17,6 +18,8 @@ _KERNEL_FLAGS = os.O_RDONLY | _CAREFUL
 #: One page is what sysfs gives; a mask of 65536 CPUs needs 18 KB, a task's status file 2 KB.
 _KERNEL_LIMIT = 65536
 _PAGE = 4096
+#: The files of an SQLite database: itself, its log with an index, or the journal of its transaction.
+SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
 def open_plain(
@@ -186,6 +189,17 @@ def recorded_bytes(prefix: str, path: str, limit: int = _KERNEL_LIMIT) -> bytes:
 @functools.lru_cache(maxsize=8)
 def _real(prefix: str) -> str:
     return os.path.realpath(prefix)
+
+
+def sqlite_files(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the SQLite database at ``path`` and the files beside it, as far as they are there, and their status.
+
+    SQLite follows links, waits for pipes and makes what is not there: look before it opens them.
+    """
+    for suffix in SQLITE_SUFFIXES:
+        file = f"{path}{suffix}"
+        with contextlib.suppress(FileNotFoundError):
+            yield file, os.lstat(file)
 
 
 def check_inside(prefix: str, path: str) -> None:

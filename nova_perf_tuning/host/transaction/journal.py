@@ -107,14 +107,17 @@ class Entry:
         return model.Setting(*what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT)
 
 
-_ROOM: Final = "free space on that disk and run it again; keep the journal: the originals are in it"
-_MOUNT: Final = "remount that disk for writing, see 'dmesg'; keep the journal: the originals are in it"
+_KEEP: Final = "keep the journal: the originals are in it"
+_ROOM: Final = f"free space on that disk and run it again; {_KEEP}"
+_DISK: Final = f"that disk cannot be read or written: see 'dmesg' and the limits of this user; {_KEEP}"
+_MEMORY: Final = f"there is not enough memory: free some and run it again; {_KEEP}"
+_MOUNT: Final = f"remount that disk for writing, see 'dmesg'; {_KEEP}"
 _BUSY: Final = "another program keeps it open or it takes too long: try again; keep the journal"
 #: SQLite's primary result code -> what to do; the others say that the file is damaged.
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: _ROOM,
-    sqlite3.SQLITE_IOERR: _ROOM,
-    sqlite3.SQLITE_NOMEM: _ROOM,
+    sqlite3.SQLITE_IOERR: _DISK,  # but see _remedy()
+    sqlite3.SQLITE_NOMEM: _MEMORY,
     sqlite3.SQLITE_READONLY: _MOUNT,
     sqlite3.SQLITE_CANTOPEN: _MOUNT,
     sqlite3.SQLITE_PERM: _MOUNT,
@@ -122,6 +125,8 @@ _REMEDIES: Final = {
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_INTERRUPT: _BUSY,
 }
+#: Below so many free bytes a disk counts as full: SQLite makes its shared memory in pieces of 32 KiB.
+_FULL: Final = 1 << 20
 _DAMAGED: Final = "the journal is damaged: remove it, and what the host holds now stays"
 
 _FIELDS = [field.name for field in dataclasses.fields(Entry)]
@@ -167,7 +172,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         prefix = os.path.abspath(root)
         try:
             if prefix != "/" and self.state_dir.startswith(f"{prefix}/"):
-                for suffix in ("", "-wal", "-shm"):  # SQLite follows links, and makes what is not there
+                for suffix in bounded_read.SQLITE_SUFFIXES:
                     bounded_read.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
             if writer:
                 self._prepare(patience)
@@ -208,20 +213,14 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             raise BusyError(
                 f"{self.state_dir}: process {error.holder} is changing this host; try again when it has ended"
             ) from None
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's would be 0644
+        self._check_files()
+        os.close(atomic_write.open_or_make(self.path))  # SQLite's would be 0644
 
     def _open(self) -> sqlite3.Connection | None:
         """Return the connection; None for a reader where there is no journal, or a writer died in making it."""
-        try:
-            status = os.stat(self.path)
-        except FileNotFoundError:
+        self._check_files()
+        if not os.path.lexists(self.path):
             return None
-        if not stat.S_ISREG(status.st_mode):
-            raise JournalError(f"{self.path}: it is not a plain file: name another directory with --state-dir")
-        owner = status.st_uid
-        if owner != os.geteuid():
-            who = f"user {owner}" if owner else "root"
-            raise ForbiddenError(f"{self.path}: only its owner ({who}) may read it: run this as {who}")
         with self._errors():
             connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -259,6 +258,16 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 )
             return connection
 
+    def _check_files(self) -> None:
+        """Refuse a journal one of whose files is another user's or no plain file, before SQLite opens them."""
+        for path, status in bounded_read.sqlite_files(self.path):
+            if not stat.S_ISREG(status.st_mode):
+                raise JournalError(f"{path}: it is not a plain file: name another directory with --state-dir")
+            owner = status.st_uid
+            if owner != os.geteuid():
+                who = f"user {owner}" if owner else "root"
+                raise ForbiddenError(f"{path}: only its owner ({who}) may read it: run this as {who}")
+
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn SQLite's errors into one line, and end what takes too long."""
@@ -267,9 +276,24 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             yield
         except (sqlite3.Error, TypeError, UnicodeError) as error:
             what = " ".join(str(error).split())
-            code = getattr(error, "sqlite_errorcode", None)
-            remedy = _DAMAGED if code is None else _REMEDIES.get(code & 0xFF, _DAMAGED)
-            raise JournalError(f"{self.path}: {what}: {remedy}") from None
+            raise JournalError(f"{self.path}: {what}: {self._remedy(error)}") from None
+
+    def _remedy(self, error: Exception) -> str:
+        """Return what to do. On a full disk SQLite reports that it cannot write, or that it is full."""
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:
+            return _DAMAGED
+        primary = code & 0xFF
+        if primary == sqlite3.SQLITE_IOERR and self._is_disk_full():
+            return _ROOM
+        return _REMEDIES.get(primary, _DAMAGED)
+
+    def _is_disk_full(self) -> bool:
+        try:
+            disk = os.statvfs(self.state_dir)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize < _FULL
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline

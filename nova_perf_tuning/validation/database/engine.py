@@ -10,11 +10,12 @@ import contextlib
 import logging
 import os
 import pathlib
+import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeVar
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.printing import one_line
 
 logging.getLogger("alembic").setLevel(logging.WARNING)  # it even logs that it is imported
@@ -125,6 +126,7 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
                     f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}"
                 )
             _make_file(pathlib.Path(path))
+            _check_files(path)
         # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
         # half a migration; with None it begins none and _begin_sqlite does.
         options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else _limits(parsed)
@@ -285,6 +287,13 @@ def _make_file(path: pathlib.Path) -> None:
             directory.chmod(0o755)  # whatever the umask
     with contextlib.suppress(FileExistsError):
         path.touch(0o640, exist_ok=False)
+
+
+def _check_files(path: str) -> None:
+    """Refuse a database beside which somebody put a link or a pipe in place of SQLite's own files."""
+    for file, status in bounded_read.sqlite_files(os.path.realpath(path)):
+        if not stat.S_ISREG(status.st_mode):
+            raise DatabaseError(f"{file}: it is not a plain file; name another database")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

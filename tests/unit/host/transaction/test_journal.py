@@ -4,9 +4,11 @@
 import contextlib
 import os
 import pathlib
+import resource
 import shutil
 import sqlite3
 import tempfile
+import types
 from unittest import mock
 
 import testtools
@@ -72,6 +74,56 @@ class JournalTest(directories.DirectoryCase):
             with testtools.ExpectedException(journal.JournalError, "(?s).*full: free space.*keep the journal.*"):
                 with session.transaction():
                     session.put(more)
+
+    def test_a_disk_that_cannot_be_written_is_not_called_full(self):
+        self.fill()
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, (soft, hard))
+        with self.open() as session:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+            more = [entry(f"irq:{number}", boot="other") for number in range(5000)]
+            with testtools.ExpectedException(
+                journal.JournalError, "(?s).*disk I/O error: that disk cannot.*keep.*"
+            ):
+                with session.transaction():
+                    session.put(more)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    def test_the_remedy_is_that_of_the_error(self):
+        self.fill()
+        full = types.SimpleNamespace(f_bavail=3, f_frsize=4096)
+        with self.open() as session:
+            for code, disk, words in (
+                (sqlite3.SQLITE_IOERR_SHMSIZE, full, "free space on that disk"),
+                (sqlite3.SQLITE_IOERR_READ, os.statvfs(self.directory), "that disk cannot be read or written"),
+                (sqlite3.SQLITE_NOMEM, full, "not enough memory"),
+            ):
+                fault = sqlite3.OperationalError("fault")
+                fault.sqlite_errorcode = code
+                with mock.patch.object(os, "statvfs", return_value=disk):
+                    with testtools.ExpectedException(journal.JournalError, f".*{words}.*keep the journal"):
+                        with session._errors():
+                            raise fault
+
+    def test_each_file_of_sqlite_is_plain_and_ours(self):
+        path = self.fill()
+        victim = pathlib.Path(self.directory, "victim")
+        for suffix in ("-wal", "-shm", "-journal"):
+            beside = pathlib.Path(f"{path}{suffix}")
+            for make in (os.mkfifo, lambda place: place.symlink_to(victim)):
+                make(beside)
+                for writer in (True, False):
+                    self.refused(f"{beside}: it is not a plain file", writer=writer)
+                beside.unlink()
+            if os.geteuid() == 0:
+                beside.touch()
+                os.chown(beside, 4711, -1)
+                self.refused(f"{beside}: only its owner (user 4711)", writer=False)
+                beside.unlink()
+        self.assertFalse(victim.exists())
+        path.rename(victim)
+        path.symlink_to(victim)
+        self.refused(f"{path}: it is not a plain file")
 
     def test_round_trip(self):
         with self.open() as session, session.transaction():

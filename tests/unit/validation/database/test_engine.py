@@ -35,6 +35,20 @@ class EngineTest(directories.DirectoryCase):
         self.assertEqual(0o755, stat.S_IMODE(os.stat(os.path.dirname(self.path)).st_mode))
         self.assertEqual(0, os.stat(self.path).st_mode & 0o007)
 
+    def test_nothing_but_plain_files_lies_beside_it(self):
+        self.connect().dispose()
+        victim = self.directory / "victim"
+        for suffix in ("-journal", "-wal", "-shm"):
+            file = f"{self.path}{suffix}"
+            os.symlink(victim, file)
+            error = self.assertRaises(engine.DatabaseError, engine.connect, self.url)
+            self.assertIn(f"{file}: it is not a plain file", str(error))
+            os.unlink(file)
+        self.assertFalse(victim.exists())
+        link = self.directory / "link.db"  # the operator's own words may name a link
+        link.symlink_to(self.path)
+        self.connect(f"sqlite:///{link}")
+
     def test_made_by_a_newer_version(self):
         self.connect().dispose()
         with sqlite3.connect(self.path) as connection:
@@ -53,7 +67,7 @@ class EngineTest(directories.DirectoryCase):
             ("mysql://perf:geheim@host/db", "MySQLdb is missing; install nova-perf"),
             (f"sqlite:///{file}", "not a database"),
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
-            (f"sqlite:///{self.directory}", "unable to open"),
+            (f"sqlite:///{self.directory}", "is not a plain file; name another"),
         ):
             with self.subTest(url), mock.patch.dict(sys.modules, {"psycopg": None}):
                 error = self.assertRaises(engine.DatabaseError, engine.connect, url)
