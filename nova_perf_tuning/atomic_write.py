@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output files that appear whole or not at all, and replace nothing but a file."""
+"""Output files that appear whole or not at all, replace nothing but a file, and never land elsewhere.
+
+The rule on links: those in a path are the operator's own words, as ``/var/run`` is, and are followed once, when
+its directory is opened. From then on the open directory counts, whatever its path leads to meanwhile, and no name
+in it is followed if it is a link. So whoever owns the directory can make root write nothing outside of it.
+"""
 
 import contextlib
 import fcntl
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -16,23 +21,154 @@ class OutputError(errors.PerfTuningError):
     """A file cannot be written there."""
 
 
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # O_EXCL follows no link
+
+
+class Directory(contextlib.AbstractContextManager["Directory"]):
+    """An open directory for files, see :func:`open_directory`; a context manager.
+
+    :ivar path: where it was when it was opened, for messages.
+    :ivar descriptor: what stands for it.
+    """
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; once more does nothing."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def below(self, name: str) -> "Directory":
+        """Return the directory ``name`` in it, made if need be.
+
+        :raises OSError: it cannot be made or opened; ENOTDIR: something else has that name, such as a link.
+        """
+        path = os.path.join(self.path, name)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.descriptor)
+            return Directory(path, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+
+    def check(self, name: str) -> None:
+        """Refuse a name that something else than a file has; OutputError: it has."""
+        try:
+            mode = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(mode):
+            path = os.path.join(self.path, name)
+            raise OutputError(f"{path}: it exists and is not a regular file; give another name")
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """Do as :func:`writing` for a file in it."""
+        self.check(name)
+        new = f".{name[:200]}.{secrets.token_hex(4)}"
+        made = False
+        try:
+            descriptor = os.open(new, _NEW, 0o600, dir_fd=self.descriptor)
+            made = True
+            with open(descriptor, "wb") as file:
+                # By descriptor: whoever owns the directory could put a link in place of the name.
+                os.fchmod(descriptor, 0o644)
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(new, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            made = False
+        except OSError as error:
+            if error.filename not in (None, new):  # of something else that the block does
+                raise
+            path = os.path.join(self.path, name)
+            raise OSError(error.errno, error.strerror, path) from None  # not the name of the temporary file
+        finally:
+            if made:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(new, dir_fd=self.descriptor)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name in it; raises OSError."""
+        os.replace(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file from it; raises OSError."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+
+def open_directory(path: str, *, inside: str = "") -> Directory:
+    """Open a directory; links in its path are followed now and never again.
+
+    :param inside: a directory that it must be in, all links followed; empty: it may be anywhere.
+    :raises OutputError: it is not there.
+    :raises OSError: it cannot be opened; ELOOP: it is not ``inside``.
+    """
+    try:
+        descriptor = os.open(path, _DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        raise OutputError(f"there is no directory {path!r}; make it first") from None
+    try:
+        bounded_read.check_open(descriptor, path, inside)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return Directory(path, descriptor)
+
+
 def check(path: str) -> None:
     """Refuse a path where no file can be, or where a new file would replace something else than a file.
 
     :raises OutputError: a link, device, pipe, socket or directory has that name, or its directory is missing.
     """
-    directory = os.path.dirname(os.path.abspath(path))
-    if not path or not os.path.isdir(directory):
-        raise OutputError(f"{path!r}: there is no directory {directory!r}; make it first")
-    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-        raise OutputError(f"{path}: it exists and is not a regular file; give another name")
+    with _opened(path) as directory:
+        directory.check(_split(path)[1])
+
+
+def remove(path: str, *, inside: str = "") -> None:
+    """Remove a file.
+
+    :param inside: see :func:`open_directory`.
+    :raises OSError: it cannot be removed, or is not there.
+    """
+    with _opened(path, inside) as directory:
+        directory.remove(_split(path)[1])
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the directory and the name of a file."""
+    return os.path.split(os.path.abspath(path))
+
+
+def _opened(path: str, inside: str = "") -> Directory:
+    if not path:
+        raise OutputError("'': give a file's name")
+    try:
+        return open_directory(_split(path)[0], inside=inside)
+    except OutputError as error:
+        raise OutputError(f"{path!r}: {error}") from None
 
 
 def make_directory(path: str) -> None:
     """Make a directory that everybody may read, whatever the umask; one that is there stays as it is."""
-    if not os.path.isdir(path):
-        os.makedirs(path, exist_ok=True)
-        os.chmod(path, 0o755)  # noqa: S103  nova-compute and irqbalance read there
+    there = os.path.abspath(path)
+    missing: list[str] = []
+    while not os.path.isdir(there):
+        there, name = os.path.split(there)
+        missing.append(name)
+    above = open_directory(there)
+    for name in reversed(missing):
+        with above:
+            above = above.below(name)
+        os.chmod(f"/proc/self/fd/{above.descriptor}", 0o755)  # noqa: S103  nova-compute and irqbalance read there
+    above.close()
 
 
 def open_or_make(path: str, dir_fd: int | None = None) -> int:
@@ -49,31 +185,19 @@ def open_or_make(path: str, dir_fd: int | None = None) -> int:
 
 
 @contextlib.contextmanager
-def writing(path: str) -> Iterator[BinaryIO]:
+def writing(path: str, *, inside: str = "", directory: Directory | None = None) -> Iterator[BinaryIO]:
     """Give a file to write to; at the end of the block it gets the name ``path``, or goes if the block fails.
 
+    :param inside: see :func:`open_directory`.
+    :param directory: the one of ``path``, where it is open already.
     :raises OutputError: as for :func:`check`.
     :raises OSError: the directory cannot be written or the disk is full; an old file is untouched.
     """
-    check(path)
-    directory, name = os.path.split(os.path.abspath(path))
-    new = ""
-    try:
-        descriptor, new = tempfile.mkstemp(prefix=f".{name[:200]}.", dir=directory)
-        with open(descriptor, "wb") as file:
-            # By descriptor: whoever owns the directory could put a link in place of the name.
-            os.fchmod(descriptor, 0o644)
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(_opened(path, inside))
+        with directory.writing(_split(path)[1]) as file:
             yield file
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(new, path)
-    except OSError as error:
-        if error.filename not in (None, new):  # of something else that the block does
-            raise
-        raise OSError(error.errno, error.strerror, path) from None  # not the name of the temporary file
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
 
 
 @contextlib.contextmanager
@@ -82,7 +206,11 @@ def changing(path: str) -> Iterator[None]:
 
     The lock is an empty file beside it that stays; the kernel drops the lock with the process.
     """
-    directory, name = os.path.split(os.path.abspath(path))
-    with open(os.path.join(directory, f".{name[:200]}.lock"), "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    name = _split(path)[1]
+    with _opened(path) as directory:
+        lock = open_or_make(f".{name[:200]}.lock", directory.descriptor)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)

@@ -104,12 +104,12 @@ def write(root: str, path: str, value: str) -> None:
 
 def _write_record(root: str, path: str, value: str) -> None:
     """Write to a file of a recorded or generated host, whole: a cut shows the old or the new text."""
-    bounded_read.check_inside(os.path.abspath(root), path)
-    old = bounded_read.kernel_text(os.path.abspath(root), path)
+    root = os.path.abspath(root)
+    old = bounded_read.kernel_text(root, path)
     if "[" in old:  # it shows all choices, the one in force in brackets
         words = [word.strip("[]") for word in old.split()]
         value = " ".join(f"[{word}]" if word == value else word for word in words)
-    with atomic_write.writing(f"{root}{path}") as file:
+    with atomic_write.writing(f"{root}{path}", inside=root) as file:
         file.write(value.encode("ascii") + b"\n")
 
 

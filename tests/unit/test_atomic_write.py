@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output files: whole or not at all, never through a link, one writer at a time."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import pathlib
+import tempfile
+import threading
+from unittest import mock
 
 import fixtures
+import hypothesis
+from hypothesis import strategies as st
 
 from nova_perf_tuning import atomic_write
 from tests.support import directories
@@ -58,3 +64,154 @@ class WholeFileTest(directories.DirectoryCase):
             open(self.directory / ".noise.json.lock") as lock,
         ):
             self.assertRaises(BlockingIOError, fcntl.flock, lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_the_lock_is_no_link_and_nobody_else_may_hold_it(self):
+        victim, lock = self.directory / "victim", self.directory / ".noise.json.lock"
+        lock.symlink_to(victim)
+        changing = atomic_write.changing(str(self.directory / "noise.json"))
+        self.assertEqual(errno.ELOOP, self.assertRaises(OSError, changing.__enter__).errno)
+        self.assertFalse(victim.exists())
+        lock.unlink()
+        with atomic_write.changing(str(self.directory / "noise.json")):
+            self.assertEqual(0o600, lock.stat().st_mode & 0o777)
+
+
+class LinkTest(directories.DirectoryCase):
+    """Root writes where a user owns the directories, and swaps them for links at the worst moment."""
+
+    def setUp(self):
+        super().setUp()
+        self.outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (self.outside / "secret").write_text("untouched")
+        self.outside.chmod(0o700)
+        self.output = self.directory / "output"
+        self.output.mkdir()
+        self.moved = self.directory / "moved"
+
+    def swap(self):
+        self.output.rename(self.moved)
+        self.output.symlink_to(self.outside)
+
+    def check_outside(self):
+        self.assertEqual(["secret"], os.listdir(self.outside))
+        self.assertEqual("untouched", (self.outside / "secret").read_text())
+        self.assertEqual(0o700, self.outside.stat().st_mode & 0o777)
+
+    def test_links_in_the_operator_s_path_are_followed(self):
+        link = self.directory / "link"
+        link.symlink_to(self.output)
+        with atomic_write.writing(str(link / "file")) as file:
+            file.write(b"text")
+        self.assertEqual("text", (self.output / "file").read_text())
+
+    def test_a_file_goes_where_it_was_begun(self):
+        with atomic_write.writing(str(self.output / "secret")) as file:
+            file.write(b"text")
+            self.swap()
+        self.check_outside()
+        self.assertEqual("text", (self.moved / "secret").read_text())
+        self.assertEqual(["secret"], os.listdir(self.moved))
+
+    def test_what_fails_leaves_nothing_in_either(self):
+        with contextlib.suppress(ZeroDivisionError), atomic_write.writing(str(self.output / "file")):
+            self.swap()
+            self.fail_now()
+        self.check_outside()
+        self.assertEqual([], os.listdir(self.moved))
+
+    def fail_now(self):
+        raise ZeroDivisionError
+
+    def test_a_new_directory_becomes_no_link_in_between(self):
+        really = os.mkdir
+
+        def made_and_swapped(path, *arguments, **more):
+            really(path, *arguments, **more)
+            if self.output.exists() and not self.moved.exists():
+                (self.output / "new").rename(self.moved)
+                (self.output / "new").symlink_to(self.outside)
+
+        with mock.patch.object(os, "mkdir", made_and_swapped):
+            self.assertRaises(OSError, atomic_write.make_directory, str(self.output / "new"))
+        self.check_outside()
+
+    def test_a_sysroot_keeps_what_is_written_below_it(self):
+        self.swap()
+        file = str(self.output / "secret")
+        writing = atomic_write.writing(file, inside=str(self.directory))
+        self.assertEqual(errno.ELOOP, self.assertRaises(OSError, writing.__enter__).errno)
+        error = self.assertRaises(OSError, atomic_write.remove, file, inside=str(self.directory))
+        self.assertEqual(errno.ELOOP, error.errno)
+        self.check_outside()
+
+    def test_swaps_in_a_loop(self):
+        """An open directory and one below it, while another thread swaps both."""
+        (self.output / "below").mkdir()
+        ended = threading.Event()
+
+        def swap():
+            below, aside, link = (self.output / name for name in ("below", "aside", "link"))
+            link.symlink_to(self.outside)
+            while not ended.is_set():
+                for old, new in ((below, aside), (link, below), (below, link), (aside, below)):
+                    with contextlib.suppress(OSError):
+                        old.rename(new)
+
+        with atomic_write.open_directory(str(self.output)) as output:
+            swapping = threading.Thread(target=swap)
+            swapping.start()
+            try:
+                for number in range(300):
+                    with contextlib.suppress(OSError), output.below("below") as below:
+                        with atomic_write.writing(f"{below.path}/{number}", directory=below) as file:
+                            file.write(b"text")
+            finally:
+                ended.set()
+                swapping.join()
+        self.check_outside()
+
+    @hypothesis.given(
+        st.dictionaries(
+            st.sampled_from(["file", ".file.lock", "below", "below/file", "deep"]),
+            st.sampled_from(["file", "directory", "pipe", "link", "link to a directory", "link to nothing"]),
+        )
+    )
+    def test_whatever_was_planted(self, planted):
+        with tempfile.TemporaryDirectory(dir=self.directory) as name:
+            place = pathlib.Path(name)
+            for entry, kind in sorted(planted.items()):
+                path = place / entry
+                if path.parent == place or (path.parent.is_dir() and not path.parent.is_symlink()):
+                    self.plant(path, kind)
+            for write in (self.write_file, self.write_below, self.change, self.make):
+                with contextlib.suppress(OSError, atomic_write.OutputError):
+                    write(place)
+            self.check_outside()
+
+    def plant(self, path, kind):
+        targets = {"link": "secret", "link to a directory": ".", "link to nothing": "new"}
+        if kind == "file":
+            path.touch()
+        elif kind == "directory":
+            path.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(self.outside / targets[kind])
+
+    def write_file(self, place):
+        with atomic_write.writing(str(place / "file")) as file:
+            file.write(b"text")
+
+    def write_below(self, place):
+        with atomic_write.open_directory(str(place)) as output, output.below("below") as below:
+            with below.writing("file") as file:
+                file.write(b"text")
+
+    def change(self, place):
+        with atomic_write.changing(str(place / "file")):
+            self.write_file(place)
+
+    def make(self, place):
+        with atomic_write.open_directory(str(place)) as output, output.below("deep"):
+            pass

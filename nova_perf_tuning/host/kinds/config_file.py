@@ -69,10 +69,10 @@ class ConfigFile(base.SettingKind):
     def write(self, target: str, value: str) -> None:
         path, content = self._path(target), decode(value)
         if content is not None:
-            with atomic_write.writing(path) as file:
+            with atomic_write.writing(path, inside=self.prefix) as file:
                 file.write(content.encode())
         elif os.path.lexists(path):
-            os.unlink(path)
+            atomic_write.remove(path, inside=self.prefix)
 
     def describe(self, target: str, value: str) -> str:
         path, text = shlex.quote(self._path(target)), decode(value)

@@ -61,11 +61,10 @@ class IrqbalanceBan(base.SettingKind):
         path, numbers = self._path(target), _numbers(value)
         if numbers:
             atomic_write.make_directory(os.path.dirname(path))
-            with atomic_write.writing(path) as file:
+            with atomic_write.writing(path, inside=self.prefix) as file:
                 file.write("".join(f"{number}\n" for number in numbers).encode("ascii"))
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        elif os.path.lexists(path):
+            atomic_write.remove(path, inside=self.prefix)
         if self.live:
             rescan()
 
