@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Final
 
-from nova_perf_tuning import errors, signals
+from nova_perf_tuning import atomic_write, errors, signals
 from nova_perf_tuning.cli import command, evaluate, options, result_tables, validate_options
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
@@ -85,13 +85,15 @@ class Validate(command.PerfCommand):
                 return _tell_stop(stop, measured=False)
             for previous in renamed:
                 command.warn(_PROGRAM, f"results of an earlier run are now {previous}")
-            return run.run()
+            with run.output:
+                return run.run()
 
 
 @dataclasses.dataclass
 class _Run:
     """One validation from its first boot to its exit code.
 
+    :ivar output: the open directory of the run's files.
     :ivar floors: noise floors of this host as they were before the run; it asks after every block.
     """
 
@@ -100,6 +102,7 @@ class _Run:
     launcher: launch.Launcher
     budgets: list[budget_file.Budget]
     floors: Sequence[noise.Entry]
+    output: atomic_write.Directory
 
     def run(self) -> int:
         results_file, _report = validate_options.output_files(self.args.output)
@@ -110,7 +113,7 @@ class _Run:
                 running = session.Session(
                     self.launcher,
                     self.plan,
-                    lambda measured: store.save(measured, results_file),
+                    lambda measured: store.save(measured, results_file, self.output),
                     validate_options.progress(self.args.format == "json"),
                     lambda environment: noise.holding(environment, self.floors),
                 )
@@ -134,7 +137,8 @@ class _Run:
         knobs = ablation.judge(results, self.budgets)
         unjudged = "" if judged else text.of(budget_file.why_none(results))
         results_file, report_file = validate_options.output_files(self.args.output)
-        store.write_atomically(report_file, report_module.render(results, summaries, judged, knobs))
+        page = report_module.render(results, summaries, judged, knobs)
+        store.write_atomically(report_file, page, self.output)
         if self.args.format == "json":
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
         else:
@@ -196,8 +200,9 @@ def _planned(args: argparse.Namespace) -> _Run:
             noise.check_budgets(budgets, plan.jobs, floors)
         except ReasonError as error:
             raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
-    validate_options.make_output_directory(args.output)
-    return _Run(args, plan, launcher, budgets, floors)
+    output = validate_options.make_output_directory(args.output)
+    plan = dataclasses.replace(plan, attached=dataclasses.replace(plan.attached, output=output))
+    return _Run(args, plan, launcher, budgets, floors, output)
 
 
 def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:

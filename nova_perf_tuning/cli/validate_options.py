@@ -72,30 +72,49 @@ def void_output(directory: str) -> list[str]:
     :returns: the new names of the files that were there.
     """
     renamed = []
-    for file in output_files(directory):
-        stem, extension = os.path.splitext(file)
-        previous = f"{stem}.previous{extension}"
-        try:
-            os.replace(file, previous)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
-        renamed.append(previous)
+    try:
+        opened = atomic_write.open_directory(directory)
+    except atomic_write.OutputError:
+        return []  # it is made later
+    except OSError as error:
+        raise options.OptionError(f"--output {directory}: {error.strerror}") from None
+    with opened:
+        for file in output_files(directory):
+            stem, extension = os.path.splitext(file)
+            previous = f"{stem}.previous{extension}"
+            try:
+                opened.rename(os.path.basename(file), os.path.basename(previous))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
+            renamed.append(previous)
     return renamed
 
 
-def make_output_directory(path: str) -> None:
-    """Make it and see now, not after ten minutes, that files can be made in it."""
-    probe = os.path.join(path, f".nova-perf-{os.getpid()}")
+def make_output_directory(path: str) -> atomic_write.Directory:
+    """Make it and see now, not after ten minutes, that files can be made in it.
+
+    :returns: the open directory. All files of the run go there, whatever ``path`` leads to meanwhile.
+    """
     try:
         os.makedirs(path, exist_ok=True)
-        with open(probe, "x", encoding="ascii"):
-            os.unlink(probe)
+        directory = atomic_write.open_directory(path)
     except OSError as error:
         raise options.OptionError(f"--output {path}: {error.strerror}") from None
-    for file in output_files(path):
-        atomic_write.check(file)
+    try:
+        probe = f".nova-perf-{os.getpid()}"
+        os.close(atomic_write.open_or_make(probe, directory.descriptor))
+        directory.remove(probe)
+        for file in output_files(path):
+            directory.check(os.path.basename(file))
+    except OSError as error:
+        directory.close()
+        raise options.OptionError(f"--output {path}: {error.strerror}") from None
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
 def progress(to_stderr: bool) -> Callable[[session.Progress], None]:

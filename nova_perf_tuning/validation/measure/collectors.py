@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
@@ -129,10 +129,14 @@ def parse_perf(text: str) -> Iterator[dict[str, object]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachment:
-    """The collectors of a run. :ivar output: directory of results.json."""
+    """The collectors of a run.
+
+    :ivar output: the open directory of results.json; None: there are no collectors. Its owner may put links there
+        during the run: what is written stays below it, see :mod:`nova_perf_tuning.atomic_write`.
+    """
 
     kinds: tuple[type[Collector], ...] = ()
-    output: str = ""
+    output: atomic_write.Directory | None = None
 
     @contextlib.contextmanager
     def around(self, order: int, about: Mapping[str, object]) -> Iterator[None]:
@@ -142,15 +146,18 @@ class Attachment:
             yield
         finally:
             ended = {name: _ended(started) for name, started in begun.items()}
-        for name, collected in ended.items():
-            os.makedirs(os.path.join(self.output, DIRECTORY), exist_ok=True)
-            document = {"collector": name, "order": order, **about, **collected}
-            path = os.path.join(self.output, DIRECTORY, f"{order:05d}-{name}.json")
-            store.write_atomically(path, json.dumps(document, ensure_ascii=False, default=str) + "\n")
+        if self.output is None or not ended:
+            return
+        with self.output.below(DIRECTORY) as directory:
+            for name, collected in ended.items():
+                document = {"collector": name, "order": order, **about, **collected}
+                path = os.path.join(directory.path, f"{order:05d}-{name}.json")
+                text = json.dumps(document, ensure_ascii=False, default=str) + "\n"
+                store.write_atomically(path, text, directory)
 
 
 def attach(kinds: Sequence[str], output: str) -> Attachment:
-    """Return the collectors of these kinds for a run.
+    """Return the collectors of these kinds for a run, yet without the open directory ``output``.
 
     :raises CollectorError: one is unknown or does not work on this host, or the output is of another run.
     """
@@ -161,7 +168,7 @@ def attach(kinds: Sequence[str], output: str) -> Attachment:
         known[kind]().check()
     if kinds and os.path.lexists(directory):
         raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
-    return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)), output)
+    return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)))
 
 
 def _ended(started: Mapping[str, Any]) -> Mapping[str, Any]:

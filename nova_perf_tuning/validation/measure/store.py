@@ -98,22 +98,26 @@ def load(path: str) -> model.Results:
     return from_dict(schema.load_json(path, MAX_BYTES), path)
 
 
-def save(results: model.Results, path: str) -> None:
-    """Write a results file; a reader sees the old one or the new one, never a part."""
+def save(results: model.Results, path: str, directory: atomic_write.Directory | None = None) -> None:
+    """Write a results file; a reader sees the old one or the new one, never a part.
+
+    :param directory: see :func:`atomic_write.writing`.
+    """
     document = to_dict(results)
     trials = [json.dumps(trial, ensure_ascii=False, allow_nan=False) for trial in document.pop("trials")]
     head = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
     rows = ",\n  ".join(trials)  # each in a line: a course has many numbers
-    write_atomically(path, f'{head},\n "trials": [\n  {rows}\n ]\n}}\n')
+    write_atomically(path, f'{head},\n "trials": [\n  {rows}\n ]\n}}\n', directory)
 
 
-def write_atomically(path: str, text: str) -> None:
+def write_atomically(path: str, text: str, directory: atomic_write.Directory | None = None) -> None:
     """Replace the file at ``path`` by one with ``text``.
 
     What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
 
+    :param directory: see :func:`atomic_write.writing`.
     :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
-    :raises OSError: as for :func:`save`.
+    :raises OSError: the directory cannot be written or the disk is full.
     """
-    with atomic_write.writing(path) as file:
+    with atomic_write.writing(path, directory=directory) as file:
         file.write(text.encode("utf-8", "replace"))

@@ -5,6 +5,7 @@ import json
 import os
 import time
 
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
@@ -96,7 +97,8 @@ class SessionTest(directories.DirectoryCase):
         self.assertEqual({"untuned", "tuned"}, set(results.environment.arms))
 
     def test_tools_watch_every_trial_and_mark_it(self):
-        attached = collectors.Attachment((collectors.Interrupts,), str(self.directory))
+        output = self.enterContext(atomic_write.open_directory(str(self.directory)))
+        attached = collectors.Attachment((collectors.Interrupts,), output)
         running = self.make(samples.job("echo 40 2; sleep 0.1"), boots=1, blocks=2, attached=attached)
         with self.launcher:
             running.run()

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tools that watch trials: what they read, and that a trial never suffers from one."""
 
+import contextlib
+import dataclasses
 import json
+import os
+import pathlib
+import threading
 
+import fixtures
 import testtools
 
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.measure import collectors
 from tests.support import directories, testcase
 
@@ -55,7 +62,8 @@ class AttachmentTest(directories.DirectoryCase):
         works = collector("counting", lambda: lambda: {"count": 2})
         stops = collector("no-stop", lambda: lambda: 1 / 0)
         kinds = (collector("no-start", lambda: 1 / 0), works, stops)
-        self.attachment = collectors.Attachment(kinds, str(self.directory))
+        output = self.enterContext(atomic_write.open_directory(str(self.directory)))
+        self.attachment = collectors.Attachment(kinds, output)
 
     def read(self, kind):
         return json.loads((self.directory / "collected" / f"00007-{kind}.json").read_text())
@@ -70,6 +78,57 @@ class AttachmentTest(directories.DirectoryCase):
         (self.directory / "collected" / "collected").symlink_to("gone")
         for output in (self.directory, self.directory / "collected"):
             self.assertRaises(collectors.CollectorError, collectors.attach, ["interrupts"], str(output))
+
+    def test_a_link_of_the_output_s_owner_is_not_followed(self):
+        outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (self.directory / "collected").symlink_to(outside)
+        with testtools.ExpectedException(NotADirectoryError, ".*collected.*"), self.attachment.around(7, {}):
+            pass
+        self.assertEqual([], os.listdir(outside))
+
+    def test_links_that_come_and_go_all_the_time(self):
+        """Root collects in a directory of a user, who swaps what is in it and the directory itself."""
+        outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        collected, link = self.directory / "collected", self.directory / "link"
+        link.symlink_to(outside)
+        ended = threading.Event()
+
+        def swap():
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    collected.rename(self.directory / "aside")
+                with contextlib.suppress(OSError):
+                    link.rename(collected)
+                with contextlib.suppress(OSError):
+                    collected.rename(link)
+                with contextlib.suppress(OSError):
+                    (self.directory / "aside").rename(collected)
+
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        written = 0
+        try:
+            for order in range(300):
+                with contextlib.suppress(OSError), self.attachment.around(order, {}):
+                    written += 1
+        finally:
+            ended.set()
+            swapping.join()
+        self.assertEqual(300, written)
+        self.assertEqual([], os.listdir(outside))
+
+    def test_the_directory_itself_may_be_swapped(self):
+        outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        place = self.directory / "output"
+        place.mkdir()
+        with atomic_write.open_directory(str(place)) as output:
+            attachment = dataclasses.replace(self.attachment, output=output)
+            place.rename(self.directory / "moved")
+            place.symlink_to(outside)
+            with attachment.around(7, {}):
+                pass
+        self.assertEqual([], os.listdir(outside))
+        self.assertEqual(3, len(os.listdir(self.directory / "moved/collected")))
 
     def test_the_error_of_a_trial_is_its_own(self):
         with testtools.ExpectedException(ValueError), self.attachment.around(7, {}):
