@@ -221,6 +221,11 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         self._check_files()
         if not os.path.lexists(self.path):
             return None
+        owner = os.stat(self.state_dir).st_uid
+        if owner not in (0, os.geteuid()):
+            raise ForbiddenError(
+                f"{self.state_dir}: user {owner} owns it and may swap the journal: run this as user {owner}"
+            )
         with self._errors():
             connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA trusted_schema = OFF")

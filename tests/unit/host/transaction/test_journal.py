@@ -125,6 +125,15 @@ class JournalTest(directories.DirectoryCase):
         path.symlink_to(victim)
         self.refused(f"{path}: it is not a plain file")
 
+    @testtools.skipUnless(os.geteuid() == 0, "gives a directory to another user")
+    def test_a_directory_of_another_user_who_may_swap_the_journal(self):
+        path = self.fill()
+        os.chown(path.parent, 4711, -1)
+        self.assertRaises(journal.ForbiddenError, self.open, False)
+        path.unlink()
+        with self.open(writer=False) as session:
+            self.assertEqual([], session.entries())
+
     def test_round_trip(self):
         with self.open() as session, session.transaction():
             session.put([entry(), entry("irq:2", state="applied", written="1")])
