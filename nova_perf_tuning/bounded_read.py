@@ -83,14 +83,21 @@ def check_open(descriptor: int, path: str, inside: str) -> None:
         raise OSError(errno.ELOOP, f"{path} leads out of {inside}")
 
 
-def read_text(path: str | os.PathLike[str], limit: int, *, inside: str = "", links: bool = True) -> str:
+def read_text(
+    path: str | os.PathLike[str],
+    limit: int,
+    *,
+    dir_fd: int | None = None,
+    inside: str = "",
+    links: bool = True,
+) -> str:
     """Return the text of a plain file of at most ``limit`` bytes.
 
-    :param inside: see :func:`open_plain`, as for ``links``.
+    :param inside: see :func:`open_plain`, as for ``dir_fd`` and ``links``.
     :raises OSError: it cannot be read, is no plain file (EINVAL), larger (EFBIG) or not UTF-8 (EILSEQ);
         ``strerror`` says which.
     """
-    with open(open_plain(path, inside=inside, links=links), "rb") as file:
+    with open(open_plain(path, dir_fd=dir_fd, inside=inside, links=links), "rb") as file:
         data = _bounded(file.read(limit + 1), limit)
     try:
         return data.decode()

@@ -2,6 +2,7 @@
 """``nova-perf publish``: the verdict on this host where its nova-compute reads it."""
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -62,10 +63,12 @@ class Publish(command.PerfCommand):
             raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
         verdicts = read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
-        atomic_write.make_directory(os.path.dirname(os.path.abspath(path)))
-        _check_replaceable(path)
-        with atomic_write.writing(path) as file:
-            file.write(result.to_json().encode())
+        place = os.path.dirname(os.path.abspath(path))
+        atomic_write.make_directory(place)
+        with atomic_write.open_directory(place) as directory:
+            _check_replaceable(path, directory)
+            with atomic_write.writing(path, directory=directory) as file:
+                file.write(result.to_json().encode())
         _show(args, verdicts, result, path)
 
 
@@ -116,11 +119,15 @@ def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) ->
         raise options.OptionError(f"nova.conf {source}: {one_line(error, 200)}; correct or remove it") from None
 
 
-def _check_replaceable(path: str) -> None:
-    """Refuse to replace or remove anything but a verdict: Nova's user owns nova.conf, which names the path."""
-    atomic_write.check(path)
+def _check_replaceable(path: str, directory: atomic_write.Directory) -> None:
+    """Refuse to replace or remove anything but a verdict: Nova's user owns nova.conf, which names the path.
+
+    That user may own the directory as well, and swap it for a link: what is looked at and then replaced is in the
+    open one.
+    """
+    directory.check(os.path.basename(path))
     try:
-        host_result.read(path)
+        host_result.read(path, directory.descriptor)
     except host_result.ResultError as error:
         advice = "move it away, or correct [nova_perf_tuning] result_file"
         raise options.OptionError(
@@ -152,13 +159,13 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
 def _withdraw(args: argparse.Namespace, path: str) -> None:
     if args.result is not None:
         raise options.OptionError("--withdraw takes away what is published; leave out RESULT")
-    try:
-        if os.path.lexists(path):
-            _check_replaceable(path)
-        os.unlink(path)
-        removed = True
-    except FileNotFoundError:
-        removed = False
+    removed = False
+    if os.path.lexists(path):
+        with atomic_write.open_directory(os.path.dirname(path)) as directory:
+            _check_replaceable(path, directory)
+            with contextlib.suppress(FileNotFoundError):
+                directory.remove(os.path.basename(path))
+                removed = True
     if args.format == "json":
         command.print_json({"file": path, "removed": removed})
     else:

@@ -8,6 +8,7 @@ future or of another host.
 import dataclasses
 import datetime
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -91,13 +92,18 @@ class HostResult:
         return None
 
 
-def read(path: str) -> HostResult | None:
+def read(path: str, dir_fd: int | None = None) -> HostResult | None:
     """Return the result in file ``path``; None when there is no such file.
 
+    :param dir_fd: the open directory of the file, where it is to be this very one; then the file may be no link.
     :raises ResultError: it cannot be read, or it holds no result.
     """
     try:
-        data = json.loads(bounded_read.read_text(path, _MAX_BYTES))
+        if dir_fd is None:
+            text = bounded_read.read_text(path, _MAX_BYTES)
+        else:
+            text = bounded_read.read_text(os.path.basename(path), _MAX_BYTES, dir_fd=dir_fd, links=False)
+        data = json.loads(text)
         fault = json_schema.find(data, SCHEMA)
         if fault is not None:
             raise ResultError(f"{path}: {fault}")

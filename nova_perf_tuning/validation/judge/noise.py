@@ -93,7 +93,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
         {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
         for label, losses in run_floors.items()
     ]
-    os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+    atomic_write.make_directory(os.path.dirname(path))
     with atomic_write.changing(path):
         kept = [entry for entry in load(path) if entry["fingerprint"] not in known.values()]
         store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
@@ -107,7 +107,7 @@ def check_writable(path: str) -> None:
     :raises atomic_write.OutputError: something else than a file is there.
     """
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+        atomic_write.make_directory(os.path.dirname(path))
         atomic_write.check(path)
         with atomic_write.changing(path):
             load(path)

@@ -5,7 +5,9 @@ import dataclasses
 import datetime
 import json
 import os
+import pathlib
 import stat
+from unittest import mock
 
 from oslo_config import cfg
 
@@ -134,6 +136,29 @@ class PublishTest(directories.DirectoryCase):
         self.assertEqual({"file": self.published, "removed": True}, self.published_by("--withdraw"))
         self.assertIsNone(self.read_by_compute())
         self.assertFalse(self.published_by("--withdraw")["removed"])
+
+    def test_what_was_looked_at_is_what_is_replaced_or_removed(self):
+        """Nova's user may own the directory, and swap it for a link between the two."""
+        now = datetime.datetime.now(datetime.UTC)
+        verdict = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}).to_json()
+        source, other = self.write_file("source.json", verdict), self.write_file("other/verdict.json", "{}")
+        made, moved = self.directory / "made", self.directory / "moved"
+        really = host_result.read
+
+        def read_and_swap(path, *arguments):
+            result = really(path, *arguments)
+            if path == self.published:
+                made.rename(moved)
+                made.symlink_to(self.directory / "other")
+            return result
+
+        for arguments in ((source,), ("--withdraw",)):
+            with mock.patch.object(host_result, "read", read_and_swap):
+                self.published_by(*arguments)
+            self.assertEqual("{}", pathlib.Path(other).read_text())
+            made.unlink()
+            moved.rename(made)
+        self.assertEqual([], os.listdir(made))
 
     def test_what_is_refused(self):
         self.assertIn("RESULT is missing", self.refused())
