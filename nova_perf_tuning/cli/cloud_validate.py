@@ -122,6 +122,7 @@ class Run:
     _opened: contextlib.ExitStack
     _store: run_store.RunStore
     _output: atomic_write.Directory
+    _junit_file: evaluate.JunitFile
 
     def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
         self._args = args
@@ -132,9 +133,9 @@ class Run:
 
     def run(self) -> int:
         """Validate the hosts and return the exit code."""
-        evaluate.begin_junit(self._args.junit)
-        report.require_packages()
         with contextlib.ExitStack() as self._opened:
+            self._junit_file = self._opened.enter_context(evaluate.JunitFile(self._args.junit))
+            report.require_packages()
             run, launcher = self._resumed() if self._args.resume else self._begun()
             if launcher is not None:
                 return self._measured(run, launcher)
@@ -270,7 +271,7 @@ class Run:
         store.save(results, self._results_file, self._output)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []), self._output)
-        evaluate.write_junit(self._args.junit, results, [], self._args.budget)
+        self._junit_file.write(results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
         if not any(trial.value is not None for trial in results.trials):

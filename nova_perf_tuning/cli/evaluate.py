@@ -2,6 +2,7 @@
 """``nova-perf evaluate``: a verdict from recorded samples alone."""
 
 import argparse
+import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -33,7 +34,10 @@ class Evaluate(command.PerfCommand):
         add_junit(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
-        begin_junit(args.junit, args.results)
+        with JunitFile(args.junit, args.results) as junit_file:
+            return self._judge(args, junit_file)
+
+    def _judge(self, args: argparse.Namespace, junit_file: "JunitFile") -> int:
         budgets = budget_file.load(args.budget)
         results = store.load(args.results)
         results.environment = results.environment.placed(args.host_group, args.flavor)
@@ -49,7 +53,7 @@ class Evaluate(command.PerfCommand):
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
             no_verdict = None if judged else budget_file.why_none(results)
         why = text.lines([no_verdict] if no_verdict else [])
-        write_junit(args.junit, results, judged, args.budget, why)
+        junit_file.write(results, judged, args.budget, why)
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
             shown |= data.lines("left_out", left_out) | data.line("why", [no_verdict])
@@ -89,22 +93,39 @@ def check_output(path: str, results: str) -> None:
         raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
 
 
-def begin_junit(path: str | None, results: str = "") -> None:
-    """Leave no verdict of an earlier run: until :func:`write_junit` the file has an error."""
-    if path is not None:
-        check_output(path, results)
-        unfinished = "the command did not come to a verdict; see what it printed"
-        store.write_atomically(path, junit.junit(model.Results(Environment(), []), [], unfinished))
+class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
+    """The JUnit XML that a command was asked for, in a directory that is open from the beginning to the end.
 
+    Until :meth:`write` the file has an error, so that no verdict of an earlier run stays.
 
-def write_junit(
-    path: str | None,
-    results: model.Results,
-    judged: Sequence[verdict.Judgement],
-    budget: str | None,
-    unjudged: str = "",
-) -> None:
-    """Write the file if it was asked for; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
-    if path is not None:
+    :param path: None: there is none, and nothing is written.
+    :param results: a file that the command reads, and that it must not be; empty: it reads none.
+    """
+
+    def __init__(self, path: str | None, results: str = "") -> None:
+        self._path = path
+        self._directory: atomic_write.Directory | None = None
+        if path is not None:
+            check_output(path, results)
+            self._directory = atomic_write.open_directory(os.path.dirname(os.path.abspath(path)))
+            unfinished = "the command did not come to a verdict; see what it printed"
+            self._write(model.Results(Environment(), []), [], unfinished)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._directory is not None:
+            self._directory.close()
+
+    def write(
+        self,
+        results: model.Results,
+        judged: Sequence[verdict.Judgement],
+        budget: str | None,
+        unjudged: str = "",
+    ) -> None:
+        """Write the verdicts; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
         why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
-        store.write_atomically(path, junit.junit(results, judged, why))
+        self._write(results, judged, why)
+
+    def _write(self, results: model.Results, judged: Sequence[verdict.Judgement], why: str) -> None:
+        if self._path is not None:
+            store.write_atomically(self._path, junit.junit(results, judged, why), self._directory)

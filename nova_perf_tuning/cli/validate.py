@@ -76,17 +76,17 @@ class Validate(command.PerfCommand):
         options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
 
     def take_action(self, args: argparse.Namespace) -> int:
-        with signals.guarded():
+        with signals.guarded(), contextlib.ExitStack() as opened:
             try:
                 renamed = validate_options.void_output(args.output)
-                evaluate.begin_junit(args.junit)
-                run = _planned(args)
+                junit_file = opened.enter_context(evaluate.JunitFile(args.junit))
+                run = _planned(args, junit_file)
+                opened.enter_context(run.output)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
             for previous in renamed:
                 command.warn(_PROGRAM, f"results of an earlier run are now {previous}")
-            with run.output:
-                return run.run()
+            return run.run()
 
 
 @dataclasses.dataclass
@@ -103,6 +103,7 @@ class _Run:
     budgets: list[budget_file.Budget]
     floors: Sequence[noise.Entry]
     output: atomic_write.Directory
+    junit_file: evaluate.JunitFile
 
     def run(self) -> int:
         results_file, _report = validate_options.output_files(self.args.output)
@@ -156,7 +157,7 @@ class _Run:
             result_tables.print_ablation(knobs)
             result_tables.print_paths(results_file, report_file)
         # What fails now is reported after all that was measured is shown.
-        evaluate.write_junit(self.args.junit, results, judged, self.args.budget, unjudged)
+        self.junit_file.write(results, judged, self.args.budget, unjudged)
         if self.args.noise_floor:
             floors = _store_floors(results, NOISE_FILE)
             command.say(*(floors if self.args.format != "json" else ()))
@@ -181,7 +182,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     return [*lines, f"noise floors: {path}"]
 
 
-def _planned(args: argparse.Namespace) -> _Run:
+def _planned(args: argparse.Namespace, junit_file: evaluate.JunitFile) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     report_module.require_packages()
     budgets = budget_file.load(args.budget) if args.budget else []
@@ -202,7 +203,7 @@ def _planned(args: argparse.Namespace) -> _Run:
             raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
     output = validate_options.make_output_directory(args.output)
     plan = dataclasses.replace(plan, attached=dataclasses.replace(plan.attached, output=output))
-    return _Run(args, plan, launcher, budgets, floors, output)
+    return _Run(args, plan, launcher, budgets, floors, output, junit_file)
 
 
 def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:

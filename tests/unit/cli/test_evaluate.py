@@ -7,7 +7,7 @@ import io
 import json
 import os
 
-from nova_perf_tuning.cli import result_tables
+from nova_perf_tuning.cli import evaluate, result_tables
 from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
@@ -112,3 +112,16 @@ class EvaluateTest(directories.DirectoryCase):
     def test_mistakes_are_one_line_and_exit_3(self):
         os.unlink(self.results)
         program.refused(self, "evaluate", self.results)
+
+    def test_a_junit_file_stays_where_it_was_begun(self):
+        """A run takes hours, and whoever owns the directory may swap it for a link meanwhile."""
+        place, moved, outside = (self.directory / name for name in ("place", "moved", "outside"))
+        place.mkdir()
+        outside.mkdir()
+        with evaluate.JunitFile(str(place / "junit.xml")) as junit_file:
+            self.assertIn("did not come to a verdict", (place / "junit.xml").read_text())
+            place.rename(moved)
+            place.symlink_to(outside)
+            junit_file.write(self.data, [], None)
+        self.assertEqual([], os.listdir(outside))
+        self.assertIn("no budget was given", (moved / "junit.xml").read_text())
