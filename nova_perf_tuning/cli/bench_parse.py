@@ -17,5 +17,5 @@ class BenchParse(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         benchmark = plugins.load(args.kind)
         data = options.read(args.file, base.MAX_CHARACTERS)
-        output = data.decode("utf-8", "replace")
+        output = base.decode(data)
         bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))

@@ -5,13 +5,15 @@ A benchmark never runs anything itself: a launcher does, in a guest or on the ho
 """
 
 import abc
+import codecs
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from nova_perf_tuning import errors, json_schema
+from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
 
 Better = Literal["higher", "lower"]
@@ -23,6 +25,10 @@ MARGIN_S: Final = 60.0
 NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 #: Longest output that is read, in characters.
 MAX_CHARACTERS: Final = 4 * 1024 * 1024
+#: Where a document of JSON may begin.
+_OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+#: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
+_BUCKET: Final = 1.03
 #: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds 3.6e12).
 MAX_NUMBER: Final = 1e15
 
@@ -69,6 +75,37 @@ class Step:
     argv: tuple[str, ...]
     role: Literal["client", "server"]
     timeout_s: float
+
+
+class _Object(dict[str, Any]):
+    """An object of JSON; :ivar repeated: keys that it has several times, with different values."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__()
+        repeated = set()
+        for key, value in pairs:
+            if self.setdefault(key, value) != value:
+                repeated.add(key)
+        self.repeated = frozenset(repeated)
+
+
+def decode(data: bytes) -> str:
+    """Return a program's output as text with the line ends of Unix.
+
+    A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without one it is UTF-8.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    else:
+        text = data.decode("utf-8-sig", "replace")
+    return text.replace("\r\n", "\n")
+
+
+def percentile_name(share: float) -> str:
+    """Return the name of a percentile of latencies: ``latency_p99``, ``latency_p999`` for 99.9."""
+    if share == 99.9:
+        return "latency_p999"  # the name that results have had since the first of them
+    return "latency_p" + f"{share:g}".replace(".", "_")
 
 
 class ParameterError(errors.PerfTuningError):
@@ -170,6 +207,7 @@ class Benchmark(abc.ABC):
     :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
         ``tools/image/build --add``.
     :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
+    :cvar form: the command whose output is read, as its user types it.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
     """
 
@@ -184,6 +222,7 @@ class Benchmark(abc.ABC):
     work_unit: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
     equal_keys: ClassVar[str] = ""
+    form: ClassVar[str] = ""
     brought: ClassVar[str] = ""
 
     @property
@@ -274,35 +313,68 @@ class Benchmark(abc.ABC):
         if len(text) > MAX_CHARACTERS:
             raise self.fault(f"the output has more than {MAX_CHARACTERS} characters")
 
-    def load_json(self, text: str) -> dict[str, object]:
-        """Return the JSON object in an output; lines before its opening brace (warnings) are passed over."""
+    def load_json(self, text: str) -> dict[str, Any]:
+        """Return the JSON object in an output; text around it (warnings, the report for people) is passed over.
+
+        A document that is printed twice is one.
+
+        :raises OutputError: there is none, it is cut off, or there are several that differ.
+        """
+        first, *others = self.json_objects(text)
+        if any(other != first for other in others):
+            raise self.fault(f"the output has {1 + len(others)} reports that differ; keep one")
+        return first
+
+    def json_objects(self, text: str) -> list[dict[str, Any]]:
+        """Return all JSON objects that begin on a line of their own, at least one."""
         self.check_length(text)
-        start = text.find("{")
-        if start < 0:
-            raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
-        try:
-            data: dict[str, object] = json.loads(text[start:], object_pairs_hook=json_schema.distinct)
-        except json_schema.EqualKeysError as error:
-            raise self.fault(f"the output has {error}{self.equal_keys}") from None
-        except (ValueError, RecursionError) as error:
-            raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
-        return data
+        decoder = json.JSONDecoder(object_pairs_hook=_Object)
+        objects: list[dict[str, Any]] = []
+        begin = _OBJECT.search(text)
+        if begin is None:
+            raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}")
+        while begin is not None:
+            try:
+                data, end = decoder.raw_decode(text, begin.end() - 1)
+            except (ValueError, RecursionError) as error:
+                raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
+            objects.append(data)
+            begin = _OBJECT.search(text, end)
+        return objects
+
+    def wanted_form(self) -> str:
+        """Return the end of a refusal: which program's output is read."""
+        return f"; the output of '{self.form}' is read" if self.form else ""
 
     def labelled(self, text: str, pattern: str, name: str) -> float:
         """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
         if len(matches) != 1:
             what = "ambiguous" if matches else "cut off or foreign"
-            raise self.fault(f"the output is {what}: {len(matches)} lines '{name}'")
+            form = "" if matches else self.wanted_form()
+            raise self.fault(f"the output is {what}: {len(matches)} lines '{name}'{form}")
         return self.check_number(name, float(matches[0]))
 
-    def find(self, data: Any, *path: str | int) -> object:
-        try:
-            for key in path:
+    def find(self, data: Any, *path: str | int) -> Any:
+        """Return what is at ``path``; OutputError: nothing, or a key of the path stands there twice."""
+        for key in path:
+            if isinstance(data, _Object) and key in data.repeated:
+                raise self.fault(f"the output has '{one_line(key, 40)}' twice in one object{self.equal_keys}")
+            try:
                 data = data[key]
-        except (LookupError, TypeError):
-            raise self.fault(f"the output has no '{'.'.join(map(str, path))}'") from None
+            except (LookupError, TypeError):
+                raise self.fault(f"the output has no '{'.'.join(map(str, path))}'") from None
         return data
+
+    def mapping(self, data: object, *path: str | int) -> dict[str, Any]:
+        """Return the object at ``path``; OutputError: it is no object, or a key stands in it twice."""
+        found = self.find(data, *path)
+        name = ".".join(map(str, path))
+        if not isinstance(found, dict):
+            raise self.fault(f"'{name}' is no object: {one_line(found, 40)!r}")
+        for key in found:
+            self.find(found, key)
+        return found
 
     def number(self, data: object, *path: str | int) -> float:
         """Return the number at ``path``, see :meth:`check_number`."""
@@ -315,3 +387,18 @@ class Benchmark(abc.ABC):
         if not 0 <= value <= MAX_NUMBER:
             raise self.fault(f"'{name}' is out of range: {one_line(value, 40)}")
         return float(value)
+
+    def check_latencies(self, tails: Mapping[float, float], mean: float, least: float, most: float) -> None:
+        """Check the figures of one group of latencies against each other.
+
+        :param tails: percentile -> latency; all have the same unit.
+        :raises OutputError: they contradict each other, by more than the width of a bucket.
+        """
+        named = [("min", least), *((f"p{share:g}", tails[share]) for share in sorted(tails)), ("max", most)]
+        for (low_name, low), (high_name, high) in itertools.pairwise(named):
+            if low > high * _BUCKET:
+                raise self.fault(
+                    f"latencies contradict each other: {low_name} {low:g} is above {high_name} {high:g}"
+                )
+        if not least <= mean * _BUCKET or mean > most * _BUCKET:
+            raise self.fault(f"latencies contradict each other: mean {mean:g}, min {least:g}, max {most:g}")

@@ -2,7 +2,7 @@
 """TCP throughput and small UDP packets with iperf3."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, own
@@ -25,6 +25,7 @@ class _Iperf(base.Benchmark):
     packages = ("iperf3",)
     programs = ("iperf3",)
     paired = True
+    form = "iperf3 -c HOST -J"
     equal_keys = ": iperf3 before 3.12 prints a bidirectional run so; measure one direction at a time"
     protocol: ClassVar[str]
 
@@ -47,28 +48,61 @@ class _Iperf(base.Benchmark):
             base.Step(fan(client, processes, port), "client", limit_s),
         ]
 
-    def documents(self, text: str) -> list[object]:
+    def documents(self, text: str) -> list[dict[str, Any]]:
         """Return iperf3's JSON of every process; NotReadyError: a server did not listen yet."""
-        data = self.load_json(text)
+        objects = self.json_objects(text)
+        if "event" in objects[0]:
+            data = self._joined(objects)
+        else:
+            data = self.load_json(text)
         documents = data.get("outputs", [data])
         if not isinstance(documents, list) or not documents:
             raise self.fault("the output has no list of processes")
         for document in documents:
-            if isinstance(document, dict) and "error" in document:
-                message = one_line(document["error"], 160)
-                fault = base.NotReadyError if "refused" in message else base.OutputError
-                raise fault(f"{self.kind}: {message}")
-            if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
-                raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
-            end = self.find(document, "end")
-            if isinstance(end, dict) and "sum_sent_bidir_reverse" in end:
-                raise self.fault("the output is of a bidirectional run; measure one direction at a time")
+            self._check(document)
         return documents
+
+    def _joined(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the one document whose parts ``iperf3 --json-stream`` prints, a line each."""
+        document: dict[str, Any] = {}
+        for event in events:
+            name = event.get("event")
+            if name is None:  # the whole document behind the events (--json-stream-full-output)
+                return dict(event)
+            if name in ("start", "end", "error"):
+                document[name] = self.find(event, "data")
+        return document
+
+    def _check(self, document: object) -> None:
+        """Refuse a document of a failed run, of another protocol or direction, and the server's."""
+        if isinstance(document, dict) and "error" in document:
+            message = one_line(document["error"], 160)  # the first of two: it says which side refused
+            fault = base.NotReadyError if "refused" in message else base.OutputError
+            raise fault(f"{self.kind}: {message}")
+        start = self.find(document, "start")
+        if (protocol := self.find(start, "test_start", "protocol")) != self.protocol:
+            raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
+        if "accepted_connection" in start and "connecting_to" not in start:
+            raise self.fault(
+                "the output is the server's, whose CPU and losses are the other side's; give the client's"
+            )
+        end = self.find(document, "end")
+        if isinstance(end, dict) and "sum_sent_bidir_reverse" in end:
+            raise self.fault("the output is of a bidirectional run; measure one direction at a time")
 
     def span(self, text: str) -> base.Span:
         # It ends some 10 ms after the last of them.
         documents = self.documents(text)
         return base.Span(max(self.number(document, "end", "sum_sent", "seconds") for document in documents))
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        rates = set()
+        for document in self.documents(text):
+            rates.add(document["start"].get("target_bitrate") or 0)
+        held = sorted(rate for rate in rates if isinstance(rate, int) and 0 < rate <= base.MAX_NUMBER)
+        if not held:
+            return {}
+        return {"held_to_a_rate": f"the sender was held to {held[-1] / 1e6:g} Mbit/s a stream (-b)"}
 
     def cpu_shares(self, ends: Sequence[object]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
@@ -137,6 +171,7 @@ class Packets(_Iperf):
         _DIRECTION,
         base.Integer("port", "5211", "port of the server", 1, 65_535),
     )
+    form = "iperf3 -c HOST -u -J"
     work_metric = "received"
     work_unit = "1,000 packets"
 

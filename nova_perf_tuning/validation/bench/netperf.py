@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP throughput with netperf, where it is installed (Debian: non-free until 12)."""
 
+import re
 from collections.abc import Mapping, Sequence
 
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
 
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
@@ -23,6 +25,7 @@ class Netperf(base.Benchmark):
         base.Integer("port", "12865", "control port of netserver", 1, 65535),
     )
     paired = True
+    form = "netperf -f m -- -k THROUGHPUT,THROUGHPUT_UNITS,PROTOCOL"
     image_variant = "own"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -37,12 +40,20 @@ class Netperf(base.Benchmark):
             base.Step(tuple(client), "client", limit_s),
         )
 
+    def remarks(self, text: str) -> Mapping[str, str]:
+        if re.search(r"^PROTOCOL=", text, re.MULTILINE):
+            return {}
+        return {"protocol_unknown": "the output does not name the protocol (-k PROTOCOL): it is taken for TCP"}
+
     def parse(self, text: str) -> list[base.Reading]:
         self.check_length(text)
         if "could not establish the control connection" in text:
             raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
         if f"{_UNITS}\n" not in text:
-            raise self.fault(f"the output has no line '{_UNITS}'")
+            raise self.fault(f"the output has no line '{_UNITS}'{self.wanted_form()}")
+        protocols = re.findall(r"^PROTOCOL=(.*)$", text, re.MULTILINE)
+        if protocols and protocols != ["TCP"]:
+            raise self.fault(f"the output is of a {one_line(protocols[0], 20)} test, not of TCP")
         rate = self.labelled(text, rf"^THROUGHPUT={base.NUMBER}$", "THROUGHPUT")
         if rate == 0:
             raise self.fault("nothing was transferred")

@@ -46,6 +46,9 @@ class OwnBenchmark(base.Benchmark):
     #: Its name in the program's output; empty: its kind.
     part: ClassVar[str] = ""
 
+    def wanted_form(self) -> str:
+        return f"; the output of '{PROGRAM} {self.part or self.kind}' is read"
+
     def data(self, text: str) -> dict[str, object]:
         data, part = self.load_json(text), self.part or self.kind
         if (benchmark := data.get("benchmark")) != part:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How quiet CPUs are, by two programs of rt-tests: cyclictest sleeps and wakes, oslat never leaves its CPUs."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ _ENTRY: Final = 24
 PLANNED: Final = "planned"
 #: CPUs whose longest interruption is a figure of its own.
 _NOISIEST: Final = 3
+#: oslat's buckets may be parts of a microsecond (--bucket-width).
+_LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
 
 
@@ -23,19 +26,20 @@ class _RtTests(base.Benchmark):
 
     packages = ("rt-tests",)
 
-    def threads(self, text: str) -> Iterator[tuple[object, dict[int, float]]]:
+    def threads(self, text: str) -> Iterator[tuple[object, dict[float, float]]]:
         """Yield what the output says of each thread, and its histogram: latency -> count."""
-        threads = self.find(self.load_json(text), "thread")
-        if not isinstance(threads, dict) or not 1 <= len(threads) <= 8192:
+        threads = self.mapping(self.load_json(text), "thread")
+        if not 1 <= len(threads) <= 8192:
             raise self.fault("the output has no threads")
         for name, thread in threads.items():
-            histogram = self.find(thread, "histogram")
-            if not isinstance(histogram, dict):
-                raise self.fault(f"thread {name[:20]} has no histogram")
-            for late in histogram:
-                if not (late.isascii() and late.isdigit() and len(late) <= 6):
+            if "histogram" not in self.mapping(threads, name):
+                raise self.fault(f"thread {name[:20]} has no histogram{self.wanted_form()}")
+            histogram: dict[float, float] = {}
+            for late in self.mapping(thread, "histogram"):
+                if not _LATENCY.fullmatch(late):
                     raise self.fault(f"'{late[:20]}' is no latency")
-            yield thread, {int(late): self.number(histogram, late) for late in histogram}
+                histogram[float(late)] = self.number(thread, "histogram", late)
+            yield thread, histogram
 
 
 class Cyclictest(_RtTests):
@@ -50,6 +54,7 @@ class Cyclictest(_RtTests):
     summary = "scheduling jitter: how late sleeping threads wake (cyclictest)"
     programs = ("cyclictest",)
     image_variant = "full"
+    form = "cyclictest --json=- --histogram=10000"
     primary = ("latency_p99", "µs", "lower")
     parameters = (
         base.SECONDS,
@@ -70,29 +75,40 @@ class Cyclictest(_RtTests):
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        seen: dict[int, float] = {}
-        cycles = total_us = longest = 0.0
+        per_us = self._per_us(text)
+        seen: dict[float, float] = {}
+        cycles = total = longest = 0.0
         for thread, histogram in self.threads(text):
             for late, count in histogram.items():
                 seen[late] = seen.get(late, 0) + count
             count = self.number(thread, "cycles")
             cycles += count
             # cyclictest's means are of all wake-ups, those beyond the histogram too.
-            total_us += count * self.number(thread, "avg")
+            total += count * self.number(thread, "avg")
             longest = max(longest, self.number(thread, "max"))
         beyond = cycles - sum(seen.values())
         if not (cycles and seen) or beyond < 0:
             raise self.fault(f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram")
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
-        p50, p99, p999 = (_quantile(seen, cycles, most, share) for share in (0.5, 0.99, 0.999))
+        p50, p99, p999 = (_quantile(seen, cycles, most, share) / per_us for share in (0.5, 0.99, 0.999))
         return [
             base.Reading(*self.primary, p99, primary=True),
             base.Reading("latency_p50", "µs", "lower", p50),
             base.Reading("latency_p999", "µs", "lower", p999),
-            base.Reading("latency_mean", "µs", "lower", self.check_number("avg", total_us / cycles)),
-            base.Reading("latency_max", "µs", "lower", longest),
+            base.Reading("latency_mean", "µs", "lower", self.check_number("avg", total / cycles / per_us)),
+            base.Reading("latency_max", "µs", "lower", longest / per_us),
             base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
         ]
+
+    def _per_us(self, text: str) -> float:
+        """Return how many units of the output's times are a microsecond: with ``--nsecs`` they are nanoseconds."""
+        data = self.load_json(text)
+        if "resolution_in_ns" not in data:  # rt-tests before 1.9
+            return 1.0
+        resolution = self.number(data, "resolution_in_ns")
+        if resolution not in (0, 1):
+            raise self.fault(f"the unit of the times is not known: 'resolution_in_ns' is {resolution:g}")
+        return 1000.0 if resolution else 1.0
 
 
 class Oslat(_RtTests):
@@ -107,6 +123,7 @@ class Oslat(_RtTests):
     summary = "interruptions of CPUs that are to be quiet: longest gap of a busy loop (oslat)"
     programs = ("oslat",)
     image_variant = "own"
+    form = "oslat --json=-"
     primary = ("latency_max", "µs", "lower")
     parameters = (
         base.SECONDS,
@@ -145,10 +162,10 @@ class Oslat(_RtTests):
         ]
 
 
-def _quantile(seen: Mapping[int, float], count: float, longest: float, share: float) -> float:
+def _quantile(seen: Mapping[float, float], count: float, longest: float, share: float) -> float:
     """Return the latency that ``share`` of ``count`` wake-ups stay below, never 0; ``longest``: of the rest.
 
-    The bar of n µs holds what took n to n + 1, since cyclictest cuts off the rest, and is taken for even.
+    The bar of n holds what took n to n + 1 (µs or ns), since cyclictest cuts off the rest, and is taken for even.
     """
     wanted = count * share
     for late in sorted(seen):

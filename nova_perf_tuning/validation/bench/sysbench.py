@@ -22,6 +22,12 @@ CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
 #: Of a line such as "transactions:    1234   (56.78 per sec.)".
 _COUNT: Final = r"([0-9]{1,15})[ \t]+\("
 _PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
+#: A percentile of the latencies.
+_PERCENTILE: Final = re.compile(
+    rf"^[ \t]*([0-9]{{1,3}})(?:st|nd|rd|th) percentile:[ \t]*{base.NUMBER}[ \t]*$", re.M
+)
+#: Where sysbench's histogram of latencies ends: longer ones are printed as that.
+_HISTOGRAM_MS: Final = 100_000.0
 #: Loading a row takes an emulated guest about a millisecond.
 _LOAD_ROW_S: Final = 2e-3
 
@@ -36,16 +42,54 @@ class Sysbench(base.Benchmark):
             raise self.fault(f"sysbench ended with '{one_line(fatal[0], 200)}'")
         if old := re.match(r"\s*sysbench (0\.[0-9.]{1,9})", text):
             raise self.fault(f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later")
+        if held := re.search(r"^Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
+            raise self.fault(f"the run was held to {held[1]} a second (--rate): it shows no speed")
 
     def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?[ \t]*$") -> float:
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
+    def seconds(self, text: str) -> float:
+        """Return the length of the run; sysbench 1.1 gives it another name than 1.0."""
+        form = rf"^[ \t]*(?:total time|time elapsed):[ \t]*{base.NUMBER}s[ \t]*$"
+        return self.labelled(text, form, "total time")
+
     def latencies(self, text: str) -> list[base.Reading]:
-        return [
-            base.Reading("latency_mean", "ms", "lower", self.figure(text, "avg")),
-            base.Reading("latency_p95", "ms", "lower", self.figure(text, "95th percentile")),
-        ]
+        """Return mean and percentile in milliseconds, under the name of the percentile; none where none was taken.
+
+        What sysbench cannot show is left out, with a remark: latencies that it rounds to 0, and a percentile at
+        the end of its histogram.
+        """
+        mean, tails = self._times(text)
+        if mean == 0:
+            return []
+        readings = [base.Reading("latency_mean", "ms", "lower", mean)]
+        for share, value in tails.items():
+            if value < _HISTOGRAM_MS:
+                readings.append(base.Reading(base.percentile_name(share), "ms", "lower", value))
+        return readings
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        mean, tails = self._times(text)
+        remarks = {}
+        if mean == 0:
+            remarks["latency_too_short"] = "latencies below 0.005 ms are left out: sysbench prints 0.00"
+        for share, value in tails.items():
+            if value >= _HISTOGRAM_MS:
+                remarks["latency_beyond_histogram"] = (
+                    f"the {share:g}th percentile is left out: sysbench's histogram ends at {_HISTOGRAM_MS:g} ms"
+                )
+        return remarks
+
+    def _times(self, text: str) -> tuple[float, dict[float, float]]:
+        """Return the mean latency and the percentiles, which are none with ``--percentile=0``."""
+        mean = self.figure(text, "avg")
+        tails = {}
+        for share, value in _PERCENTILE.findall(text):
+            if float(value) > 0:
+                tails[float(share)] = float(value)
+        self.check_latencies(tails, mean, self.figure(text, "min"), self.figure(text, "max"))
+        return mean, tails
 
 
 class Cpu(Sysbench):
@@ -58,6 +102,7 @@ class Cpu(Sysbench):
     summary = "CPU: prime searches per second (sysbench cpu)"
     packages = ("sysbench",)
     programs = ("sysbench",)
+    form = "sysbench cpu run"
     primary = ("events_per_second", "events/s", "higher")
     parameters = (
         base.SECONDS,
@@ -76,7 +121,7 @@ class Cpu(Sysbench):
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)
         rate, events = self.figure(text, "events per second"), self.figure(text, "total number of events")
-        if rate == 0 or events == 0 or self.figure(text, "total time") == 0:
+        if rate == 0 or events == 0 or self.seconds(text) == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
         return [
             base.Reading(*self.primary, rate, primary=True),
@@ -85,7 +130,7 @@ class Cpu(Sysbench):
         ]
 
     def span(self, text: str) -> base.Span:
-        return base.Span(self.figure(text, "total time"))
+        return base.Span(self.seconds(text))
 
 
 class _Database(Sysbench):
@@ -107,6 +152,7 @@ class Oltp(_Database):
 
     kind = "oltp"
     summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
+    form = "sysbench oltp_read_write run"
     primary = ("transactions_per_second", "1/s", "higher")
     parameters = (
         base.SECONDS,
@@ -125,6 +171,9 @@ class Oltp(_Database):
         self.check_output(text)
         if "tpcc thread" in text:
             raise self.fault("this is the output of the benchmark tpcc")
+        for way in ("read", "write"):
+            if self.figure(text, way) == 0:
+                raise self.fault(f"the run has no statement of '{way}': it is not oltp_read_write")
         count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
         if count == 0:
             raise self.fault("no transaction was finished; give it more seconds")
@@ -150,6 +199,7 @@ class Tpcc(_Database):
 
     kind = "tpcc"
     summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
+    form = "nova-perf-database tpcc"
     primary = ("tpmc", "1/min", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the run", 1, 86_400),
@@ -167,7 +217,7 @@ class Tpcc(_Database):
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)
-        seconds, threads = self.figure(text, "total time"), self.figure(text, "Number of threads")
+        seconds, threads = self.seconds(text), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
         if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:
             raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")

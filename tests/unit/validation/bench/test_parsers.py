@@ -212,12 +212,24 @@ class Iperf3Test(testcase.TestCase):
 class EqualKeysTest(testcase.TestCase):
     def test_no_one_of_equal_keys_is_taken(self):
         """iperf3 3.10 --bidir prints the sums of both directions under one name."""
-        for kind, key in ((iperf3.Iperf3, '"sum_received":'), (fio.Fio, '"iops" :'), (own.Memory, '"gigabytes":')):
+        for kind, key in ((iperf3.Iperf3, '"sum_received":'), (fio.Fio, '"jobs" :'), (own.Memory, '"seconds":')):
             with self.subTest(kind):
                 text = GOOD[kind].replace(key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1)
                 error = self.assertRaises(base.OutputError, kind().parse, text)
                 self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
                 self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
+
+    def test_equal_keys_that_are_not_read_do_no_harm(self):
+        """fio names 'filename' once for each line of a job file, in the options that it repeats."""
+        options = '"job options" : {"filename" : "a", "filename" : "b"}, "jobs" :'
+        text = GOOD[fio.Fio].replace('"jobs" :', options)
+        self.assertEqual(figures(fio.Fio, GOOD[fio.Fio]), figures(fio.Fio, text))
+
+    def test_the_first_of_two_errors_is_shown(self):
+        """iperf 3.21 repeats the server's error as its own."""
+        text = '{"start": {}, "error": "SERVER ERROR - too long", "error": "too long"}'
+        error = self.assertRaises(base.OutputError, iperf3.Iperf3().parse, text)
+        self.assertEqual("iperf3: SERVER ERROR - too long", str(error))
 
     def test_one_direction_of_two_is_not_taken(self):
         """iperf3 3.12 and later names the sums of the way back apart."""
@@ -225,7 +237,131 @@ class EqualKeysTest(testcase.TestCase):
         self.assertRaisesRegex(base.OutputError, "bidirectional", iperf3.Iperf3().parse, text)
 
 
+class DocumentsTest(testcase.TestCase):
+    """Text and documents around the one that is read."""
+
+    JSON = (iperf3.Iperf3, iperf3.Packets, fio.Fio, rt_tests.Cyclictest, own.System, own.Request, own.Memory)
+
+    def test_a_warning_behind_and_the_same_document_again(self):
+        for kind in self.JSON:
+            good = GOOD[kind]
+            for text in (good + "\nwarning: a {strange} end\n", f"old kernel {{5.4}}\n{good}", f"{good}\n{good}"):
+                with self.subTest(kind=kind.kind, text=text[-30:]):
+                    self.assertEqual(figures(kind, good), figures(kind, text))
+
+    def test_documents_that_differ_are_several_reports(self):
+        """As fio prints them with --status-interval."""
+        good = GOOD[fio.Fio]
+        later = good.replace('"total_ios" : 32194', '"total_ios" : 32195')
+        error = self.assertRaises(base.OutputError, fio.Fio().parse, f"{good}\n{later}\n{good}")
+        self.assertIn("3 reports that differ", str(error))
+
+    def test_events_one_a_line(self):
+        """As iperf3 --json-stream prints them since 3.17."""
+        good = json.loads(GOOD[iperf3.Iperf3])
+        events = [{"event": "start", "data": good["start"]}, {"event": "interval", "data": good["intervals"][0]}]
+        events.append({"event": "end", "data": good["end"]})
+        text = "\n".join(map(json.dumps, events))
+        self.assertEqual(figures(iperf3.Iperf3, GOOD[iperf3.Iperf3]), figures(iperf3.Iperf3, text))
+        self.assertEqual(figures(iperf3.Iperf3, text), figures(iperf3.Iperf3, f"{text}\n{json.dumps(good)}"))
+        failed = json.dumps({"event": "error", "data": "unable to connect: Connection refused"})
+        self.assertRaises(base.NotReadyError, iperf3.Iperf3().parse, failed)
+        self.assertRaises(base.OutputError, iperf3.Iperf3().parse, "\n".join(map(json.dumps, events[:2])))
+
+    def test_a_refusal_says_which_form_is_read(self):
+        forms = {
+            iperf3.Iperf3: "iperf3 -c HOST -J",
+            iperf3.Packets: "iperf3 -c HOST -u -J",
+            fio.Fio: "--output-format=json",
+            rt_tests.Cyclictest: "cyclictest --json=-",
+            rt_tests.Oslat: "oslat --json=-",
+            sysbench.Cpu: "sysbench cpu run",
+            sysbench.Oltp: "sysbench oltp_read_write run",
+            netperf.Netperf: "-k THROUGHPUT,THROUGHPUT_UNITS",
+            own.Himeno: "nova-perf-bench himeno",
+        }
+        for kind, form in forms.items():
+            with self.subTest(kind):
+                error = self.assertRaises(base.OutputError, kind().parse, "throughput was good\n")
+                self.assertIn(form, str(error))
+
+    def test_files_of_windows(self):
+        for kind, good in GOOD.items():
+            for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+                data = good.replace("\n", "\r\n").encode(encoding)
+                with self.subTest(kind=kind.kind, encoding=encoding):
+                    self.assertEqual(figures(kind, good), figures(kind, base.decode(data)))
+
+
+class WorkloadTest(testcase.TestCase):
+    """A figure of another workload than the benchmark's is refused, or a remark names the difference."""
+
+    def test_another_workload_is_refused(self):
+        server = json.loads(GOOD[iperf3.Iperf3])
+        server["start"]["accepted_connection"] = server["start"].pop("connecting_to")
+        held = GOOD[sysbench.Oltp].replace(
+            "Initializing random", "Target transaction rate: 100/sec\nInitializing random"
+        )
+        others = (
+            (iperf3.Iperf3, json.dumps(server), "server's"),
+            (netperf.Netperf, GOOD[netperf.Netperf].replace("=TCP", "=UDP"), "of a UDP test"),
+            (sysbench.Oltp, GOOD[sysbench.Oltp].replace("558", "0"), "'write'"),
+            (sysbench.Oltp, held, "held to 100 a second"),
+        )
+        for kind, text, words in others:
+            with self.subTest(words):
+                self.assertIn(words, str(self.assertRaises(base.OutputError, kind().parse, text)))
+
+    def test_a_remark_says_what_is_not_known(self):
+        self.assertEqual({}, netperf.Netperf().remarks(GOOD[netperf.Netperf]))
+        without = GOOD[netperf.Netperf].replace("PROTOCOL=TCP\n", "")
+        self.assertIn("protocol_unknown", netperf.Netperf().remarks(without))
+        self.assertEqual({}, iperf3.Iperf3().remarks(GOOD[iperf3.Iperf3]))
+        held = json.loads(GOOD[iperf3.Iperf3])
+        held["start"]["target_bitrate"] = 50_000_000
+        self.assertIn("50 Mbit/s", iperf3.Iperf3().remarks(json.dumps(held))["held_to_a_rate"])
+
+
 class SysbenchTest(testcase.TestCase):
+    def test_the_report_of_version_1_1(self):
+        text = (
+            GOOD[sysbench.Cpu]
+            .replace("total time: ", "time elapsed: ")
+            .replace("General statistics", "Throughput")
+        )
+        self.assertNotEqual(text, GOOD[sysbench.Cpu])
+        self.assertEqual(figures(sysbench.Cpu, GOOD[sysbench.Cpu]), figures(sysbench.Cpu, text))
+        self.assertEqual(sysbench.Cpu().span(GOOD[sysbench.Cpu]), sysbench.Cpu().span(text))
+
+    def test_percentiles_have_their_own_names(self):
+        good = GOOD[sysbench.Cpu]
+        for line, name in (("99th percentile", "latency_p99"), ("50th percentile", "latency_p50")):
+            with self.subTest(line):
+                shown = figures(sysbench.Cpu, good.replace("95th percentile", line))
+                self.assertEqual(0.34, shown[name])
+                self.assertNotIn("latency_p95", shown)
+        none = "\n".join(line for line in good.splitlines() if "percentile" not in line)
+        self.assertEqual({"latency_p95"}, set(figures(sysbench.Cpu, good)) - set(figures(sysbench.Cpu, none)))
+
+    def test_what_sysbench_cannot_show_is_left_out_with_a_remark(self):
+        good = GOOD[sysbench.Oltp]
+        capped = good.replace("41.85", "100000.00").replace("125.64", "283204.29").replace("14.35", "172097.21")
+        self.assertNotIn("latency_p95", figures(sysbench.Oltp, capped))
+        self.assertIn("95th", sysbench.Oltp().remarks(capped)["latency_beyond_histogram"])
+        fast = good
+        for value in ("1.79", "14.35", "125.64", "41.85"):
+            fast = fast.replace(f" {value}\n", " 0.00\n")
+        self.assertNotIn("latency_mean", figures(sysbench.Oltp, fast))
+        self.assertIn("latency_too_short", sysbench.Oltp().remarks(fast))
+        self.assertEqual({}, sysbench.Oltp().remarks(good))
+
+    def test_latencies_that_contradict_each_other(self):
+        for value in ("125.64", "14.35"):
+            with self.subTest(value):
+                text = GOOD[sysbench.Oltp].replace(value, "0.01")
+                error = self.assertRaises(base.OutputError, sysbench.Oltp().parse, text)
+                self.assertIn("contradict", str(error))
+
     def test_what_sysbench_said_is_named(self):
         for said in ("FATAL: The event queue is full.", "FATAL: mysql_stmt_store_result() returned error 1317"):
             for kind in (sysbench.Cpu, sysbench.Oltp, sysbench.Tpcc):
@@ -241,6 +377,75 @@ class SysbenchTest(testcase.TestCase):
 
 
 class FioTest(testcase.TestCase):
+    def changed(self, **ways):
+        """Return the recorded output with further directions: name -> factor of its figures; None: left out."""
+        data = json.loads(recorded("fio-two-jobs.json"))
+        [job] = data["jobs"]
+        written = job["write"]
+        for name, factor in ways.items():
+            if factor is None:
+                del job[name]
+                continue
+            job[name] = json.loads(json.dumps(written))
+            for key in ("iops", "total_ios", "bw_bytes"):
+                job[name][key] = factor * written[key]
+        return data, job
+
+    def test_each_direction_of_a_mixed_job(self):
+        data, _job = self.changed(read=3)
+        shown = figures(fio.Fio, json.dumps(data))
+        self.assertAlmostEqual(4 * 32161.838162, shown["iops"], 3)
+        self.assertAlmostEqual(3 * 32161.838162, shown["read_iops"], 3)
+        self.assertAlmostEqual(32161.838162, shown["write_iops"], 3)
+        self.assertAlmostEqual(4 * 526.939556, shown["bandwidth"], 3)
+        self.assertEqual((102.912, 102.912), (shown["read_latency_p99"], shown["write_latency_p99"]))
+        self.assertNotIn("latency_p99", shown)
+        self.assertIn("read and write", fio.Fio().remarks(json.dumps(data))["several_directions"])
+        self.assertEqual({}, fio.Fio().remarks(GOOD[fio.Fio]))
+
+    def test_directions_that_fio_added_up_are_named_so(self):
+        data, job = self.changed(mixed=1, read=None, write=None, trim=None)
+        shown = figures(fio.Fio, json.dumps(data))
+        self.assertEqual((32161.838162, 102.912), (shown["mixed_iops"], shown["mixed_latency_p99"]))
+        self.assertEqual(1.001, fio.Fio().span(json.dumps(data)).seconds)
+        self.assertIn("mixed_directions", fio.Fio().remarks(json.dumps(data)))
+        data, job = self.changed(read=1, mixed=2)  # unified_rw_reporting=both
+        self.assertAlmostEqual(2 * 32161.838162, figures(fio.Fio, json.dumps(data))["iops"], 3)
+
+    def test_what_fsync_took(self):
+        """fio 3.33 counts none of them: their times count."""
+        data, job = self.changed()
+        tails = {"50.000000": 1826816, "99.000000": 9371648}
+        times = {"min": 55462, "max": 13502206, "mean": 2566558.9, "N": 911, "percentile": tails}
+        job["sync"] = {"total_ios": 0, "lat_ns": times}
+        shown = figures(fio.Fio, json.dumps(data))
+        self.assertEqual((1826.816, 9371.648), (shown["sync_latency_p50"], shown["sync_latency_p99"]))
+        self.assertAlmostEqual(2566.5589, shown["sync_latency_mean"])
+        self.assertEqual(102.912, shown["latency_p99"])
+        self.assertIn("synchronised", fio.Fio().remarks(json.dumps(data)))
+
+    def test_percentiles_of_a_list_that_somebody_chose(self):
+        data, job = self.changed()
+        job["write"]["clat_ns"]["percentile"] = {"90.000000": 90000, "99.900000": 100000, "99.990000": 120000}
+        shown = figures(fio.Fio, json.dumps(data))
+        tails = {name: value for name, value in shown.items() if name.startswith("latency_p")}
+        self.assertEqual({"latency_p90": 90, "latency_p999": 100, "latency_p99_99": 120}, tails)
+
+    def test_latencies_that_the_job_did_not_take(self):
+        data, job = self.changed()
+        job["write"]["clat_ns"] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
+        shown = figures(fio.Fio, json.dumps(data))
+        self.assertIn("total_latency_mean", shown)
+        self.assertNotIn("latency_mean", shown)
+        job["write"]["lat_ns"] = job["write"]["clat_ns"]
+        self.assertEqual({"iops", "bandwidth", "requests"}, set(figures(fio.Fio, json.dumps(data))))
+
+    def test_latencies_that_contradict_each_other(self):
+        data, job = self.changed()
+        job["write"]["clat_ns"]["percentile"]["99.000000"] = 3
+        error = self.assertRaises(base.OutputError, fio.Fio().parse, json.dumps(data))
+        self.assertIn("p99 3", str(error))
+
     def test_warnings_before_the_json(self):
         self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))
 
@@ -317,8 +522,27 @@ class CyclictestTest(testcase.TestCase):
             entry = len('        "1000": 12345,\n')
             self.assertTrue(600 < width <= 10_000 and width * threads * entry < 256_000, (threads, width))
 
+    def test_the_unit_is_read(self):
+        """``--nsecs`` changes the unit of all times and no key: "resolution_in_ns" alone says so."""
+        threads = ({"1000": 97, "5000": 2, "9000": 1}, 100, 1000, 9000), ({"1000": 98, "5000": 2}, 100, 3000, 5000)
+        document = json.loads(histogram(*threads))
+        for resolution, per_us in ((1, 1000), (0, 1)):
+            with self.subTest(resolution):
+                document["resolution_in_ns"] = resolution
+                shown = figures(rt_tests.Cyclictest, json.dumps(document))
+                self.assertEqual((9000 / per_us, 2000 / per_us), (shown["latency_max"], shown["latency_mean"]))
+                self.assertAlmostEqual(5000.75 / per_us, shown["latency_p99"])
+        document["resolution_in_ns"] = 100
+        error = self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, json.dumps(document))
+        self.assertIn("unit", str(error))
+
 
 class OslatTest(testcase.TestCase):
+    def test_buckets_of_parts_of_a_microsecond(self):
+        thread = {"cpu": 4, "histogram": {"0.5": 9000, "1.25": 30}, "duration": 0.5, "max": 48}
+        shown = figures(rt_tests.Oslat, json.dumps({"thread": {"0": thread}}))
+        self.assertEqual((60.0, 48.0), (shown["interruptions"], shown["latency_max"]))
+
     def test_gaps_are_longer_than_the_loop(self):
         keys = ("cpu", "histogram", "duration", "max")
         threads = (4, {"1": 9000, "2": 30, "32": 1}, 0.5, 48), (7, {"2": 9000, "3": 10}, 1.5, 3)
