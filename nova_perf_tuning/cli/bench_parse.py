@@ -11,11 +11,18 @@ class BenchParse(command.PerfCommand):
     """Read a benchmark's output from a file (- is stdin) and show its figures."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "kind", "KIND", "benchmark that printed it, see 'nova-perf bench list'")
+        parser.add_argument(
+            "kind",
+            metavar="KIND",
+            nargs="?",
+            help="benchmark that printed it, see 'nova-perf bench list' (default: the one that can read it)",
+        )
         options.add(parser, "file", "FILE", "what it printed on standard output; - is stdin")
 
     def take_action(self, args: argparse.Namespace) -> None:
-        benchmark = plugins.load(args.kind)
-        data = options.read(args.file, base.MAX_CHARACTERS)
-        output = base.decode(data)
+        named = plugins.load(args.kind) if args.kind is not None else None
+        output = base.decode(options.read(args.file, base.MAX_CHARACTERS))
+        benchmark = named or plugins.recognise(output)
         bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))
+        if named is None and args.format != "json":
+            command.say(f"read as the output of '{benchmark.kind}'", prefix="note: ")

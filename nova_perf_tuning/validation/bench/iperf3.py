@@ -79,9 +79,9 @@ class _Iperf(base.Benchmark):
             message = one_line(document["error"], 160)  # the first of two: it says which side refused
             fault = base.NotReadyError if "refused" in message else base.OutputError
             raise fault(f"{self.kind}: {message}")
-        start = self.find(document, "start")
-        if (protocol := self.find(start, "test_start", "protocol")) != self.protocol:
+        if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
             raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
+        start = self.find(document, "start")
         if "accepted_connection" in start and "connecting_to" not in start:
             raise self.fault(
                 "the output is the server's, whose CPU and losses are the other side's; give the client's"

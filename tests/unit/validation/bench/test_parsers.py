@@ -561,6 +561,19 @@ class OslatTest(testcase.TestCase):
                 self.assertRaises(base.ParameterError, plugins.jobs, [f"oslat:cpus={cpus}"])
 
 
+class RecogniseTest(testcase.TestCase):
+    def test_who_printed_it(self):
+        for kind, text in GOOD.items():
+            with self.subTest(kind):
+                self.assertIs(kind, type(plugins.recognise(text)))
+
+    def test_what_nobody_reads(self):
+        for text in ("", "nothing", "{}", '{"end": {}}', "\0"):
+            with self.subTest(text):
+                error = self.assertRaises(base.OutputError, plugins.recognise, text)
+                self.assertIn("name the one that printed it", str(error))
+
+
 class PluginsTest(testcase.TestCase):
     def test_all_entry_points_load(self):
         self.assertEqual({kind.kind for kind in GOOD}, {benchmark.kind for benchmark in plugins.load_all()})
