@@ -19,6 +19,7 @@ from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
 
 LOG = logging.getLogger("nova-perf-agent")
@@ -88,7 +89,8 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
     limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, host.nova_files)
-    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban)
+    memory = refusals.Memory(root)
+    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, refusals=memory)
     with journal.agent(), contextlib.ExitStack() as stack:
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)
         stack.callback(agent.close)

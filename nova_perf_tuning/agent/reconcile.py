@@ -3,8 +3,9 @@
 
 What the plan wants and the host does not hold is written through the transaction, so every original is in the
 journal. What we wrote and the plan wants no longer is put back. What others keep changing, and what the kernel
-keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.rewrite_limit`). What a person applied is
-theirs until they restore it.
+keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.rewrite_limit`). A CPU without a free
+vector and an interrupt that the kernel manages are facts for the next plan
+(:mod:`nova_perf_tuning.host.transaction.refusals`). What a person applied is theirs until they restore it.
 """
 
 import contextlib
@@ -23,8 +24,10 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import refusals as refusals_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import verify as verify_module
 from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
@@ -137,9 +140,10 @@ class TunedHost:
         """
         return reader.read_host(self.root)
 
-    def plan(self, facts: model.HostFacts) -> planner.Plan:
+    def plan(self, facts: model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
         """Return what should hold.
 
+        :param refused: what the kernel does not do.
         :raises PlanError: the CPU sets contradict each other or the host.
         :raises NovaConfigError: a nova.conf cannot be used.
         """
@@ -152,7 +156,8 @@ class TunedHost:
         files = [path for path in self.nova_files(root, strict=True) if os.path.exists(path)]
         sets = dataclasses.replace(novaconf.read(files), housekeeping=self._housekeeping)
         warnings = (*facts.warnings, *root.notes.all())
-        return planner.plan(dataclasses.replace(facts, guests=guests, warnings=warnings), sets, rps=self._rps)
+        seen = dataclasses.replace(facts, guests=guests, warnings=warnings)
+        return planner.plan(seen, sets, rps=self._rps, refused=refused)
 
     def nova_files(self, root: Root | None = None, *, strict: bool = False) -> Sequence[str]:
         """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
@@ -173,6 +178,7 @@ class Reconciler:
 
     :param journal: the journal, held while a pass writes; between two passes others may write to it.
     :param extra: settings that follow from the ones planned, such as what irqbalance leaves alone.
+    :param refusals: what the kernel refused before; None: nothing but this object remembers.
     """
 
     def __init__(
@@ -183,8 +189,10 @@ class Reconciler:
         *,
         extra: Callable[[Sequence[Setting]], list[Setting]] = lambda _settings: [],
         clock: Callable[[], float] = time.monotonic,
+        refusals: refusals_module.Memory | None = None,
     ) -> None:
         self._host = host
+        self.refusals = refusals or refusals_module.Memory(clock=clock)
         self.journal = journal
         self.limit = limit
         self._extra = extra
@@ -205,28 +213,38 @@ class Reconciler:
         :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
         with self.journal.writing() as journal:
-            facts = self._host.facts()
-            plan = self._host.plan(facts)
-            kinds, boot = self._host.kinds(), self._host.boot()
-            everything = journal.entries()
-            earlier = [entry for entry in everything if not entry.is_current(boot)]
-            left = [entry for entry in earlier if not verify_module.is_ended(entry, boot, kinds)]
-            current = {_key(entry): entry for entry in everything if entry.is_current(boot)}
-            entries = {_key(entry): entry for entry in left} | current
-            loud = [setting for setting in plan.settings if not _is_silent(setting)]
-            wanted, foreign = _ours(loud, entries, kinds)
-            wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
-            todo, drifted = self._differences(wanted, current, kinds, excused)
-            outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
-            self.wanted, keys = wanted, set(map(_key, wanted))
-            # What is wanted no more is amiss no more.
-            self._unmet = {key: outcome for key, outcome in self._unmet.items() if key in keys}
-            self._settled &= keys
-            self._note(outcomes)
-            withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
+            done, learned = self._round(journal, excused)
+            for _round in range(1, refusals_module.ROUNDS):
+                if not learned:
+                    break
+                more, learned = self._round(journal, excused)
+                done = _together(done, more)
         self.limit.forget(self._clock())
+        return done
+
+    def _round(self, journal: journal_module.Journal, excused: bool) -> tuple[Pass, bool]:
+        """Plan with what is known and write the difference; return whether the kernel refused what is news."""
+        facts, boot = self._host.facts(), self._host.boot()
+        plan = self._host.plan(facts, self.refusals.known(facts, boot))
+        kinds = self._host.kinds()
+        everything = journal.entries()
+        earlier = [entry for entry in everything if not entry.is_current(boot)]
+        left = [entry for entry in earlier if not verify_module.is_ended(entry, boot, kinds)]
+        current = {_key(entry): entry for entry in everything if entry.is_current(boot)}
+        entries = {_key(entry): entry for entry in left} | current
+        loud = [setting for setting in plan.settings if not _is_silent(setting)]
+        wanted, foreign = _ours(loud, entries, kinds)
+        wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
+        self._forget_unwanted(wanted)
+        todo, drifted = self._differences(wanted, current, kinds, excused)
+        outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
+        self.wanted = wanted
+        self._note(outcomes)
+        learned = self.refusals.learn(outcomes, facts, boot)
+        # What is refused now may be wanted elsewhere by the next round: until then nothing is put back.
+        withdrawn = [] if learned else self._withdraw(journal, entries, kinds, boot, excused)
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
-        return Pass(
+        result = Pass(
             facts=facts,
             plan=plan,
             written=[outcome for outcome in outcomes if outcome.result in done],
@@ -235,6 +253,15 @@ class Reconciler:
             withdrawn=withdrawn,
             faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
         )
+        return result, learned
+
+    def _forget_unwanted(self, wanted: Iterable[Setting]) -> None:
+        """What is wanted no more is amiss no more; nor is a CPU that was full where another one is wanted now."""
+        values = {_key(setting): setting.value for setting in wanted}
+        for key, outcome in list(self._unmet.items()):
+            elsewhere = outcome.failure is base.FailureClass.NO_ROOM and values.get(key) != outcome.setting.value
+            if key not in values or elsewhere:
+                self._forget(key)
 
     def _differences(
         self,
@@ -347,7 +374,8 @@ class Reconciler:
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""
         waiting = self.limit.held_back(self._clock())
-        return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
+        overdue = any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
+        return overdue or self.refusals.is_over()
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -368,6 +396,19 @@ class Reconciler:
         boot = self._host.boot()
         with self.journal.ending() as journal:
             return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
+
+
+def _together(earlier: Pass, later: Pass) -> Pass:
+    """Return what two rounds did, of which the later one knew more of what the kernel refuses."""
+    outcomes = refusals_module.together([*earlier.written, *earlier.faults], [*later.written, *later.faults])
+    drifted = {_key(setting): setting for setting in [*earlier.drifted, *later.drifted]}
+    return dataclasses.replace(
+        later,
+        written=[outcome for outcome in outcomes if outcome.result not in apply_module.FAULTS],
+        drifted=list(drifted.values()),
+        withdrawn=[*earlier.withdrawn, *later.withdrawn],
+        faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
+    )
 
 
 def _key(setting: Setting | journal_module.Entry) -> rewrite_limit.Key:

@@ -2,6 +2,7 @@
 """``nova-perf apply``."""
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -17,10 +18,22 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import planfile, verify
+from nova_perf_tuning.host.transaction import planfile, refusals, verify
 
 #: Results that the table passes over.
 _PLAIN: Final = ("unchanged", "written", "pending")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be applied.
+
+    :ivar facts: of which it was planned; None where it is not the plan of this host.
+    """
+
+    facts: model.HostFacts | None
+    settings: list[model.Setting]
+    warnings: list[Note]
 
 
 class Apply(command.PerfCommand):
@@ -29,7 +42,8 @@ class Apply(command.PerfCommand):
     Reads the host, computes the plan and writes what does not hold yet. Option --from takes the plan from a file;
     --rule and --all-safe take what the audit proposes. Every original is on disk before the first write.
     'nova-perf restore' puts it back, also after a crash. A second apply writes nothing. A setting that the kernel
-    refuses does not stop the others. What a running nova-perf-agent places is refused ("owned").
+    refuses does not stop the others. Where the vectors of a CPU are full, apply plans again and takes another CPU.
+    What a running nova-perf-agent places is refused ("owned").
 
     Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is changed, unless the
     message says that settings were written. After Ctrl-C (130), SIGTERM or SIGHUP 'nova-perf restore' puts back
@@ -55,22 +69,22 @@ class Apply(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
             privileged.require(args.sysroot)
-        settings, warnings = _plan(args)
-        kinds = registry.kinds(args.sysroot)
+        memory = refusals.Memory(args.sysroot)
+        wanted = _wanted(args, memory)
         if args.dry_run:
-            settings, owned = _beside_agent(settings, kinds, restore_module.directory(args))
+            kinds = registry.kinds(args.sysroot)
+            settings, owned = _beside_agent(wanted.settings, kinds, restore_module.directory(args))
             lines, rest = apply_module.preview(settings, kinds)
-            return _show(args, [*owned, *rest], warnings, writes=lines)
+            return _show(args, [*owned, *rest], wanted.warnings, writes=lines)
         undo = restore_module.command_line(args)
         try:
             with restore_module.open_journal(args, writer=True) as journal:
-                settings, owned = _beside_agent(settings, kinds, journal.state_dir)
-                done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+                done, warnings = _write(args, wanted, memory, journal)
         except KeyboardInterrupt:
             command.warn("nova-perf apply", f"interrupted; undo what it has written with: {undo}")
             return 130
         try:
-            code = _show(args, [*owned, *done], warnings, path=journal.path)
+            code = _show(args, done, warnings, path=journal.path)
             sys.stdout.flush()
         except OSError:  # whose exit code alone would be read as: nothing is changed
             command.warn("nova-perf apply", f"settings were written, the output was not; undo them with: {undo}")
@@ -95,18 +109,53 @@ def _beside_agent(
     return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], outcomes
 
 
-def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
+def _write(
+    args: argparse.Namespace, wanted: _Wanted, memory: refusals.Memory, journal: journal_module.Journal
+) -> tuple[list[apply_module.Outcome], list[Note]]:
+    """Bring what is wanted into force, and return what became of it, with warnings.
+
+    What the kernel refuses to do with interrupts is a fact for the next plan, and that is written then.
+    """
+    boot = apply_module.boot_id(args.sysroot)
+    last, owned = _write_once(args, wanted, journal, boot)
+    done = last
+    for _round in range(1, refusals.ROUNDS):
+        if wanted.facts is None or not memory.learn(last, wanted.facts, boot):
+            break
+        try:
+            wanted = _wanted(args, memory)
+            last, owned = _write_once(args, wanted, journal, boot)
+        except (errors.PerfTuningError, OSError):  # whose exit code alone would be read as: nothing is changed
+            undo = restore_module.command_line(args)
+            command.warn("nova-perf apply", f"settings were written before this error; undo them with: {undo}")
+            raise
+        done = refusals.together(done, last)
+    return [*owned, *done], wanted.warnings
+
+
+def _write_once(
+    args: argparse.Namespace, wanted: _Wanted, journal: journal_module.Journal, boot: str
+) -> tuple[list[apply_module.Outcome], list[apply_module.Outcome]]:
+    """Return what became of the settings that were written, and of those that an agent keeps."""
+    kinds = registry.kinds(args.sysroot)
+    settings, owned = _beside_agent(wanted.settings, kinds, journal.state_dir)
+    return apply_module.apply(settings, kinds, journal, boot), owned
+
+
+def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
+    """Return what the options ask for; ``memory``: what the kernel refused, which a plan does not ask for."""
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:
             raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
-        return _proposed(args)
+        settings, warnings = _proposed(args)
+        return _Wanted(None, settings, warnings)
     if args.persist:
         why = "numbers of interrupts change with each boot"
         raise options.OptionError(f"--persist goes with --rule or --all-safe: {why}")
     if args.plan_file:
-        return planfile.load(args.plan_file), []
-    _facts, plan = plan_module.facts_and_plan(args)
-    return plan.settings, plan.warnings
+        return _Wanted(None, planfile.load(args.plan_file), [])
+    facts, plan = plan_module.facts_and_plan(args, memory)
+    return _Wanted(facts, plan.settings, plan.warnings)
 
 
 def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:

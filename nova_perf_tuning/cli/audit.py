@@ -16,6 +16,7 @@ from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests
+from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
@@ -92,6 +93,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
         nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
         given=plan_module.given(args),
         domains=[(domain.name, data) for data, domain in given],
+        refused=refusals.Memory(args.sysroot).here(facts),
         kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
     )
     return host_module.Host(root, facts, known)

@@ -16,6 +16,7 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.owners import Owner
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
@@ -106,15 +107,21 @@ def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
         command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
 
 
-def facts_and_plan(args: argparse.Namespace) -> tuple[model.HostFacts, planner.Plan]:
-    """Read the host that the options name and return it with its plan."""
+def facts_and_plan(
+    args: argparse.Namespace, memory: refusals.Memory | None = None
+) -> tuple[model.HostFacts, planner.Plan]:
+    """Read the host that the options name and return it with its plan.
+
+    :param memory: what the kernel refused there; None: what earlier commands or the agent wrote down.
+    """
     housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
     files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
     sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_root(root), domains)
-    return facts, planner.plan(facts, sets, rps=args.rps)
+    refused = (memory or refusals.Memory(args.sysroot)).here(facts)
+    return facts, planner.plan(facts, sets, rps=args.rps, refused=refused)
 
 
 def quiet_cpus(sysroot: str = "/") -> frozenset[int]:

@@ -90,8 +90,14 @@ class NoteCode(enum.Enum):
     GUEST_OUTSIDE_DEDICATED = "guest {guest} owns {cpus:CPUs}, outside of {option}"
 
     # -- plan: placements
-    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
+    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known. {irqs} are numbers.
     NODE_WITHOUT_HOUSEKEEPING = "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
+    NODE_WITHOUT_VECTORS = (
+        "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
+    )
+    VECTORS_FULL = "the vectors of {cpus:CPUs} are full: no further interrupt is placed there"
+    NO_VECTOR = "{who}no CPU has a free vector: interrupts {irqs} stay where they are"
+    INTERRUPTS_MANAGED = "{who}the kernel manages interrupts {irqs}: they stay where it places them"
     QUEUES_UNPAIRED = (
         "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS is left alone"
     )
@@ -170,13 +176,17 @@ def as_json(noted: Iterable[Note]) -> dict[str, Any]:
     return {"warnings": [detail["text"] for detail in details], "notes": details}
 
 
-def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
+def _who(params: Mapping[str, str]) -> dict[str, str]:
     names = {"nic": "{nic}", "guest": "guest {guest}", "device": "device {device}"}
     who = ", ".join(form.format_map(params) for name, form in names.items() if name in params)
+    return {"who": f"{who}: " if who else ""}
+
+
+def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
     how = f"the nearest (distance {params['distance']})" if "distance" in params else "distances are unknown"
     pinned = f" (emulatorpin {params['emulator_pin']})" if "emulator_pin" in params else ""
     where = f"node{'' if params['nodes'].isdigit() else 's'} {params['nodes']}"
-    return {"who": f"{who}: " if who else "", "where": where, "how": how + pinned}
+    return {**_who(params), "where": where, "how": how + pinned}
 
 
 def _overlap(params: Mapping[str, str]) -> dict[str, str]:
@@ -202,4 +212,10 @@ _MOVERS: Final = {
     "devices": "perf:irq_placement=numa moves them",
 }
 #: What a text needs besides the parameters.
-_PHRASES: Final = {NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping, NoteCode.OVERLAP: _overlap}
+_PHRASES: Final = {
+    NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping,
+    NoteCode.OVERLAP: _overlap,
+    NoteCode.NODE_WITHOUT_VECTORS: _who,
+    NoteCode.NO_VECTOR: _who,
+    NoteCode.INTERRUPTS_MANAGED: _who,
+}

@@ -89,11 +89,11 @@ class Bench:
 
     def wrong(self):
         """Return what the plan wants and the host does not hold, but for what the kernel refuses for good."""
-        kinds = self.host.kinds()
+        kinds, facts = self.host.kinds(), self.host.facts()
         refused = {f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting}
         return [
             f"{setting.kind} {setting.target} is {setting.current}, planned {setting.value}"
-            for setting in self.host.plan(self.host.facts()).settings
+            for setting in self.host.plan(facts, self.agent.refusals.known(facts, self.host.boot())).settings
             if setting.target not in refused
             and not setting.identity.endswith("|")
             and not kinds[setting.kind].holds(setting.target, setting.value, setting.current)

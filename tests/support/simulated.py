@@ -15,6 +15,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan import layout, planner
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from tests.support import hosts
 
 CPUS = 8
@@ -108,6 +109,8 @@ class Simulated:
         self.guests: dict[str, Guest] = {}
         #: Interrupt -> what a write to it is answered with, and whether each one is; what follows a write at once.
         self.refuses: dict[int, tuple[int, bool]] = {}
+        #: CPUs without a free vector: they keep the interrupts that they have.
+        self.full: set[int] = set()
         self.intruders: dict[int, str] = {}
         for number, handler, device, node in _OTHERS:
             self.vectors[number] = Vector(handler, device, node, EVERY, self._count())
@@ -234,8 +237,13 @@ class Simulated:
         self.refuses |= dict.fromkeys(self.numbers(name), (number, True))
         self.reset(name)
 
+    def fill(self, cpu: int) -> None:
+        """The vectors of a CPU are in use."""
+        self.full.add(cpu)
+
     def accept(self) -> None:
-        """The kernel refuses nothing any more but what it never takes."""
+        """The kernel refuses nothing any more but what it never takes, and every CPU has free vectors."""
+        self.full.clear()
         self.refuses = {number: refusal for number, refusal in self.refuses.items() if refusal[0] == errno.EIO}
 
     def reboot(self) -> None:
@@ -256,8 +264,8 @@ class Simulated:
         guests = [self._process(name, guest) for name, guest in sorted(self.guests.items())]
         return hosts.facts(hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests)
 
-    def plan(self, facts: model.HostFacts) -> planner.Plan:
-        return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED))
+    def plan(self, facts: model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
+        return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED), refused=refused)
 
     def kinds(self):
         made = (_Irq(self), _Thread(self), _Xps(self))
@@ -408,10 +416,13 @@ class _Irq(_Kind):
         if refusal:
             if not lasting:
                 del self.host.refuses[number]
-            raise OSError(refusal, os.strerror(refusal))
+            kind = base.ManagedError if refusal in (errno.EIO, errno.EPERM) else OSError
+            raise kind(refusal, os.strerror(refusal))
         online = cpulist.parse(value) & self.host._online()
         if not online:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if online <= self.host.full and cpulist.parse(vector.affinity) != online:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         wanted, key = self.host.is_wanted(vector.device), (self.kind, target, vector.made)
         before = self.host.originals.get(key)
         self.host.note(

@@ -14,6 +14,7 @@ from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.facts import ethtool, guests, whose
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import layout, nics, planner
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
@@ -34,6 +35,7 @@ class Options:
     :ivar nova: (path, text) of configuration files in place of those that are found; None: not even those.
     :ivar given: the options that name this host and these files, for the command lines of remedies.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
+    :ivar refused: what the kernel refused to do with interrupts: no rule asks for it.
     """
 
     bandwidth_mbps: int | None = None
@@ -43,6 +45,7 @@ class Options:
     given: str = ""
     domains: Sequence[tuple[str, bytes]] = ()
     kernel_log: tuple[str, str] | None = None
+    refused: Refused = NOTHING
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ class Host:
     def planned(self) -> Mapping[tuple[str, str], model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
         try:
-            plan = planner.plan(self.facts, self.cpu_sets)
+            plan = planner.plan(self.facts, self.cpu_sets, refused=self.options.refused)
         except errors.PerfTuningError:
             return {}
         return {(setting.kind, setting.target): setting for setting in plan.changes()}

@@ -296,6 +296,15 @@ class NicInterruptRule(Rule):
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
+    @staticmethod
+    def _is_refused(host: Host, nic: model.Nic, irq: model.Irq) -> bool:
+        """Whether the kernel does not take the interrupt elsewhere: nobody can put it right."""
+        refused = host.options.refused
+        if not refused or ("irq_affinity", f"irq:{irq.number}") in host.planned:
+            return False
+        pool = host.sets.interrupts(nic.node)
+        return refused.is_managed(irq) or (pool is not None and pool.members <= refused.full)
+
     def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
         shown: list[tuple[str, object]] = []
@@ -314,6 +323,7 @@ class NicInterruptRule(Rule):
         need(by_queue, "no NIC that is up")
         for nic, queues in by_queue:
             irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
+            irqs = [irq for irq in irqs if not self._is_refused(host, nic, irq)]
             if irqs:
                 planned = filter(None, (host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs))
                 settings = [dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned]

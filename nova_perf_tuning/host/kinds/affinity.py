@@ -17,6 +17,7 @@ _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
 
 #: What writing a managed interrupt gets: EIO before Linux 6.12, EPERM since.
 _MANAGED = (errno.EIO, errno.EPERM)
+_IS_MANAGED = "it is managed by the kernel, which places it itself"
 
 
 class IrqAffinity(base.Attribute):
@@ -43,7 +44,7 @@ class IrqAffinity(base.Attribute):
             if error.errno == errno.ENOSPC:
                 raise OSError(error.errno, f"the vectors of CPU {value} are full") from None
             if error.errno in _MANAGED:
-                raise OSError(error.errno, "it is managed by the kernel, which places it itself") from None
+                raise base.ManagedError(error.errno, _IS_MANAGED) from None
             raise
 
     def meanwhile(self, target: str, value: str) -> str | None:

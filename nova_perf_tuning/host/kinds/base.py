@@ -19,6 +19,7 @@ class FailureClass(enum.Enum):
 
     TRANSIENT = "transient"
     NO_ROOM = "no-room"  # ENOSPC: the vector space of that CPU is full; another CPU may do
+    MANAGED = "managed"  # the kernel places this interrupt itself; nothing helps
     PERMANENT = "permanent"
 
 
@@ -31,10 +32,11 @@ _GONE = {errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENXIO, errno.ENOTDIR}
 def classify(error: Exception) -> FailureClass:
     """Return how a failed write is to be treated.
 
-    ENOSPC asks for another CPU; what is not in the table is permanent for that object (EIO before Linux 6.12,
-    EPERM since: a managed interrupt).
+    ENOSPC asks for another CPU; what is not in the table is permanent for that object.
     """
     number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, ManagedError):
+        return FailureClass.MANAGED
     if number == errno.ENOSPC:
         return FailureClass.NO_ROOM
     return FailureClass.TRANSIENT if number in _TRANSIENT else FailureClass.PERMANENT
@@ -55,6 +57,10 @@ class UnsupportedError(OSError):
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.EOPNOTSUPP, message)
+
+
+class ManagedError(OSError):
+    """The kernel places this interrupt itself."""
 
 
 class State(enum.Enum):

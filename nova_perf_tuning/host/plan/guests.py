@@ -17,6 +17,7 @@ from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.owners import owned_cpus
 from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
+from nova_perf_tuning.host.plan.refused import Refused
 from nova_perf_tuning.specs import request as request_module
 
 _THREADS = {"emulator": "emulator", "iothread": "I/O threads"}
@@ -95,7 +96,9 @@ def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]
     )
 
 
-def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[GuestPlacement], list[Note]]:
+def guest_placements(
+    facts: model.HostFacts, layout: CpuLayout, refused: Refused
+) -> tuple[list[GuestPlacement], list[Note]]:
     """Return the running guests that ask for something of the host, and warnings."""
     placements = []
     warnings: list[Note] = []
@@ -115,7 +118,9 @@ def guest_placements(facts: model.HostFacts, layout: CpuLayout) -> tuple[list[Gu
         devices: list[DevicePlacement] = []
         if domain.request.irq_placement in ("numa", "vcpu"):
             to_vcpus = domain.request.irq_placement == "vcpu"
-            devices, faults = _devices(domain, nodes, irqs, layout, to_vcpus)
+            movable, faults = _movable(domain, irqs, refused)
+            devices, more = _devices(domain, nodes, movable, layout, to_vcpus)
+            faults += more
             warnings += [fault.about(guest=domain.title or guest.name) for fault in faults]
         placements.append(
             GuestPlacement(guest, domain, domain.request, nodes, devices, slices.get(guest.slice or ""))
@@ -141,10 +146,30 @@ def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
     return grouped((irq.device.lower(), irq) for irq in irqs if irq.device and irq.name)
 
 
+def _movable(
+    domain: domain_module.Domain, by_device: Mapping[str, Sequence[model.Irq]], refused: Refused
+) -> tuple[dict[str, Sequence[model.Irq]], list[Note]]:
+    """Return the interrupts of a guest's devices that the kernel does not place itself, and which it does."""
+    movable: dict[str, Sequence[model.Irq]] = {}
+    notes: list[Note] = []
+    for address in sorted({address.lower() for address in domain.hostdevs}):
+        irqs = by_device.get(address)
+        if not irqs:
+            notes.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
+            continue
+        managed = [irq.number for irq in irqs if refused.is_managed(irq)] if refused.managed else []
+        if managed:
+            notes.append(Note.of(NoteCode.INTERRUPTS_MANAGED, device=address, irqs=cpulist.format(managed)))
+            irqs = [irq for irq in irqs if irq.number not in managed]
+        if irqs:
+            movable[address] = irqs
+    return movable, notes
+
+
 def _devices(
     domain: domain_module.Domain,
     nodes: frozenset[int] | None,
-    by_device: Mapping[str, Sequence[model.Irq]],
+    movable: Mapping[str, Sequence[model.Irq]],
     layout: CpuLayout,
     to_vcpus: bool,
 ) -> tuple[list[DevicePlacement], list[Note]]:
@@ -154,23 +179,20 @@ def _devices(
     own = owned_cpus(domain) & layout.online
     if to_vcpus and not own:
         faults.append(Note(NoteCode.NO_OWN_CPU))
-    for address in sorted({address.lower() for address in domain.hostdevs}):
-        irqs = by_device.get(address)
-        if not irqs:
-            faults.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
-            continue
+    for address, irqs in movable.items():
         node = irqs[0].node
         current = [nics.single(irq.affinity) for irq in irqs]
         if to_vcpus and own:
             # Of a guest on several nodes, the vCPUs beside the device serve it.
             near = frozenset(cpu for cpu in own if layout.node_of[cpu] == node) or own
-            group = spread.Group(layout.pool(near, "own vCPU", "the guest"), 1, current)
+            pool = layout.without_full(layout.pool(near, "own vCPU", "the guest"))
+            group = spread.Group(pool, 1, current)
             devices.append(DevicePlacement(address, irqs, group, own=True))
-        elif pool := layout.interrupts(_node_for(node, nodes, layout)):
-            if pool.warning:
-                faults.append(pool.warning.about(device=address))
+        elif nearest := layout.vectors(_node_for(node, nodes, layout)):
+            if nearest.warning:
+                faults.append(nearest.warning.about(device=address))
             weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
-            devices.append(DevicePlacement(address, irqs, spread.Group(pool, weight, current), own=False))
+            devices.append(DevicePlacement(address, irqs, spread.Group(nearest, weight, current), own=False))
     return devices, faults
 
 
@@ -293,8 +315,18 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
         where = "its own vCPUs' CPUs" if device.own else f"{pool.what} CPUs of {pool.where}"
         head = f"{guest.title} asks irq_placement={guest.request.irq_placement}: vector "
         for index, (irq, cpu) in enumerate(zip(device.irqs, placed[device.group], strict=True)):
+            if cpu is None:
+                continue
             reason = f"{head}{index} of its device {device.address} goes to CPU {cpu}, one of {where} {pool.text}"
             yield nics.irq_setting(irq, str(cpu), reason, rule)
+
+
+def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
+    """Return the interrupts of a device that no CPU can take."""
+    if not device.group.pool.full:
+        return []
+    pairs = zip(device.irqs, placed[device.group], strict=True)
+    return [irq for irq, cpu in pairs if cpu is None]
 
 
 def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:

@@ -30,6 +30,9 @@ class CpuPool:
     :ivar where: ``node 1``, ``nodes 0-1`` or ``the host``, for reasons.
     :ivar what: ``housekeeping`` or ``shared``, for reasons.
     :ivar warning: why these are not CPUs of the own node; None when they are.
+    :ivar full: CPUs of the own pool whose vectors are full: they are not among ``cpus``, and what lies there stays
+        up to an even share.
+    :ivar own: number of CPUs of the own pool, full ones included.
     """
 
     cpus: tuple[int, ...]
@@ -37,6 +40,8 @@ class CpuPool:
     where: str
     what: str
     warning: Note | None = None
+    full: frozenset[int] = frozenset()
+    own: int = 0
 
     @property
     def text(self) -> str:
@@ -59,6 +64,7 @@ class CpuLayout:
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
     :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
     :ivar owners: what all of these follow from.
+    :ivar full: CPUs whose vectors are full: they take no further interrupt.
     :ivar warnings: where the operator's sets, the guests and the host contradict each other.
     """
 
@@ -74,6 +80,7 @@ class CpuLayout:
     distances: Mapping[int, Mapping[int, int]]
     owners: CpuOwners
     warnings: Sequence[Note] = ()
+    full: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
@@ -139,6 +146,30 @@ class CpuLayout:
         nodes = None if node is None else frozenset([node])
         # Shared CPUs carry guests too: those for the host alone come first among equals.
         return self._on_nodes(nodes, [("housekeeping", self.housekeeping)], self.shared)
+
+    def vectors(self, node: int | None) -> CpuPool | None:
+        """Return :meth:`interrupts` without CPUs whose vectors are full; then the nearest node's that are not."""
+        home = self.interrupts(node)
+        if home is None or not home.members <= self.full:
+            return home and self.without_full(home)
+        free = self.housekeeping - self.full
+        if not free:
+            return self.without_full(home)
+        nodes = None if node is None else frozenset([node])
+        elsewhere = self._on_nodes(nodes, [("housekeeping", free)], self.shared)
+        if elsewhere is None:
+            return self.without_full(home)
+        warning = Note.of(NoteCode.NODE_WITHOUT_VECTORS, where=home.where, other=elsewhere.where)
+        full, own = home.members & self.full, len(home.members)
+        return dataclasses.replace(elsewhere, warning=warning, full=full, own=own)
+
+    def without_full(self, home: CpuPool) -> CpuPool:
+        """Return a pool without the CPUs whose vectors are full; perhaps none is left."""
+        full = home.members & self.full
+        if not full:
+            return home
+        cpus = tuple(cpu for cpu in home.cpus if cpu not in full)
+        return dataclasses.replace(home, cpus=cpus, members=frozenset(cpus), full=full, own=len(home.cpus))
 
     def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> CpuPool | None:
         """Return where a guest's own threads go.

@@ -15,7 +15,8 @@ from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan import vectors as vectors_module
-from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
+from nova_perf_tuning.host.plan.refused import Refused
 from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
@@ -49,17 +50,23 @@ class NicPlacement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NicPlan:
-    """A NIC whose interrupts, XPS or RPS are planned: its vectors, and a placement for each node that has some."""
+    """A NIC whose interrupts, XPS or RPS are planned: its vectors, and a placement for each node that has some.
+
+    :ivar managed: numbers of its interrupts that the kernel places itself.
+    """
 
     nic: model.Nic
     vectors: vectors_module.Vectors
     placements: Sequence[NicPlacement]
+    managed: Sequence[int] = ()
 
     def warnings(self) -> Iterator[Note]:
         """Yield what a person should know of it."""
         for placement in self.placements:
             if placement.data.pool.warning:
                 yield placement.data.pool.warning.about(nic=self.nic.name)
+        if self.managed:
+            yield Note.of(NoteCode.INTERRUPTS_MANAGED, nic=self.nic.name, irqs=cpulist.format(self.managed))
         if self.vectors.surplus:
             yield Note.of(NoteCode.SURPLUS_VECTORS, nic=self.nic.name, vectors=self.vectors.surplus)
         if self.vectors.sending is None and _has_xps(self.nic) and self.nic.operstate != "down":
@@ -67,13 +74,21 @@ class NicPlan:
 
 
 def interrupt_cpus(placements: Iterable[NicPlacement], placed: spread.Placed) -> dict[int, int]:
-    """Return the CPU of each interrupt that is placed, by its number."""
+    """Return the CPU of each interrupt that is placed, by its number; those that no CPU can take are left out."""
     cpus: dict[int, int] = {}
     for placement in placements:
         each = [*placement.queues.values(), *([irq] for irq in placement.other)]
         for irqs, cpu in zip(each, (*placed[placement.data], *placed[placement.rest]), strict=True):
-            cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
+            if cpu is not None:
+                cpus |= dict.fromkeys((irq.number for irq in irqs), cpu)
     return cpus
+
+
+def unplaced(placement: NicPlacement, placed: spread.Placed) -> list[model.Irq]:
+    """Return the interrupts of a placement that no CPU can take."""
+    cpus = interrupt_cpus([placement], placed)
+    every = [*placement.queues.values(), placement.other]
+    return [irq for irqs in every for irq in irqs if irq.number not in cpus]
 
 
 def _has_xps(nic: model.Nic) -> bool:
@@ -85,7 +100,7 @@ def single(cpus: str | None) -> int | None:
     return int(cpus) if cpus is not None and cpus.isdigit() else None
 
 
-def nic_plans(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlan]:
+def nic_plans(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> list[NicPlan]:
     """Return every NIC of the host for which something is planned.
 
     One without PCI may have no interrupt of its own (hv_netvsc): RPS needs none.
@@ -101,28 +116,50 @@ def nic_plans(facts: model.HostFacts, layout: CpuLayout) -> list[NicPlan]:
             continue
         placed.update(irq.number for irq in irqs)
         vectors = vectors_module.classify(nic, irqs)
-        if placements := _placements(nic, vectors, layout):
-            plans.append(NicPlan(nic, vectors, placements))
+        managed = [irq.number for irq in irqs if refused.is_managed(irq)] if refused.managed else []
+        if placements := _placements(nic, vectors, layout, managed):
+            plans.append(NicPlan(nic, vectors, placements, managed))
     return plans
 
 
-def _placements(nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayout) -> list[NicPlacement]:
-    """Return where the vectors of each node go; those of a queue are on one."""
+def _placements(
+    nic: model.Nic, vectors: vectors_module.Vectors, layout: CpuLayout, managed: Collection[int]
+) -> list[NicPlacement]:
+    """Return where the vectors of each node go; those of a queue are on one, those that are managed on none."""
     queue_nodes = {queue: vectors_module.node_of(nic, serving[0]) for queue, serving in vectors.queues.items()}
     other_nodes = [vectors_module.node_of(nic, irq) for irq in vectors.other]
     # Where it is not known which vectors carry packets, all may.
     share = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // max(1, len(vectors.queues) or len(vectors.other)))
     placements = []
     for node in dict.fromkeys((nic.node, *queue_nodes.values(), *other_nodes)):
-        pool = layout.interrupts(node)
+        pool = layout.vectors(node)
         if pool is None:
             return []
         queues = {queue: vectors.queues[queue] for queue, home in queue_nodes.items() if home == node}
         other = [irq for irq, home in zip(vectors.other, other_nodes, strict=True) if home == node]
-        data = spread.Group(pool, share, [single(serving[0].affinity) for serving in queues.values()])
+        if managed:
+            queues = {queue: _movable(serving, managed) for queue, serving in queues.items()}
+            queues = {queue: serving for queue, serving in queues.items() if serving}
+            other = _movable(other, managed)
+        now = [single(serving[0].affinity) for serving in queues.values()]
+        if pool.full:
+            now = [_current(serving, pool) for serving in queues.values()]
+        data = spread.Group(pool, share, now)
         rest = spread.Group(pool, 1 if vectors.queues else share, [single(irq.affinity) for irq in other])
         placements.append(NicPlacement(nic, node, queues, other, data, rest))
     return placements
+
+
+def _current(serving: Sequence[model.Irq], pool: CpuPool) -> int | None:
+    """Return the CPU of a queue now; on a full CPU it is only when all of its interrupts are: none can follow."""
+    cpu = single(serving[0].affinity)
+    if cpu in pool.full and any(single(irq.affinity) != cpu for irq in serving):
+        return None
+    return cpu
+
+
+def _movable(irqs: Iterable[model.Irq], managed: Collection[int]) -> list[model.Irq]:
+    return [irq for irq in irqs if irq.number not in managed]
 
 
 def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
@@ -161,10 +198,14 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.S
         for cpu, number in collections.Counter(cpus).items()
     }
     for (queue, irqs), cpu in zip(placement.queues.items(), cpus, strict=True):
+        if cpu is None:
+            continue
         reason = f"{head}{queue}{tails[cpu]}"
         for irq in irqs:
             yield irq_setting(irq, str(cpu), reason, rule)
     for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
+        if cpu is None:
+            continue
         reason = f"{nic.name}'s other interrupt {irq.name or irq.number} keeps off guests' CPUs, on {pool.where}"
         yield irq_setting(irq, str(cpu), reason, rule)
 
@@ -193,9 +234,9 @@ def steering(
     for plan in plans:
         nic = plan.nic
         if plan.vectors.sending is not None and _has_xps(nic):
-            serving = [cpus[plan.vectors.queues[queue][0].number] for queue in plan.vectors.sending]
-            own = [core_of.get(cpu, 0) for cpu in serving]
-            nodes = [layout.node_of.get(cpu) for cpu in serving]
+            serving = [_serving(plan.vectors.queues[queue][0], cpus) for queue in plan.vectors.sending]
+            own = [0 if cpu is None else core_of.get(cpu, 0) for cpu in serving]
+            nodes = [nic.node if cpu is None else layout.node_of.get(cpu) for cpu in serving]
             shares = _deal(nodes, cores, functools.reduce(operator.or_, own))
             reason = (
                 f"{nic.name}: a core sends through the queue whose interrupt it takes, others share their node's"
@@ -206,6 +247,12 @@ def steering(
             queues = [queue for placement in plan.placements for queue in _helpers(plan, placement, cpus)]
             settings += _settings("rps", f"{nic.name}/rx-", model.PlanRule.NIC_RPS, queues, digits)
     return settings
+
+
+def _serving(irq: model.Irq, cpus: Mapping[int, int]) -> int | None:
+    """Return the CPU of an interrupt: the planned one, or that on which an interrupt that is left alone fires."""
+    planned = cpus.get(irq.number)
+    return single(irq.effective or irq.affinity) if planned is None else planned
 
 
 def mask_digits(facts: model.HostFacts) -> int:
@@ -264,7 +311,7 @@ def _helpers(plan: NicPlan, placement: NicPlacement, cpus: Mapping[int, int]) ->
         queues = list(range(len(nic.rps))) if placement is plan.placements[0] else []
     if not 0 < len(queues) < len(pool.cpus):
         return
-    taking = {cpus[irq.number] for irqs in plan.vectors.queues.values() for irq in irqs}
+    taking = {_serving(irq, cpus) for irqs in plan.vectors.queues.values() for irq in irqs}
     idle = [cpu for cpu in pool.cpus if cpu not in taking] or list(pool.cpus)
     for position, index in enumerate(queues):
         helpers = idle[position :: len(queues)]

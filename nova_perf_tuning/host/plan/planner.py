@@ -7,7 +7,7 @@ Rules and what is guaranteed about them: :mod:`nova_perf_tuning.host.plan.spread
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.grouping import grouped
@@ -18,6 +18,7 @@ from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import napi, spread
 from nova_perf_tuning.host.plan import nics as nics_module
 from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 
 #: Classes of work that must stay off reserved CPUs.
 WORK = ("emulator", "iothread", "vhost", "irq", "napi")
@@ -54,7 +55,7 @@ class Plan:
         return [setting for setting in self.settings if setting.current != setting.value]
 
 
-def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
+def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING) -> Plan:
     """Return what should hold on the host, each value with its reason.
 
     The same input gives the same plan, and a host on which the plan holds gives the same plan again.
@@ -62,19 +63,20 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
 
     :param rps: spread the packet work of a NIC with fewer receive queues than local housekeeping CPUs over these
         CPUs in software. Off by default: it costs an interrupt between CPUs for each burst.
+    :param refused: what the kernel does not do: another CPU is chosen, or the interrupt is left alone.
     :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the host.
     """
-    layout = CpuLayout.of(facts, sets)
-    nic_plans = nics_module.nic_plans(facts, layout)
+    layout = dataclasses.replace(CpuLayout.of(facts, sets), full=refused.full)
+    nic_plans = nics_module.nic_plans(facts, layout, refused)
     nics = [placement for nic_plan in nic_plans for placement in nic_plan.placements]
-    guests, guest_warnings = guests_module.guest_placements(facts, layout)
+    guests, guest_warnings = guests_module.guest_placements(facts, layout, refused)
     devices = [device for guest in guests for device in guest.devices]
     near = [nic.data for nic in nics] + [device.group for device in devices if not device.own]
     own = [device.group for device in devices if device.own]
     placed = spread.balance(near, layout.class_of) | spread.balance(own, {})
     rest = [nic.rest for nic in nics]
     placed |= spread.balance(rest, layout.class_of, placed)
-    busy = frozenset(cpu for nic in nics for cpu in placed[nic.data])
+    busy = spread.cpus([nic.data for nic in nics], placed)
     threads, thread_warnings = guests_module.thread_placements(guests, layout, busy)
     placed |= spread.balance([guest.workers for guest in threads if guest.workers], layout.class_of)
 
@@ -88,17 +90,21 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False) -> Plan:
         *moved_threads.values(),
         *nics_module.steering(nic_plans, cpus, facts, layout, rps),
     ]
-    moved_irqs = {irq.number for device in devices for irq in device.irqs} | cpus.keys()
+    device_irqs = {irq.number for device in devices for irq in device.irqs}
+    no_vector = {irq.number for device in devices for irq in guests_module.unplaced(device, placed)}
+    moved_irqs = device_irqs - no_vector | cpus.keys()
     users = _users(facts, {target: setting.value for target, setting in moved_threads.items()})
     work = {kind: {"nics" if kind == "napi" else "guests": by_cpus} for kind, by_cpus in users.items()}
     work["irq"] = {
-        "nics": _by_cpus(nics_module.left_alone(facts, moved_irqs)),
+        "nics": _by_cpus([*nics_module.left_alone(facts, moved_irqs), *_refused_irqs(facts, nic_plans, placed)]),
         "devices": _by_cpus(guests_module.left_alone(facts, moved_irqs)),
     }
-    irq, irq_vcpu = (frozenset(cpu for group in groups for cpu in placed[group]) for groups in (near + rest, own))
+    irq, irq_vcpu = spread.cpus(near + rest, placed), spread.cpus(own, placed)
     shown, overlaps = _show(layout, work, irq, irq_vcpu)
     nic_warnings = [note for nic_plan in nic_plans for note in nic_plan.warnings()]
-    warnings = [*facts.warnings, *layout.warnings, *nic_warnings, *guest_warnings, *thread_warnings, *overlaps]
+    guest_warnings += thread_warnings
+    full = list(_full(near + rest + own, nics, guests, placed))
+    warnings = [*facts.warnings, *layout.warnings, *full, *nic_warnings, *guest_warnings, *overlaps]
     return Plan(settings, shown, warnings, layout.owners, sets.files)
 
 
@@ -132,6 +138,45 @@ def _show(
             warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **whose))
     shown["overlap"] = cpulist.format(total)
     return shown, warnings
+
+
+def _full(
+    groups: Iterable[spread.Group],
+    nics: Iterable[nics_module.NicPlacement],
+    guests: Iterable[guests_module.GuestPlacement],
+    placed: spread.Placed,
+) -> Iterator[Note]:
+    """Yield which CPUs take no more interrupts, and which interrupts no CPU takes."""
+    full = frozenset(cpu for group in groups for cpu in group.pool.full)
+    if not full:
+        return
+    yield Note.of(NoteCode.VECTORS_FULL, cpus=cpulist.format(full))
+    for nic in nics:
+        irqs = nics_module.unplaced(nic, placed)
+        if irqs:
+            yield Note.of(NoteCode.NO_VECTOR, nic=nic.nic.name, irqs=_numbers(irqs))
+    for guest in guests:
+        for device in guest.devices:
+            irqs = guests_module.unplaced(device, placed)
+            if irqs:
+                about = {"guest": guest.title, "device": device.address}
+                yield Note.of(NoteCode.NO_VECTOR, **about, irqs=_numbers(irqs))
+
+
+def _numbers(irqs: Iterable[model.Irq]) -> str:
+    return cpulist.format(irq.number for irq in irqs)
+
+
+def _refused_irqs(
+    facts: model.HostFacts, nic_plans: Iterable[nics_module.NicPlan], placed: spread.Placed
+) -> Iterator[tuple[str, model.Irq]]:
+    """Yield NIC and interrupt of all that stay where they are because the kernel does not move them."""
+    for nic_plan in nic_plans:
+        name = nic_plan.nic.name
+        yield from ((name, facts.irqs[number]) for number in nic_plan.managed)
+        for placement in nic_plan.placements:
+            if placement.data.pool.full:
+                yield from ((name, irq) for irq in nics_module.unplaced(placement, placed))
 
 
 def _by_cpus(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:

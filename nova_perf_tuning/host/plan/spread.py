@@ -14,11 +14,15 @@ the CPUs it may use. What :func:`balance` guarantees, for every group ``g`` with
   without carrying more than ``a`` does;
 * *at rest*: given its own result as the current placement, it returns that.
 
+CPUs whose vectors are full take nothing more. What lies there stays, up to an even share of its group over its own
+pool; what is above that share goes to the others as above. Where every CPU of the pool is full, it is nowhere.
+
 Every move lowers the sum of squared loads, or keeps it and lowers the load on worse classes: it ends.
 """
 
 import collections
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.host.plan.layout import CpuPool
@@ -37,15 +41,15 @@ class Group:
     current: Sequence[int | None]
 
 
-#: The CPU of each item of each group.
-Placed = Mapping[Group, Sequence[int]]
+#: The CPU of each item of each group; None: no CPU can take it.
+Placed = Mapping[Group, Sequence[int | None]]
 
 _NOWHERE = -1
 
 
 def balance(
     groups: Sequence[Group], class_of: Mapping[int, int], before: Placed | None = None
-) -> dict[Group, list[int]]:
+) -> dict[Group, Sequence[int | None]]:
     """Place all items of all groups; the heaviest groups choose first, then in the order given.
 
     :param before: what lies there already and does not yield.
@@ -53,13 +57,54 @@ def balance(
     load = {cpu: 0 for group in groups for cpu in group.pool.cpus}
     for group, cpus in (before or {}).items():
         for cpu in cpus:
-            load[cpu] = load.get(cpu, 0) + group.weight
-    ordered = sorted((group for group in groups if group.current), key=lambda group: -group.weight)
+            if cpu is not None:
+                load[cpu] = load.get(cpu, 0) + group.weight
+    staying = {group: _staying(group) for group in groups if group.pool.full}
+    moving = {group: _others(group, staying[group]) if group in staying else group for group in groups}
+    ordered = [moving[group] for group in groups if moving[group].current and group.pool.cpus]
+    ordered.sort(key=lambda group: -group.weight)
     placed = {group: _keep(group, load, class_of) for group in ordered}
     for group in ordered:
         _fill(group, placed[group], load)
     _improve(ordered, placed, load, class_of)
-    return {group: placed.get(group, []) for group in groups}
+    result: dict[Group, Sequence[int | None]] = {}
+    for group in groups:
+        cpus = placed.get(moving[group], [])
+        result[group] = _together(staying[group], cpus) if group in staying else cpus
+    return result
+
+
+def cpus(groups: Sequence[Group], placed: Placed) -> frozenset[int]:
+    """Return the CPUs on which something of these groups lies."""
+    found: set[int | None] = set()
+    for group in groups:
+        found.update(placed[group])
+    return frozenset(cpu for cpu in found if cpu is not None)
+
+
+def _staying(group: Group) -> list[int | None]:
+    """Return for each item the full CPU on which it stays; None: it does not lie there, or above an even share."""
+    share = math.ceil(len(group.current) / group.pool.own)
+    count: collections.Counter[int] = collections.Counter()
+    staying: list[int | None] = []
+    for now in group.current:
+        stays = now is not None and now in group.pool.full and count[now] < share
+        staying.append(now if stays else None)
+        if now is not None and stays:
+            count[now] += 1
+    return staying
+
+
+def _others(group: Group, staying: Sequence[int | None]) -> Group:
+    """Return the items of a group that do not stay, as a group."""
+    pairs = zip(group.current, staying, strict=True)
+    return dataclasses.replace(group, current=[now for now, stays in pairs if stays is None])
+
+
+def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int | None]:
+    """Return all items of a group in their order; where no CPU is left the others are nowhere."""
+    rest = iter(others)
+    return [next(rest, None) if stays is None else stays for stays in staying]
 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:

@@ -27,7 +27,7 @@ _ASKS = st.sampled_from(
 )
 _PICK = st.integers(0, 30)
 _VALUES = st.sampled_from(("0", "1", "0-7", "5", "2-3"))
-_REFUSALS = st.sampled_from((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ENOSPC))
+_REFUSALS = st.sampled_from((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINVAL))
 #: Writes that the agent makes in a row.
 LIMIT = 5
 
@@ -52,6 +52,7 @@ EVENTS = st.one_of(
     _event("refuse", _PICK, _REFUSALS, st.booleans()),
     _event("refuse_all", _NICS, _REFUSALS),
     _event("accept"),
+    _event("fill", st.integers(0, 7)),
     _event("reboot"),
     _event("passes", st.sampled_from((1, 40))),
     st.just(("event",)),

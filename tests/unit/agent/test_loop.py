@@ -145,7 +145,7 @@ class ToldTest(agent_bench.LoopCase):
     def test_a_person_is_told_what_the_plan_cannot_give(self):
         plan = self.host.plan
         note = Note.of(NoteCode.GUEST_IN_SET, guest="g1", cpus="1", option="housekeeping")
-        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=(note,))
+        self.host.plan = lambda facts, refused: dataclasses.replace(plan(facts), warnings=(note,))
         state = self.serve().state()
         self.assertEqual({"warnings": state.warnings, "notes": state.notes}, notes.as_json([note]))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))

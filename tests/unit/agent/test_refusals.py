@@ -7,7 +7,8 @@ import os
 
 from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.transaction import apply
+from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.transaction import apply, refusals
 from tests.support import agent_bench, testcase
 
 
@@ -32,11 +33,93 @@ class RefusalTest(agent_bench.BenchCase):
         irq = self.number if irq is None else irq
         return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == f"irq:{irq}")
 
+    def _notes(self, code):
+        return [dict(note.params) for note in self._pass().plan.warnings if note.code is code]
+
+    def _cpus(self, name="eth0"):
+        return [self.host.vectors[number].affinity for number in self.host.numbers(name)]
+
+    def test_a_managed_interrupt_is_left_alone_and_nothing_else_moves(self):
+        self.host.refuses[self.number] = (errno.EPERM, True)
+        before, first = self.host.vectors[self.number].affinity, self._pass()
+        self.assertEqual(([], []), (first.faults, self._faults()))
+        placed = self._cpus()
+        self.assertEqual(before, placed[0])
+        self.assertTrue(set(placed[1:]) <= {"0", "1"}, placed)
+        writes = len(self.host.writes)
+        for _ in range(50):
+            self._pass(300.0, excused=True)
+            self.agent.retry_refused()
+        self.assertEqual((1, writes, placed), (self._attempts(), len(self.host.writes), self._cpus()))
+        self.assertEqual([{"nic": "eth0", "irqs": str(self.number)}], self._notes(NoteCode.INTERRUPTS_MANAGED))
+        self.assertEqual((False, []), (self.agent.overdue(), self.agent.drifting()))
+
+    def test_where_the_vectors_of_a_cpu_are_full_another_one_is_taken_at_once(self):
+        self.host.fill(1)
+        first = self._pass()
+        self.assertEqual(([], []), (first.faults, self._faults()))
+        self.assertEqual(["0"] * 4, self._cpus())
+        attempts, writes = self._attempts_at_all(), len(self.host.writes)
+        for _ in range(50):
+            self._pass(60.0, excused=True)
+            self.agent.retry_refused()
+        self.assertEqual((attempts, writes), (self._attempts_at_all(), len(self.host.writes)))
+        self.assertEqual([{"cpus": "1"}], self._notes(NoteCode.VECTORS_FULL))
+        self.assertEqual((False, []), (self.agent.overdue(), self.agent.drifting()))
+
+    def test_a_full_cpu_is_tried_again_after_an_hour_and_moves_nothing_while_it_is_full(self):
+        self.host.fill(1)
+        self._pass()
+        writes = [write for write in self.host.writes if write[0] == "irq_affinity"]
+        for hour in range(1, 4):
+            attempts = self._attempts_at_all()
+            self.bench.now += 3600.0
+            self.assertTrue(self.agent.overdue())
+            self._pass()
+            self.assertEqual(2, self._attempts_at_all() - attempts, f"hour {hour}: each queue that would go there")
+            self.assertEqual(writes, [write for write in self.host.writes if write[0] == "irq_affinity"])
+        self.host.accept()
+        self._pass(3600.0)
+        self.assertEqual(["0", "0", "1", "1"], sorted(self._cpus()))
+
+    def test_a_full_cpu_is_tried_again_when_interrupts_have_gone(self):
+        self.host.fill(1)
+        self._pass()
+        self.host.accept()
+        self.host.unbind("eth1")
+        self._pass()
+        self.assertEqual(["0", "0", "1", "1"], sorted(self._cpus()))
+
+    def test_a_node_without_a_free_vector(self):
+        for cpu in (0, 1):
+            self.host.fill(cpu)
+        self._pass()
+        self.assertTrue(set(self._cpus()) <= {"4", "5", "6"}, self._cpus())
+        about = {"nic": "eth0", "where": "node 0", "other": "node 1"}
+        self.assertEqual([about], self._notes(NoteCode.NODE_WITHOUT_VECTORS))
+
+    def test_an_agent_that_starts_anew_knows_what_was_refused(self):
+        memory = refusals.Memory(self.bench.directory, clock=lambda: self.bench.now)
+        self.agent.refusals = memory
+        self.host.fill(1)
+        self.host.refuses[self.number] = (errno.EPERM, True)
+        self._pass()
+        attempts = self._attempts_at_all()
+        self.bench.journal.close()
+        self.bench._open()
+        self.agent = self.bench.agent
+        self.agent.refusals = refusals.Memory(self.bench.directory, clock=lambda: self.bench.now)
+        self._pass()
+        self.assertEqual(attempts, self._attempts_at_all())
+
+    def _attempts_at_all(self):
+        return sum(number for (kind, _target, _id), number in self.host.attempts.items() if kind == "irq_affinity")
+
     def test_what_is_refused_for_good_is_told_until_it_holds(self):
-        self.host.refuses[self.number] = (errno.EIO, True)
+        self.host.refuses[self.number] = (errno.EROFS, True)
         for _ in range(3):
             self._pass()
-            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EIO))], self._faults())
+            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EROFS))], self._faults())
         self.assertEqual(1, self._attempts())
         self.assertEqual([], self.agent.drifting())
         self.host.refuses.clear()
@@ -45,7 +128,7 @@ class RefusalTest(agent_bench.BenchCase):
         self.assertEqual([], self._faults())
 
     def test_what_nobody_wants_any_more_is_not_told(self):
-        self.host.refuses[self.number] = (errno.EIO, True)
+        self.host.refuses[self.number] = (errno.EROFS, True)
         self._pass()
         self.host.unbind("eth0")
         self._pass()
@@ -128,7 +211,7 @@ class RefusalTest(agent_bench.BenchCase):
         self._pass()
         self.host.refuses[self.number] = (errno.EINVAL, True)
         plan = self.host.plan
-        self.host.plan = lambda facts: dataclasses.replace(
+        self.host.plan = lambda facts, refused: dataclasses.replace(
             plan(facts), settings=[setting for setting in plan(facts).settings if setting.target != self.target]
         )
         self._pass()

@@ -8,6 +8,7 @@ import pathlib
 import shlex
 import shutil
 
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import config_file, irqbalance, registry
 from nova_perf_tuning.host.transaction import journal, planfile
 from tests.support import program, sysroots, transaction_case
@@ -75,6 +76,83 @@ class ApplyTest(transaction_case.TransactionCase):
         self.assertEqual({"written": 1, "pending": 1, "stale": 2, "unsupported": 1}, result["counts"])
         self.assertEqual("0f", self.held(RPS))
         self.assertIn("no-such-nic", self.shown("apply", "--from", plan, code=1))
+
+
+class RefusedInterruptTest(transaction_case.TransactionCase):
+    """Where the kernel refuses to move an interrupt, apply plans again."""
+
+    def setUp(self):
+        super().setUp()
+        self.attempts = []
+        self.full, self.managed = set(), set()
+        self.write = privileged.write
+        self.patch(privileged, "write", self._write)
+        self.irqs = self._planned()
+
+    def _planned(self):
+        settings = self.run_json("plan")["settings"]
+        return {one["target"]: one["value"] for one in settings if one["kind"] == "irq_affinity"}
+
+    def _write(self, root, path, value):
+        if path.endswith("/smp_affinity_list"):
+            number = path.split("/")[3]
+            self.attempts.append((number, value))
+            if number in self.managed:
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+            if value in self.full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.write(root, path, value)
+
+    def _held_irqs(self):
+        return {target: self.held(f"proc/irq/{target[4:]}/smp_affinity_list") for target in self.irqs}
+
+    def test_another_cpu_is_taken_and_kept(self):
+        before = sysroots.content(self.root)
+        self.full = {min(self.irqs.values())}
+        first = self.run_json("apply")
+        self.assertLessEqual(set(first["counts"]), {"written", "pending", "unchanged"})
+        codes = [note["code"] for note in first["notes"]]
+        self.assertIn("vectors_full", codes)
+        held = self._held_irqs()
+        self.assertEqual(held, self._planned(), "plan asks for nothing that was refused")
+        self.assertEqual(set(), self.full & set(held.values()))
+        self.attempts.clear()
+        self.assertEqual({"unchanged"}, set(self.run_json("apply")["counts"]))
+        self.assertEqual([], self.attempts)
+        self.assertLessEqual(set(self.run_json("verify")["counts"]), {"holds", "pending"})
+        self.run_json("restore")
+        after = {
+            path: text for path, text in sysroots.content(self.root).items() if "refused.json" not in str(path)
+        }
+        self.assertEqual(before, after)
+
+    def test_a_managed_interrupt_is_left_alone(self):
+        target = min(self.irqs)
+        self.managed = {target[4:]}
+        before = self._held_irqs()[target]
+        first = self.run_json("apply")
+        self.assertNotIn(target, {one["target"] for one in first["settings"]})
+        self.assertIn("interrupts_managed", [note["code"] for note in first["notes"]])
+        self.assertEqual(before, self._held_irqs()[target])
+        self.assertNotIn(target, self._planned())
+        self.attempts.clear()
+        self.run_json("apply")
+        self.assertEqual([], self.attempts)
+
+    def test_a_kernel_that_takes_nothing_is_a_fault(self):
+        def refuse(_root, _path, _value):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        self.patch(privileged, "write", refuse)
+        counts = self.run_json("apply", code=1)["counts"]
+        self.assertLessEqual(len(self.irqs), counts["failed"])
+
+    def test_no_rule_asks_for_what_was_refused(self):
+        audit = ("audit", "--rule", "nic-irq-remote-node", "--rule", "nic-irq-on-dedicated")
+        self.assertNotEqual([], self.run_json(*audit, code=1)["findings"])
+        self.managed = {target[4:] for target in self.irqs}
+        self.run_json("apply")
+        self.assertEqual([], self.run_json(*audit)["findings"])
 
 
 class PlanFileTest(transaction_case.TransactionCase):

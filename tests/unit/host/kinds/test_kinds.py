@@ -313,13 +313,15 @@ class ErrorsTest(testcase.TestCase):
 
 class RefusedInterruptTest(testcase.TestCase):
     def test_full_vectors_and_managed_interrupts_are_called_so(self):
-        for number, words in (
-            (errno.ENOSPC, "the vectors of CPU 3 are full"),
-            (errno.EPERM, "it is managed by the kernel"),
-            (errno.EIO, "it is managed by the kernel"),
+        managed = base.FailureClass.MANAGED, "it is managed by the kernel"
+        for number, (failure, words) in (
+            (errno.ENOSPC, (base.FailureClass.NO_ROOM, "the vectors of CPU 3 are full")),
+            (errno.EPERM, managed),
+            (errno.EIO, managed),
+            (errno.EROFS, (base.FailureClass.PERMANENT, os.strerror(errno.EROFS))),
         ):
             refusal = OSError(number, os.strerror(number))
             with self.subTest(number), mock.patch.object(privileged, "write", side_effect=refusal):
                 error = self.assertRaises(OSError, affinity.IrqAffinity().write, "irq:24", "3")
                 self.assertIn(words, base.clause(error))
-                self.assertEqual(base.classify(refusal), base.classify(error))
+                self.assertIs(failure, base.classify(error))

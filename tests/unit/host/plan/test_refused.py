@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan works around what the kernel refuses to do with interrupts."""
+
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan.layout import CpuSets
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
+from nova_perf_tuning.host.transaction import apply, refusals
+from tests.support import hosts, testcase
+
+SETTINGS = hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+
+
+class Kernel:
+    """Takes the settings of a plan but for interrupts that it manages and CPUs without a free vector."""
+
+    def __init__(self, facts, full, managed):
+        self.facts, self.full, self.managed = facts, full, managed
+        self.refused = 0
+        self.written = 0
+
+    def take(self, plan):
+        """Write what does not hold, and return what became of it."""
+        outcomes, taken = [], []
+        for setting in plan.changes():
+            failure = self._failure(setting)
+            result = apply.Result.WRITTEN if failure is None else apply.Result.FAILED
+            outcomes.append(apply.Outcome(setting, result, setting.current, failure))
+            if failure is None:
+                taken.append(setting)
+        self.refused += len(outcomes) - len(taken)
+        self.written += len(taken)
+        self.facts = hosts.applied(self.facts, dataclasses.replace(plan, settings=taken))
+        return outcomes
+
+    def _failure(self, setting):
+        if setting.kind != model.IrqTarget.kind:
+            return None
+        if model.IrqTarget.parse(setting.target).number in self.managed:
+            return base.FailureClass.MANAGED
+        return base.FailureClass.NO_ROOM if int(setting.value) in self.full else None
+
+
+@st.composite
+def refusing_hosts(draw):
+    """A host with its sets, and what its kernel refuses."""
+    host = draw(hosts.hosts())
+    cpus, irqs = sorted(cpu.id for cpu in host.cpus), sorted(host.irqs)
+    full = frozenset(draw(st.sets(st.sampled_from(cpus), max_size=12)))
+    managed = frozenset(draw(st.sets(st.sampled_from(irqs), max_size=4))) if irqs else frozenset()
+    return host, draw(hosts.sets_for(host)), full, managed
+
+
+def by_number(plan):
+    """Return the planned CPU of each interrupt."""
+    return {int(one.target[4:]): int(one.value) for one in plan.settings if one.kind == model.IrqTarget.kind}
+
+
+class ConvergenceTest(testcase.TestCase):
+    @SETTINGS
+    @hypothesis.given(refusing_hosts())
+    def test_it_ends_with_every_interrupt_where_the_kernel_takes_it(self, drawn):
+        host, sets, full, managed = drawn
+        kernel, refused = Kernel(host, full, managed), NOTHING
+        asked = planner.plan(host, sets).settings
+        movable = {int(one.target[4:]): one for one in asked if one.kind == model.IrqTarget.kind}
+        for _round in range(refusals.ROUNDS):
+            plan = planner.plan(kernel.facts, sets, refused=refused)
+            found = refusals.found(kernel.take(plan))
+            if refused | found == refused:
+                break
+            refused |= found
+        else:
+            self.fail(f"{refusals.ROUNDS} rounds did not do")
+        before = kernel.refused, kernel.written
+        for _round in range(2):
+            plan = planner.plan(kernel.facts, sets, refused=refused)
+            kernel.take(plan)
+        self.assertEqual(before, (kernel.refused, kernel.written), "it is not at rest")
+        planned = by_number(plan)
+        self.assertEqual(set(), planned.keys() & {target.number for target in refused.managed})
+        housekeeping = cpulist.parse(plan.sets["housekeeping"])
+        for number, setting in movable.items():
+            if number in managed or setting.rule == model.PlanRule.PASSTHROUGH_VCPU:
+                continue
+            now = kernel.facts.irqs[number].affinity
+            if now == host.irqs[number].affinity:
+                stays = now is not None and now.isdigit() and int(now) in housekeeping
+                self.assertTrue(stays or housekeeping <= full, (number, now))
+            else:
+                self.assertIn(int(now), housekeeping - full)
+
+
+class PlacementTest(testcase.TestCase):
+    def plan(self, count=4, affinity=None, sets=None, layout=((0, 4), (1, 4)), **refused):
+        nic, irqs = hosts.nic_with_irqs("eth0", count, affinity=affinity)
+        self.facts = hosts.facts(hosts.cpus_of(list(layout)), [nic], irqs)
+        return planner.plan(self.facts, sets or CpuSets(), refused=Refused(**refused))
+
+    def codes(self, plan):
+        return {note.code: dict(note.params) for note in plan.warnings}
+
+    def test_another_cpu_of_the_node(self):
+        plan = self.plan(full=frozenset({1}))
+        self.assertEqual({0, 2, 3}, set(by_number(plan).values()))
+        self.assertEqual({"cpus": "1"}, self.codes(plan)[NoteCode.VECTORS_FULL])
+
+    def test_the_nearest_node_with_free_vectors(self):
+        plan = self.plan(full=frozenset(range(4)))
+        self.assertEqual({4, 5, 6, 7}, set(by_number(plan).values()))
+        about = {"nic": "eth0", "where": "node 0", "other": "node 1"}
+        self.assertEqual(about, self.codes(plan)[NoteCode.NODE_WITHOUT_VECTORS])
+        self.assertEqual({"nic-irq-nearest"}, {one.rule for one in plan.settings if one.kind == "irq_affinity"})
+
+    def test_what_lies_on_a_full_cpu_stays_up_to_an_even_share(self):
+        self.assertEqual(
+            [1], [cpu for cpu in by_number(self.plan(4, "1", full=frozenset({1}))).values() if cpu == 1]
+        )
+        for cpus in (frozenset({1}), frozenset(range(8))):
+            with self.subTest(cpus):
+                self.assertEqual(1, list(by_number(self.plan(4, "1", full=cpus)).values()).count(1))
+
+    def test_the_interrupts_of_a_queue_stay_together(self):
+        names = ("virtio7-input.0", "virtio7-output.0", "virtio7-input.1", "virtio7-output.1")
+        cpus = ("1", "0-3", "2", "0-3")
+        pairs = zip(range(24, 28), names, cpus, strict=True)
+        irqs = [hosts.irq(number, name, "0000:10:00.0", cpu) for number, name, cpu in pairs]
+        nic = dataclasses.replace(hosts.nic("eth0", range(24, 28), driver="virtio_net", queues=2), node=0)
+        facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs)
+        for full in ({1}, {1, 3}, {1, 2, 3}):
+            with self.subTest(full):
+                places = by_number(planner.plan(facts, CpuSets(), refused=Refused(frozenset(full))))
+                self.assertEqual((places[24], places[26]), (places[25], places[27]))
+                self.assertEqual(set(), full & set(places.values()))
+
+    def test_nowhere(self):
+        plan = self.plan(full=frozenset(range(8)))
+        self.assertEqual({}, by_number(plan))
+        self.assertEqual({"nic": "eth0", "irqs": "24-27"}, self.codes(plan)[NoteCode.NO_VECTOR])
+
+    def test_a_managed_interrupt_is_left_alone_and_sends_from_where_it_is(self):
+        nic, irqs = hosts.nic_with_irqs("eth0", 4, affinity="0-3")
+        irqs[0] = dataclasses.replace(irqs[0], affinity="3", effective="3")
+        nic = dataclasses.replace(nic, xps=("0",) * 4)
+        facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs)
+        managed = frozenset({model.IrqTarget(irqs[0].number, irqs[0].device or "", irqs[0].name or "")})
+        plan = planner.plan(facts, CpuSets(), refused=Refused(managed=managed))
+        self.assertEqual({irq.number for irq in irqs[1:]}, by_number(plan).keys())
+        self.assertEqual({"nic": "eth0", "irqs": "24"}, self.codes(plan)[NoteCode.INTERRUPTS_MANAGED])
+        mask = next(one.value for one in plan.settings if one.target == "eth0/tx-0")
+        self.assertIn(3, cpulist.parse_mask(mask))
+
+    def test_another_interrupt_with_the_number_is_not_managed(self):
+        managed = frozenset({model.IrqTarget(24, "0000:10:00.0", "another-0")})
+        self.assertIn(24, by_number(self.plan(managed=managed)))
