@@ -28,7 +28,8 @@ _PLAIN: Final = ("unchanged", "written", "pending")
 class _Wanted:
     """What is to be applied.
 
-    :ivar facts: of which it was planned; None where it is not the plan of this host.
+    :ivar facts: of the host for which it was planned; None where nothing is planned again: the plan is a file's,
+        or files bring back all that was proposed.
     """
 
     facts: model.HostFacts | None
@@ -147,8 +148,7 @@ def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:
             raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
-        settings, warnings = _proposed(args)
-        return _Wanted(None, settings, warnings)
+        return _proposed(args)
     if args.persist:
         why = "numbers of interrupts change with each boot"
         raise options.OptionError(f"--persist goes with --rule or --all-safe: {why}")
@@ -158,7 +158,7 @@ def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
     return _Wanted(facts, plan.settings, plan.warnings)
 
 
-def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]]:
+def _proposed(args: argparse.Namespace) -> _Wanted:
     """Return what the rules propose, with the files that make it last where that is asked for."""
     rules = runner.chosen(args.rule)
     for rule in rules:
@@ -174,6 +174,8 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]
         if name in args.rule
     ]
     warnings += [Note.of(NoteCode.RULE_BROKEN, rule=name, error=error) for name, error, _code in report.failed]
+    if host.options.refused and host.plan is not None:
+        warnings += [note for note in host.plan.warnings if note.code in notes.REFUSALS]
     proposed: list[model.Setting] = []
     for finding in report.findings:
         # A rule that is safe may find a host where its own remedy is not.
@@ -185,10 +187,10 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[Note]
         else:
             warnings.append(Note.of(NoteCode.RULE_UNSAFE, rule=finding.rule, why=finding.why))
     settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
-    if args.persist:
-        settings, lost = persist.plan(host, settings)
-        warnings += lost
-    return settings, warnings
+    if not args.persist:
+        return _Wanted(host.facts, settings, warnings)
+    settings, lost = persist.plan(host, settings)
+    return _Wanted(None, settings, [*warnings, *lost])
 
 
 def _show(

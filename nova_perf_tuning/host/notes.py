@@ -198,6 +198,15 @@ def _overlap(params: Mapping[str, str]) -> dict[str, str]:
     return {"work": _WORK[params["work"]], "who": f": {'; '.join(alone)}" if alone else ""}
 
 
+#: What a plan says of the kernel's refusals.
+REFUSALS: Final = frozenset(
+    (
+        NoteCode.NODE_WITHOUT_VECTORS,
+        NoteCode.VECTORS_FULL,
+        NoteCode.NO_VECTOR,
+        NoteCode.INTERRUPTS_MANAGED,
+    )
+)
 _WORK: Final = {
     "emulator": "emulator threads",
     "iothread": "I/O threads",

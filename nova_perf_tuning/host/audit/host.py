@@ -230,13 +230,18 @@ class Host:
         return self.nova_path, "no [compute] cpu_dedicated_set"
 
     @functools.cached_property
+    def plan(self) -> planner.Plan | None:
+        """What the planner wants of this host; None where it refuses to plan."""
+        try:
+            return planner.plan(self.facts, self.cpu_sets, refused=self.options.refused)
+        except errors.PerfTuningError:
+            return None
+
+    @functools.cached_property
     def planned(self) -> Mapping[tuple[str, str], model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
-        try:
-            plan = planner.plan(self.facts, self.cpu_sets, refused=self.options.refused)
-        except errors.PerfTuningError:
-            return {}
-        return {(setting.kind, setting.target): setting for setting in plan.changes()}
+        changes = [] if self.plan is None else self.plan.changes()
+        return {(setting.kind, setting.target): setting for setting in changes}
 
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:

@@ -118,9 +118,11 @@ class Memory:
 
     def learn(self, outcomes: Iterable[Outcome], facts: model.HostFacts, boot: str) -> bool:
         """Remember what these writes have shown; return whether any of it is new."""
-        before = self._record.refused
         new = found(outcomes)
-        if not new or before | new == before:
+        if not new:
+            return False
+        before = self.known(facts, boot)
+        if before | new == before:
             return False
         record = dataclasses.replace(self._record, refused=before | new, boot=boot)
         if new.full:

@@ -126,6 +126,15 @@ class RefusedInterruptTest(transaction_case.TransactionCase):
         }
         self.assertEqual(before, after)
 
+    def test_what_a_rule_proposes(self):
+        rule = ("apply", "--rule", "nic-irq-on-dedicated")
+        proposed = self.run_json(*rule, "--dry-run")["writes"]
+        self.full = {proposed[0].split()[1]}
+        first = self.run_json(*rule)
+        self.assertLessEqual(set(first["counts"]), {"written", "pending"})
+        self.assertEqual(len(proposed), len(first["settings"]))
+        self.assertEqual(set(), self.full & set(self._held_irqs().values()))
+
     def test_a_managed_interrupt_is_left_alone(self):
         target = min(self.irqs)
         self.managed = {target[4:]}
@@ -138,6 +147,12 @@ class RefusedInterruptTest(transaction_case.TransactionCase):
         self.attempts.clear()
         self.run_json("apply")
         self.assertEqual([], self.attempts)
+
+    def test_a_rule_says_what_is_left_alone(self):
+        self.managed = {target[4:] for target in self.irqs}
+        done = self.run_json("apply", "--rule", "nic-irq-on-dedicated")
+        self.assertEqual([], done["settings"])
+        self.assertIn("interrupts_managed", [note["code"] for note in done["notes"]])
 
     def test_a_kernel_that_takes_nothing_is_a_fault(self):
         def refuse(_root, _path, _value):

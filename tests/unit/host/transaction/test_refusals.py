@@ -48,6 +48,11 @@ class MemoryTest(directories.DirectoryCase):
         self.assertEqual(Refused(FULL, frozenset({MANAGED})), self.known())
         self.assertFalse(self.learn(NO_ROOM, REFUSES), "it is no news")
 
+    def test_what_one_learns_takes_nothing_from_another(self):
+        self.learn(NO_ROOM)
+        self.memory().learn([REFUSES], self.facts, "boot")
+        self.assertEqual(Refused(FULL, frozenset({MANAGED})), self.known())
+
     def test_other_failures_are_no_facts(self):
         for failure in (base.FailureClass.PERMANENT, base.FailureClass.TRANSIENT, None):
             self.assertFalse(self.learn(outcome("2", failure)))
