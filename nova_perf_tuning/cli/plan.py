@@ -84,8 +84,11 @@ def add_host(parser: argparse.ArgumentParser) -> None:
 
 
 def given(args: argparse.Namespace) -> str:
-    """Return the options of :func:`add_host` that were given, for a command line that is about the same host."""
-    words = [] if args.sysroot == "/" else ["--sysroot", args.sysroot]
+    """Return the options of :func:`add_host` that were given, for a command line on the host itself.
+
+    ``--sysroot`` is not among them: a remedy of a recorded host is for the host that was recorded.
+    """
+    words: list[str] = []
     for option, values in (("--nova-config", args.nova_config), ("--domain", args.domain)):
         words += [word for value in values for word in (option, value)]
     words += ["--no-nova-config"] if args.no_nova_config else []

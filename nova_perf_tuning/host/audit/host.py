@@ -33,7 +33,7 @@ class Options:
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
     :ivar nova: (path, text) of configuration files in place of those that are found; None: not even those.
-    :ivar given: the options that name this host and these files, for the command lines of remedies.
+    :ivar given: the options that name files of this host, for the command lines of remedies.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     :ivar refused: what the kernel refused to do with interrupts: no rule asks for it.
     """
