@@ -18,17 +18,14 @@ _LONGEST: Final = 100
 _MOST_HINTS: Final = 3
 
 
-def strict(parser: argparse.ArgumentParser, code: int = errors.ExitCode.ERROR) -> None:
-    """Make ``parser``, and those of its subcommands, refuse abbreviations and unknown words in one line.
-
-    :param code: exit code for wrong usage.
-    """
+def strict(parser: argparse.ArgumentParser) -> None:
+    """Make ``parser``, and those of its subcommands, refuse abbreviations and unknown words in one line."""
     parser.allow_abbrev = False
-    parser.error = functools.partial(refuse, parser.prog, code=code)  # type: ignore[method-assign]
+    parser.error = functools.partial(refuse, parser.prog)  # type: ignore[method-assign]
     known: Callable[..., _Parsed] = parser.parse_known_args
     parser.parse_known_args = functools.partial(_parse, parser, known)  # type: ignore[method-assign,assignment]
     for subparser in subparsers(parser):
-        strict(subparser, code)
+        strict(subparser)
 
 
 def subparsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -72,8 +69,8 @@ def hint(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(quoted)}?"
 
 
-def refuse(program: str, message: str, code: int = errors.ExitCode.ERROR) -> NoReturn:
+def refuse(program: str, message: str) -> NoReturn:
     """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
     text = " ".join(message.split())
     print(printable(f"{program}: {text}; see {program} --help"), file=sys.stderr)
-    raise SystemExit(int(code))
+    raise SystemExit(int(errors.ExitCode.ERROR))

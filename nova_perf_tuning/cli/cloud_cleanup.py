@@ -4,10 +4,14 @@
 import argparse
 import contextlib
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, options
-from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
+from nova_perf_tuning.validation.cloud import model
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.validation.cloud import run_store
 
 
 class Cleanup(cloud_command.CloudLister):
@@ -27,14 +31,19 @@ class Cleanup(cloud_command.CloudLister):
         options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
+        # Every start of the openstack program imports this module, with the extra's packages and without them.
+        from nova_perf_tuning.validation.cloud import run_store
+
         with contextlib.closing(run_store.RunStore(parsed_args.database, make=False)) as store:
             if parsed_args.list:
                 self.nothing = "there are no runs"
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args.run)
 
-    def _removed(self, store: run_store.RunStore, named: list[str]) -> list[tuple[str, cloud_command.Cell]]:
+    def _removed(self, store: "run_store.RunStore", named: list[str]) -> list[tuple[str, cloud_command.Cell]]:
         """Remove what can be removed; name the rest, which sets the exit code."""
+        from nova_perf_tuning.validation.cloud import heat_pair, run_store
+
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}
@@ -61,7 +70,7 @@ class Cleanup(cloud_command.CloudLister):
         return removed
 
 
-def _dead(lines: Iterable[run_store.Line], stacks: Collection[str]) -> list[str]:
+def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[str]:
     """Return the runs that nobody runs and that may have left something, as far as the run or the cloud knows.
 
     A run that has ended has a stack where one who had lost the run before made it, and Heat got that late.
@@ -74,7 +83,7 @@ def _dead(lines: Iterable[run_store.Line], stacks: Collection[str]) -> list[str]
     return found
 
 
-def _listed(store: run_store.RunStore) -> cloud_command.Rows:
+def _listed(store: "run_store.RunStore") -> cloud_command.Rows:
     rows = []
     for line in store.lines():
         state = "running" if line.alive else "died" if line.state == "running" else line.state

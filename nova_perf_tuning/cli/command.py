@@ -23,7 +23,8 @@ _FIELD, _LAST_FIELD = 60, 2000
 #: On a terminal: width of the last column at which no other one is cut, least width of any, lines of a field.
 _LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
 
-#: The extra that has a package, for those that some commands need and others do not.
+#: The extra that has a package, for those that some commands need and others do not. Commands of the openstack
+#: program need one that has them all.
 _EXTRAS: Final = {
     "jinja2": "[validation]",
     "numpy": "[validation]",
@@ -106,6 +107,8 @@ def error_line(error: Exception, program: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         extra = _EXTRAS.get(package, "")
+        if extra and program == "openstack":
+            extra = "[cloud]"
         return f"{package} is missing; install nova-perf-tuning{extra}"
     line = f"{type(error).__name__}: {one_line(error, 200)}"
     return f"internal error, please report: {line} ({program} --debug shows where)"

@@ -3,7 +3,7 @@
 
 Run it with the Python that runs the Nova service in question, before the service is restarted. It reads the
 configuration files that nova-compute reads. Exit codes are those of ``nova-status``: 0 all is well, 1 something
-to look at, 2 something that must be corrected first, 255 the check itself failed.
+to look at, 2 something that must be corrected first; but 3, as of all our programs, where the check itself failed.
 """
 
 import functools
@@ -27,8 +27,6 @@ SHIM = "nova.virt.perf_tuning"
 #: Said of what needs Nova where there is none; the first row says what to do.
 NO_NOVA = "Not checked: there is no Nova in this environment, see the first row."
 
-#: Exit code when the check could not be made, as of nova-status.
-BROKEN = 255
 Result = upgradecheck.Result
 _fine = functools.partial(Result, upgradecheck.Code.SUCCESS)
 _look = functools.partial(Result, upgradecheck.Code.WARNING)
@@ -42,11 +40,16 @@ class Checks(upgradecheck.UpgradeCommands):
         self.conf = conf
 
     def check(self) -> Any:
-        """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
-        if wrong := options.mistakes(self.conf):
-            print(f"nova-perf-status: {next(iter(wrong.values()))}", file=sys.stderr)
-            return BROKEN
-        return super().check()
+        """Print a table of all checks and return the worst code; ERROR when an option cannot be read."""
+        # Here: oslo.upgradecheck would print a traceback and return a code of its own.
+        try:
+            wrong = options.mistakes(self.conf)
+            if not wrong:
+                return super().check()
+        except Exception as error:
+            return _broken(error)
+        print(f"nova-perf-status: {next(iter(wrong.values()))}", file=sys.stderr)
+        return int(errors.ExitCode.ERROR)
 
     def _nova(self) -> Result:
         version, (first, last) = _nova_version(), TESTED
@@ -117,6 +120,12 @@ class Checks(upgradecheck.UpgradeCommands):
     )
 
 
+def _broken(error: Exception) -> int:
+    """Print what ended the check and return the exit code."""
+    print(f"nova-perf-status: internal error, please report: {_said(error)}", file=sys.stderr)
+    return int(errors.ExitCode.ERROR)
+
+
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error, 200)}"
 
@@ -136,9 +145,9 @@ class _Conf(cfg.ConfigOpts):
         return super().__call__(*args, **kwargs)
 
     def _parse_config_files(self) -> Any:
-        # All options and subcommands are known by now; nova-status ends with 255 where it cannot check.
+        # All options and subcommands are known by now.
         parser: Any = self._oparser
-        arguments.strict(parser, BROKEN)
+        arguments.strict(parser)
         for command in arguments.subparsers(parser):
             for action in command._actions:
                 if action.dest == "check":  # a word of any kind to oslo.upgradecheck
@@ -158,10 +167,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
     except (cfg.Error, OSError) as error:
         print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
-        return BROKEN
+        return int(errors.ExitCode.ERROR)
     except Exception as error:  # Python would end with 1: something to look at
-        print(f"nova-perf-status: internal error, please report: {_said(error)}", file=sys.stderr)
-        return BROKEN
+        return _broken(error)
 
 
 if __name__ == "__main__":

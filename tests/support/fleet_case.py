@@ -7,7 +7,7 @@ import pathlib
 
 import fixtures
 
-from nova_perf_tuning.cli import cloud_validate
+from nova_perf_tuning.cli import cloud_validate, cloud_validate_run
 from nova_perf_tuning.validation.cloud import heat_pair
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories
@@ -62,7 +62,7 @@ class SimulatedValidation(directories.DirectoryCase):
         self.cloud = cloud or SimulatedCloud()
         self.out, self.err = io.StringIO(), io.StringIO()
         with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
-            return cloud_validate.Run(args, self.cloud).run()
+            return cloud_validate_run.Run(args, self.cloud).run()
 
     def budget(self, line):
         """Write a budget and return the path of its file."""

@@ -8,7 +8,7 @@ are files in DIRECTORY/stacks, and every begin of a pair is a line in DIRECTORY/
 import os
 import sys
 
-from nova_perf_tuning.cli import cloud_validate
+from nova_perf_tuning.cli import cloud_validate_run
 from tests.support import fleet_case
 from tests.support import simulated_cloud as simulation
 
@@ -35,7 +35,7 @@ def main():
     cloud = fleet_case.SimulatedCloud(count=HOSTS)
     cloud.launcher = lambda _guests: LoggingLauncher(directory, float(scale))
     files = ("--database", url, "--output", os.path.join(directory, "out"))
-    return cloud_validate.Run(fleet_case.parse(*how, *files), cloud).run()
+    return cloud_validate_run.Run(fleet_case.parse(*how, *files), cloud).run()
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class AbbreviationTest(testcase.TestCase):
         for words in (("upgrade", "check", "--js"), ("upgrade", "che"), ("upgr", "check"), ("--config-fil=x",)):
             with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()):
                 stop = self.assertRaises(SystemExit, upgrade_check.main, words)
-            self.assertEqual(255, stop.code, words)
+            self.assertEqual(3, stop.code, words)
             self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
 
     def test_hint(self):
@@ -103,14 +103,16 @@ class ExitCodeTest(directories.DirectoryCase):
     def test_a_log_file_that_cannot_be_written(self):
         program.refused(self, "--log-file", str(self.directory / "nowhere/log"), "paths")
 
-    def test_status_ends_with_255(self):
-        with (
-            mock.patch.object(upgrade_check.options, "mistakes", side_effect=ValueError("x")),
-            mock.patch.object(upgrade_check.cfg, "find_config_files", side_effect=ValueError("x")),
-            contextlib.redirect_stderr(io.StringIO()) as err,
-        ):
-            self.assertEqual(255, upgrade_check.main(["upgrade", "check"]))
-        self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
+    def test_status_ends_with_3(self):
+        for place, name in ((upgrade_check.options, "mistakes"), (upgrade_check.cfg, "find_config_files")):
+            with (
+                self.subTest(name),
+                mock.patch.object(place, name, side_effect=ValueError("x")),
+                contextlib.redirect_stderr(io.StringIO()) as err,
+                contextlib.redirect_stdout(io.StringIO()) as out,
+            ):
+                self.assertEqual(3, upgrade_check.main(["upgrade", "check"]))
+                self.assertEqual(("", 1), (out.getvalue(), err.getvalue().count("\n")), err.getvalue())
 
     def test_agent_ends_with_3(self):
         with (

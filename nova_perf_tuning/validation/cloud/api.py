@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-import tenacity
 from keystoneauth1 import exceptions as auth
 from openstack import connection
 from openstack import exceptions as sdk
@@ -75,6 +74,8 @@ class Api:
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
         :raises Interrupted: the run is to end.
         """
+        import tenacity  # an extra: commands that have their help without it import this module
+
         patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),

@@ -14,7 +14,6 @@ import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
-import tenacity
 from openstack import connection, exceptions
 
 from nova_perf_tuning.nova import host_result, traits
@@ -151,16 +150,20 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
         )
+    import tenacity  # an extra: commands that have their help without it import this module
+
+    # Whole, where somebody else changes the provider in between, as nova-compute does now and then.
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
+        stop=tenacity.stop_after_attempt(8),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
     with api.one_line(f"traits of host {host.name}"):
-        return _put(cloud, host, wanted)
+        put: tuple[frozenset[str], ...] = retrying(_put, cloud, host, wanted)
+        return put
 
 
-@tenacity.retry(  # whole, where somebody else changes the provider in between, as nova-compute does now and then
-    retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
-    stop=tenacity.stop_after_attempt(8),
-    wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
-    reraise=True,
-)
 def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = placement(cloud, path)

@@ -20,6 +20,9 @@ NAME_PREFIX: Final = "nova-perf-"
 _MARGIN_S: Final = 2.0
 #: What a benchmark takes beyond its own run: start under emulation, connection, counters, its server's restart.
 _START_S: Final = 5.0
+#: Of a run whose options say nothing: blocks of each pair, and the greatest loss of a host against the others.
+BLOCKS: Final = 3
+MAX_LOSS: Final = 0.15
 
 
 class CloudError(errors.PerfTuningError):

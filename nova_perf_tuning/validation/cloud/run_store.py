@@ -17,16 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
-
-# isort: split
 import sqlalchemy as sa
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model, owner
+from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import model as results
 
 #: What was confirmed so lately, in seconds, is not asked again before a call to the cloud that only reads.

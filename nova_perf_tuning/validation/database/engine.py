@@ -7,7 +7,6 @@ migration makes the same tables.
 """
 
 import contextlib
-import logging
 import os
 import pathlib
 import stat
@@ -15,19 +14,13 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeVar
 
+import sqlalchemy as sa
+import tenacity
+from alembic import command, config, util
+from sqlalchemy import event, exc
+
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.printing import one_line
-
-logging.getLogger("alembic").setLevel(logging.WARNING)  # it even logs that it is imported
-try:
-    import sqlalchemy as sa
-    import tenacity
-    from alembic import command, config, util
-    from sqlalchemy import event, exc
-except ImportError as error:
-    raise errors.PerfTuningError(
-        f"{error.name} is missing; install nova-perf-tuning[validation] for the database of runs"
-    ) from None
 
 metadata: Final = sa.MetaData()
 

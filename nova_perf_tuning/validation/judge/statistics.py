@@ -13,7 +13,6 @@ import statistics as standard
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.measure import model
 
@@ -124,11 +123,7 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
 
 @functools.cache
 def student_t(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t; PerfTuningError: scipy is missing."""
-    try:
-        from scipy import special  # an extra of this program; scipy.stats takes a second to load
-    except ImportError:
-        raise errors.PerfTuningError(
-            "scipy is missing; install nova-perf-tuning[validation] for intervals and verdicts"
-        ) from None
+    """Return a quantile of Student's t; ModuleNotFoundError: scipy is missing."""
+    from scipy import special  # an extra of this program; scipy.stats takes a second to load
+
     return float(special.stdtrit(freedom, probability))

@@ -9,7 +9,7 @@ import signal
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_validate
+from nova_perf_tuning.cli import cloud_validate_run
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from tests.support import fleet_case
 from tests.support import simulated_cloud as simulation
@@ -140,7 +140,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(["openstack", "--os-cloud", "simulated", "perf", "validate"], words[:5])
         self.assertEqual(1, self.validate(*words[5:]), "the budget counts")
         args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
-        text = cloud_validate.Run(args, heat_pair.HeatCloud("lab", None)).resume_command("r1")
+        text = cloud_validate_run.Run(args, heat_pair.HeatCloud("lab", None)).resume_command("r1")
         self.assertEqual(
             "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", text
         )

@@ -91,10 +91,10 @@ class StatusUpgradeTest(directories.DirectoryCase):
 
     def test_wrong_option_is_one_line(self):
         done = self.run_check(result_max_age="long")
-        self.assertEqual((255, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+        self.assertEqual((3, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
         self.assertIn("result_max_age", done.stderr)
 
     def test_missing_file_is_one_line(self):
         done = run("--config-file", "/nonexistent", "upgrade", "check")
-        self.assertEqual(255, done.returncode)
+        self.assertEqual(3, done.returncode)
         self.assertEqual("nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr)

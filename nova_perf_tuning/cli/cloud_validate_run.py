@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call of ``openstack perf validate``: a run is begun or resumed, measured, judged and written."""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning import atomic_write, errors
+from nova_perf_tuning.cli import command, evaluate, options, result_tables, validate_options
+from nova_perf_tuning.printing import counted, one_line
+from nova_perf_tuning.specs import crosscheck
+from nova_perf_tuning.validation.cloud import (
+    fleet,
+    fleet_results,
+    fleet_run,
+    heat_pair,
+    host_cpu,
+    model,
+    run_store,
+)
+from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.environment import Ended, Environment
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model as results_model
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import report, summary, text
+
+_PROGRAM: Final = "openstack perf validate"
+_HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
+_RUN: Final = model.RunSettings()
+_PAIR_LIMIT_S: Final = 20 * 60.0
+#: More causes why host CPU is not known are only in the results.
+_MAX_CPU_FAULTS: Final = 5
+
+#: What can be given beside --resume; all else stays as the run was begun, since its pairs are compared.
+_FREE: Final = frozenset(
+    "resume database output format junit budget bare_host time_limit max_parallel max_loss".split()
+)
+
+
+class Run:
+    """One call of the command, from the check of the cloud to the exit code.
+
+    What is refused leaves nothing behind: database and directory are made when the checks are done.
+    """
+
+    _opened: contextlib.ExitStack
+    _store: run_store.RunStore
+
+    def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
+        self._args = args
+        self._cloud = cloud
+        self._budgets: list[verdict.Budget] = []
+        self._bare: dict[str, results_model.Results] = {}
+        self._results_file, self._report_file = validate_options.output_files(args.output)
+
+    def run(self) -> int:
+        """Validate the hosts and return the exit code."""
+        evaluate.begin_junit(self._args.junit)
+        report.require_packages()
+        with contextlib.ExitStack() as self._opened:
+            run, launcher = self._resumed() if self._args.resume else self._begun()
+            if launcher is not None:
+                return self._measured(run, launcher)
+            self._warn(f"run {run.run_id} is complete; its results are judged and written again")
+            if run.leftovers:
+                self._warn_of_leftovers(run.run_id)
+            return self._some(self._judged(run, Ended.COMPLETE), run.run_id, Ended.COMPLETE)
+
+    def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
+        broken: errors.PerfTuningError | None = None
+        ended = Ended.ERROR
+        going = fleet_run.FleetRun(
+            self._store, launcher, run, validate_options.progress(self._args.format == "json")
+        )
+        try:
+            ended = going.run()
+        except run_store.TakenOverError:
+            raise  # results, files and stacks are for the process that has the run
+        except errors.PerfTuningError as error:
+            broken = error
+        if going.unclean:
+            self._warn_of_leftovers(run.run_id)
+        # One that came when all was measured has cut off nothing but the last removal of stacks.
+        stopped_by = going.stopped_by if ended is not Ended.COMPLETE else 0
+        try:
+            code = self._judged(run, ended)
+        finally:
+            if ended is not Ended.COMPLETE:
+                self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
+        if broken is not None:
+            raise broken
+        if stopped_by:
+            kept = "results so far are kept" if code is not None else "nothing was measured, no file is written"
+            self._warn(f"interrupted; {kept}")
+            return 128 + stopped_by
+        return self._some(code, run.run_id, ended)
+
+    # -- before
+
+    def _open(self, *, make: bool) -> None:
+        self._store = run_store.RunStore(self._args.database, make=make)
+        self._opened.callback(self._store.close)
+
+    def _prepare_output(self) -> None:
+        validate_options.make_output_directory(self._args.output)
+        for previous in validate_options.void_output(self._args.output):
+            self._warn(f"results of an earlier run are now {previous}")
+
+    def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
+        engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
+        if not self._args.hosts or not _HOSTS(self._args.hosts):
+            raise options.OptionError(
+                "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
+            )
+        plan = _new_plan(self._args, run_store.new_id())
+        name = self._cloud.name or os.environ.get("OS_AUTH_URL", "")
+        environment = fleet_results.environment(plan, name, self._args.host_group, options.tags(self._args))
+        self._check_budgets(plan.measure, environment)
+        launcher = self._cloud.launcher(plan.guests)
+        hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
+        for host, why in unusable.items():
+            self._warn(f"host {host} is left out: it is {why}")
+        pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
+        measure = plan.measure
+        each = len(measure.arms) * sum(1 if job.benchmark.paired else 2 for job in measure.jobs)
+        if (trials := len(pairs) * measure.trials * each) > store.MAX_TRIALS:
+            most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
+            raise options.OptionError(f"{counted(len(pairs), 'pair')} have {trials} trials, {most}")
+        launcher.check(measure)
+        self._prepare_output()
+        self._open(make=True)
+        plan = dataclasses.replace(plan, cloud=self._cloud.identity())
+        run = self._store.create(plan, hosts, pairs, environment)
+        self._warn(f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}")
+        return run, launcher
+
+    def _resumed(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher | None]:
+        """Take up a run; a complete one needs no launcher, and no cloud."""
+        self._open(make=False)
+        before = self._store.load(self._args.resume)
+        plan = _resumed_plan(self._args, before)
+        self._check_budgets(plan.measure, before.environment)
+        complete = before.state == "complete"
+        if not complete and plan.cloud != (here := self._cloud.identity()):
+            raise run_store.RunError(
+                f"run {before.run_id} was begun on another cloud or project: {plan.cloud}; this is {here}"
+            )
+        self._prepare_output()
+        if complete:
+            return dataclasses.replace(before, plan=plan), None
+        launcher = self._cloud.launcher(plan.guests)
+        run = dataclasses.replace(self._store.claim(before.run_id), plan=plan)
+        launcher.own(self._store.lease(run.run_id))
+        try:
+            if run.leftovers:
+                # Before the check: what is left may be what fills the quota.
+                self._warn("removing what the run left when it was cut off")
+                launcher.cleanup(run.run_id)
+                run.leftovers = False
+            launcher.check(plan.measure)
+        except BaseException:
+            self._store.end(run.run_id, "interrupted", leftovers=run.leftovers)
+            raise
+        return run, launcher
+
+    def _check_budgets(self, plan: model.MeasurePlan, environment: Environment) -> None:
+        """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
+        budget = self._args.budget
+        self._bare = fleet_results.load_bare(self._args.bare_host, [job.label for job in plan.jobs])
+        arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
+        if budget:
+            loaded = budget_file.load(budget)
+            self._budgets = budget_file.for_run(loaded, budget, environment.places, plan.jobs, arms)
+
+    # -- after
+
+    def _judged(self, run: model.StoredRun, ended: Ended) -> int | None:
+        """Judge what the database has, write and print it; return the exit code, None where there is no trial."""
+        results, judged = fleet_results.collect(
+            self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
+        )
+        try:
+            return self._finish(results, judged) if results.trials else None
+        except (OSError, atomic_write.OutputError) as error:
+            how = "written by" if ended is Ended.COMPLETE else "written when the run has gone on, by"
+            raise errors.PerfTuningError(
+                f"{one_line(error)}; what was measured is kept, and {how}: {self.resume_command(run.run_id)}"
+            ) from error
+
+    def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
+        """Write results and report, print the tables and return the exit code."""
+        store.save(results, self._results_file)
+        summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
+        store.write_atomically(self._report_file, report.render(results, summaries, []))
+        evaluate.write_junit(self._args.junit, results, [], self._args.budget)
+        with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
+            self._show(results, summaries, judged)
+        if not any(trial.value is not None for trial in results.trials):
+            return int(errors.ExitCode.ERROR)
+        if judged.whole is None:
+            return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
+        return int(judged.whole.exit_code)
+
+    def _show(
+        self,
+        results: results_model.Results,
+        summaries: Sequence[summary.BenchmarkSummary],
+        judged: fleet.FleetVerdict,
+    ) -> None:
+        if self._args.format == "json":
+            command.print_json(report.as_json(results, summaries, []))
+            return
+        result_tables.print_summary(results, summaries)
+        lacking = list(results.environment.host_cpu_faults.items())[:_MAX_CPU_FAULTS]
+        command.say(
+            f"host CPU of guests: {results.environment.host_cpu_source}",
+            *(f"host CPU is not known from {where}: {why}" for where, why in lacking),
+            prefix="note: ",
+        )
+        print()
+        result_tables.print_hosts(judged.hosts)
+        result_tables.print_diagnosis(results, [])
+        command.say(*map(text.of, budget_file.left_out(results, self._budgets)), prefix="note: ")
+        print(f"\n{judged.whole.value}" if judged.whole else "")
+        result_tables.print_paths(self._results_file, self._report_file)
+
+    def _some(self, code: int | None, run_id: str, ended: Ended) -> int:
+        """Return the exit code; where there is none, raise why no pair gave a figure."""
+        if code is not None:
+            return code
+        for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
+            raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
+        more = "; give more --time-limit" if ended is Ended.TIME_LIMIT else ""
+        raise errors.PerfTuningError(f"no pair was measured{more}")
+
+    def resume_command(self, run_id: str) -> str:
+        """Return the command that goes on with a run, with what the run does not keep itself."""
+        kept = {"--output": "" if self._args.output == "." else self._args.output, "--budget": self._args.budget}
+        words = [word for option, value in kept.items() if value for word in (option, value)]
+        return self._command("validate", *words, "--resume", run_id)
+
+    def _warn_of_leftovers(self, run_id: str) -> None:
+        self._warn(f"stacks of this run may be left; this removes them: {self._command('cleanup', run_id)}")
+
+    def _command(self, *words: str) -> str:
+        """Return a command for this cloud and this database, without the password that is in its URL."""
+        cloud = ["--os-cloud", self._cloud.name] if self._cloud.name else []
+        database = ["--database", engine.without_password(self._args.database)] if self._args.database else []
+        return shlex.join(["openstack", *cloud, "perf", *words, *database])
+
+    def _warn(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # who reads it may have gone, and stacks are still to be removed
+            command.warn(_PROGRAM, text)
+
+
+def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
+    if args.agent_metrics:
+        host_cpu.check_url(args.agent_metrics)
+    if args.network and args.external_network:
+        raise options.OptionError("--external-network: guests on a --network have no router; leave one out")
+    given = {
+        "image": args.image,
+        "network": args.network,
+        "external_network": args.external_network,
+        "vcpus": args.guest_vcpus,
+        "ram_mib": args.guest_ram,
+        "slot_s": args.slot_time,
+        "boot_s": args.boot_time,
+        "agent_metrics": args.agent_metrics,
+    }
+    guests = model.GuestSettings(
+        guest_tx_offload=not args.no_guest_tx_offload, **{name: value for name, value in given.items() if value}
+    )
+    limit_s = args.pair_time_limit or _PAIR_LIMIT_S
+    arms, jobs = _arms(args, guests.vcpus), validate_options.jobs(args.benchmark, args.seconds)
+    return model.FleetPlan(
+        measure=model.MeasurePlan(run_id, arms, jobs, args.blocks or model.BLOCKS, limit_s),
+        settings=model.RunSettings(
+            peers=_RUN.peers if args.peers is None else args.peers,
+            seed=secrets.randbelow(1 << 32),
+            max_parallel=args.max_parallel or _RUN.max_parallel,
+            time_limit_s=args.time_limit,
+        ),
+        guests=guests,
+        max_loss=args.max_loss or model.MAX_LOSS,
+    )
+
+
+def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
+    """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
+    values = {name: value for name, value in vars(args).items() if name not in _FREE}
+    if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise options.OptionError(
+            f"{named}: run {run.run_id} goes on as it was begun, since its pairs are compared with each other;"
+            " leave it out or begin a new run"
+        )
+    before = run.plan
+    parallel = args.max_parallel or before.settings.max_parallel
+    settings = dataclasses.replace(before.settings, max_parallel=parallel, time_limit_s=args.time_limit)
+    return dataclasses.replace(before, settings=settings, max_loss=args.max_loss or before.max_loss)
+
+
+def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
+    if args.flavor:
+        if args.profile or args.spec:
+            raise options.OptionError("--flavor: an existing flavor has its specs; leave out --profile and --spec")
+        if len(set(args.flavor)) < len(args.flavor):
+            raise options.OptionError("--flavor: the same flavor is given twice; name it once")
+        return tuple(model.Arm(name, flavor=name) for name in args.flavor)
+    wanted, _ = validate_options.tuned_request(args, vcpus)
+    specs = {**options.extra_specs(args.spec), **wanted.extra_specs()}
+    native = crosscheck.needed_native(wanted, specs, {}, vcpus)
+    return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})
