@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from oslo_config import cfg
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, evaluate, options
-from nova_perf_tuning.conf import nova
+from nova_perf_tuning.conf import nova, opts
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
@@ -30,9 +31,10 @@ class Publish(command.PerfCommand):
     """Give nova-compute of this host the verdict of its validation, from which it makes the host's traits.
 
     Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for many, or a result
-    file. The verdict goes to the file of [nova_perf_tuning] result_file. nova-compute with this project's driver
-    reads it within a minute and sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again
-    when the result becomes too old, and with --withdraw. Needs the right to write that file, and no credentials.
+    file. The verdict goes to the file of [nova_perf_tuning] result_file, in the state directory. nova-compute with
+    this project's driver reads it within a minute and sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in
+    Placement. They go again when the result becomes too old, and with --withdraw. Needs the right to write that
+    file, and no credentials.
 
     With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many hosts has
     recorded are published. A result that is INVALID, too old or of another host is refused, and what is published
@@ -55,17 +57,16 @@ class Publish(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)
-        path = conf.path
+        path = os.path.join(conf.directory, conf.name)
         if args.withdraw:
-            _withdraw(args, path)
+            _withdraw(args, conf)
             return
         if args.result is None:
             raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
         verdicts = read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
-        place = os.path.dirname(os.path.abspath(path))
-        atomic_write.make_directory(place)
-        with atomic_write.open_directory(place) as directory:
+        atomic_write.make_directory(conf.directory)
+        with _opened(conf.directory) as directory:
             _check_replaceable(path, directory)
             with atomic_write.writing(path, directory=directory) as file:
                 file.write(result.to_json().encode())
@@ -82,10 +83,14 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
 
 
 class _NovaConf(NamedTuple):
-    """What nova-compute's files say; ``host`` is empty where they name none."""
+    """What nova-compute's files say; ``host`` is empty where they name none.
+
+    :ivar directory: one of :func:`_directories`; :ivar name: of the file of the verdict in it.
+    """
 
     host: str
-    path: str
+    directory: str
+    name: str
     max_age: datetime.timedelta
 
 
@@ -100,10 +105,35 @@ def _nova_conf(files: Sequence[str]) -> _NovaConf:
     declared = {option.name: option for option in nova.OPTS}
     path = _value(found, nova.GROUP.name, "result_file", declared["result_file"])
     age = _value(found, nova.GROUP.name, "result_max_age", declared["result_max_age"])
-    if not os.path.isabs(path) or not path.endswith(".json"):
-        wanted = "write an absolute path that ends in .json"
+    directory, name = os.path.split(path)
+    allowed = _directories()
+    if directory not in allowed or not name.endswith(".json"):
+        wanted = f"name a file in {' or '.join(allowed)} that ends in .json"
         raise options.OptionError(f"[{nova.GROUP.name}] result_file is {one_line(path, 80)}; {wanted}")
-    return _NovaConf(host, path, datetime.timedelta(seconds=int(age)))
+    return _NovaConf(host, directory, name, datetime.timedelta(seconds=int(age)))
+
+
+def _directories() -> list[str]:
+    """Return where a verdict may be: in the state directory that root has configured, and in the default one.
+
+    Nova's user owns nova.conf, so it does not choose the directory in which root makes a file.
+    """
+    [default] = [str(option.default) for option in nova.HOST_OPTS if option.name == "state_dir"]
+    configured = str(opts.load(opts.default_files("/")).nova_perf_tuning.state_dir)
+    return list(dict.fromkeys((configured.rstrip("/"), default)))
+
+
+def _opened(path: str) -> atomic_write.Directory:
+    """Open the directory of the verdict.
+
+    :raises OptionError: others may write in it, and put another file into the place of the one that was looked at.
+    """
+    directory = atomic_write.open_directory(path)
+    found = os.fstat(directory.descriptor)
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        directory.close()
+        raise options.OptionError(f"{path}: others may write in it; make it root's own (chown root, chmod go-w)")
+    return directory
 
 
 def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) -> str:
@@ -120,11 +150,7 @@ def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) ->
 
 
 def _check_replaceable(path: str, directory: atomic_write.Directory) -> None:
-    """Refuse to replace or remove anything but a verdict: Nova's user owns nova.conf, which names the path.
-
-    That user may own the directory as well, and swap it for a link: what is looked at and then replaced is in the
-    open one.
-    """
+    """Refuse to replace or remove anything but a verdict: Nova's user owns nova.conf, which names the file."""
     directory.check(os.path.basename(path))
     try:
         host_result.read(path, directory.descriptor)
@@ -156,20 +182,21 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
     return service
 
 
-def _withdraw(args: argparse.Namespace, path: str) -> None:
+def _withdraw(args: argparse.Namespace, conf: _NovaConf) -> None:
     if args.result is not None:
         raise options.OptionError("--withdraw takes away what is published; leave out RESULT")
+    path = os.path.join(conf.directory, conf.name)
     removed = False
     if os.path.lexists(path):
-        with atomic_write.open_directory(os.path.dirname(path)) as directory:
+        with _opened(conf.directory) as directory:
             _check_replaceable(path, directory)
             with contextlib.suppress(FileNotFoundError):
-                directory.remove(os.path.basename(path))
+                directory.remove(conf.name)
                 removed = True
     if args.format == "json":
         command.print_json({"file": path, "removed": removed})
     else:
-        print(f"{path}: removed; nova-compute takes its traits away" if removed else f"{path}: not there")
+        command.say(f"{path}: removed; nova-compute takes its traits away" if removed else f"{path}: not there")
 
 
 def _show(
@@ -183,6 +210,6 @@ def _show(
         )
         return
     how = "as recorded in" if verdicts.recorded else "judged now from"
-    print(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
+    command.say(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
     command.say(*map(text.of, verdicts.left_out), prefix="note: ")
-    print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")
+    command.say(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

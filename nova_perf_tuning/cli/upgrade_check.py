@@ -8,6 +8,7 @@ to look at, 2 something that must be corrected first; but 3, as of all our progr
 
 import functools
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -144,6 +145,12 @@ class _Conf(cfg.ConfigOpts):
         kwargs["default_config_dirs"] = cfg.find_config_dirs("nova", "nova-compute")
         return super().__call__(*args, **kwargs)
 
+    def _load_alternative_sources(self) -> None:
+        if self.config_source and os.geteuid() == 0:  # another user may own nova.conf
+            what = "config_source: root fetches nothing that nova.conf names"
+            raise errors.PerfTuningError(f"{what}; run this as the user of nova-compute")
+        super()._load_alternative_sources()
+
     def _parse_config_files(self) -> Any:
         # All options and subcommands are known by now.
         parser: Any = self._oparser
@@ -165,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = list(sys.argv[1:] if argv is None else argv)
         files = cfg.find_config_files("nova", "nova-compute")
         return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
-    except (cfg.Error, OSError) as error:
+    except (cfg.Error, OSError, errors.PerfTuningError) as error:
         print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
         return int(errors.ExitCode.ERROR)
     except Exception as error:  # Python would end with 1: something to look at

@@ -96,6 +96,10 @@ instance whose flavor names one of yours. Give it the same contents on every com
         help="""
 File with the latest validation result of this host, from which nova-compute makes the host's traits.
 
+Its name ends in ``.json``, and its directory is ``state_dir`` as set in
+/etc/nova-perf-tuning/nova-perf-tuning.conf, or the default of ``state_dir``. ``nova-perf publish`` refuses any
+other: it runs as root, and other users may own nova.conf.
+
 The symptom of a wrong path is a host that passed its validation but has no trait CUSTOM_PERF_VALIDATED in
 Placement, so that flavors which require the trait end with "No valid host". nova-compute must be able to read
 the file; nobody but root need write it.

@@ -206,7 +206,7 @@ class TraitTest(PublishCase):
         self.assertIn("No valid host", refused.fault["message"])
 
     def test_nova_compute_with_a_result_file_is_left_to_it(self) -> None:
-        file = self.state / "host1" / "verdict.json"
+        file = self.state / "host1/root/var/lib/nova-perf-tuning/verdict.json"
         self.addCleanup(base.wait_for, "traits gone with the file", lambda: not self.traits("host1"))
         self.addCleanup(file.unlink, missing_ok=True)
         file.write_text(pathlib.Path(self.write()).read_text())

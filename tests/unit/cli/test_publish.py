@@ -9,9 +9,11 @@ import pathlib
 import stat
 from unittest import mock
 
+import fixtures
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova
+from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
@@ -24,7 +26,10 @@ class PublishTest(directories.DirectoryCase):
         super().setUp()
         os.chmod(self.directory, 0o755)  # as /var/lib is
         self.results = f"{self.directory}/results.json"
-        self.published = f"{self.directory}/made/verdict.json"
+        self.state = f"{self.directory}/made"
+        self.published = f"{self.state}/verdict.json"
+        own = self.write_file("own.conf", f"[nova_perf_tuning]\nstate_dir = {self.state}\n")
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.conf.opts.CONFIG", own))
         self.config = self.write_file(
             "nova.conf", f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {self.published}\n"
         )
@@ -57,12 +62,20 @@ class PublishTest(directories.DirectoryCase):
     def test_nothing_that_nova_conf_names_is_followed_replaced_or_removed(self):
         """Nova's user owns nova.conf, and root publishes."""
         self.measure()
-        other = self.write_file("other.json", "{}")
+        other = self.write_file("made/other.json", "{}")
+        os.symlink(other, f"{self.state}/link.json")
+        result = host_result.HostResult("cmp1", datetime.datetime.now(datetime.UTC), "PASS", {}).to_json()
+        os.symlink(self.write_file("verdict-of-root.json", result), f"{self.state}/link-of-a-verdict.json")
         publish = (self.results, "--budget", self.budget(0.15))
         for line, words in (
             (f"result_file = {other}", "only a verdict is replaced or removed"),
-            (f"result_file = {self.write_file('passwd', 'x')}", "ends in .json"),
-            ("result_file = verdict.json", "absolute path"),
+            (f"result_file = {self.state}/link.json", "not a regular file"),
+            (f"result_file = {self.state}/link-of-a-verdict.json", "not a regular file"),
+            (f"result_file = {self.write_file('made/passwd', 'x')}", "ends in .json"),
+            (f"result_file = {self.directory}/new.json", f"name a file in {self.state} or /var/lib/nova-perf-"),
+            (f"result_file = {self.state}/../new.json", "name a file in"),
+            (f"result_file = {self.state}/other/new.json", "name a file in"),
+            ("result_file = verdict.json", "name a file in"),
             ("result_file = $state_dir/verdict.json", "is not followed"),
             ("[DEFAULT]\nconfig_source = remote", "other sources are not read"),
         ):
@@ -75,6 +88,43 @@ class PublishTest(directories.DirectoryCase):
                     self.assertIn(words, self.refused(*arguments))
         with open(other, encoding="utf-8") as file:
             self.assertEqual("{}", file.read())
+        self.assertFalse(os.path.exists(f"{self.directory}/new.json"))
+
+    def test_a_directory_in_which_others_write_is_refused(self):
+        """They could put another file into the place of the one that was looked at."""
+        self.measure()
+        budget = self.budget(0.15)
+        self.published_by(self.results, "--budget", budget)
+        os.chmod(self.state, 0o777)
+        for arguments in ((self.results, "--budget", budget), ("--withdraw",)):
+            self.assertIn("others may write in it", self.refused(*arguments))
+        os.rename(self.state, f"{self.directory}/elsewhere")
+        os.symlink(f"{self.directory}/elsewhere", self.state)
+        os.chmod(self.state, 0o755)
+        for arguments in ((self.results, "--budget", budget), ("--withdraw",)):
+            self.assertIn("it is a link or no directory", self.refused(*arguments))
+
+    def test_nova_conf_is_found_where_deployments_keep_it(self):
+        """Of the first place that has any; later files of it win."""
+        self.measure()
+        root = str(self.directory)[1:]
+        places = [[f"{root}/{path}" for path in paths] for paths in novaconf.PLACES]
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.host.novaconf.PLACES", places))
+        publish = (self.results, "--budget", self.budget(0.15))
+        for number, first in enumerate(reversed(places)):
+            path = f"{self.state}/{number}.json"
+            main = "/" + first[0].replace("*nova*", "01-nova")
+            os.makedirs(os.path.dirname(main), exist_ok=True)
+            with open(main, "w", encoding="utf-8") as file:
+                file.write(f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n")
+            self.assertEqual(path, program.document(self, "publish", *publish)["file"])
+        later = "/" + places[-1][2].replace("*", "x")
+        os.makedirs(os.path.dirname(later))
+        for place in places[:-1]:
+            os.unlink("/" + place[0].replace("*nova*", "01-nova"))
+        with open(later, "w", encoding="utf-8") as file:
+            file.write(f"[nova_perf_tuning]\nresult_file = {self.published}\n")
+        self.assertEqual(self.published, program.document(self, "publish", *publish)["file"])
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()

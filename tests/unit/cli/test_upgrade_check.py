@@ -94,6 +94,13 @@ class StatusUpgradeTest(directories.DirectoryCase):
         self.assertEqual((3, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
         self.assertIn("result_max_age", done.stderr)
 
+    def test_root_fetches_nothing_that_nova_conf_names(self):
+        path = self.write_file("nova.conf", "[DEFAULT]\nconfig_source = far\n[far]\ndriver = remote_file\n")
+        self.useFixture(fixtures.MonkeyPatch("os.geteuid", lambda: 0))
+        done = run("--config-file", path, "upgrade", "check")
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+        self.assertIn("config_source: root fetches nothing that nova.conf names", done.stderr)
+
     def test_missing_file_is_one_line(self):
         done = run("--config-file", "/nonexistent", "upgrade", "check")
         self.assertEqual(3, done.returncode)
