@@ -28,22 +28,29 @@ LOG = logging.getLogger("nova-perf-agent")
 _PAUSE_S: Final = 5.0
 
 
+class _Formatter(logging.Formatter):
+    """Logs names of guests and devices without a character that a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printing.printable(super().format(record), "\n\t")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code: 0 when it was asked to stop, 3 when it cannot work."""
     args = _parser().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.DEBUG if args.debug else logging.INFO, format="%(levelname)s %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if args.debug else logging.INFO, handlers=[handler])
     notifier = state_module.Notifier()
     try:
         return run(args.sysroot, args.config_file or (), notifier)
     except Exception as error:  # Python would end with 1, which says that originals were not put back
         if args.debug:
-            traceback.print_exception(error)
+            sys.stderr.write(printing.printable("".join(traceback.format_exception(error)), "\n"))
         text = printing.one_line(error)
         if not isinstance(error, errors.PerfTuningError | OSError):
             text = f"internal error, please report: {type(error).__name__}: {text} (--debug shows where)"
-        print(f"nova-perf-agent: {text}", file=sys.stderr, flush=True)
+        print(printing.printable(f"nova-perf-agent: {text}"), file=sys.stderr, flush=True)
         notifier.send(STATUS=f"cannot work: {text}")
         if "NOTIFY_SOCKET" in os.environ:
             time.sleep(_PAUSE_S)

@@ -211,16 +211,16 @@ def _show(
         command.print_json({**document, "journal": path} if writes is None else {"writes": writes, **document})
         return code
     for line in writes or ():
-        print(line)
+        command.say(line)
     prefix = "" if writes is None else "# "
     head = ("result", "class", "kind", "target", "value", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
     command.say(*map(notes.text, warnings), prefix=f"{prefix}warning: ")
-    print(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
+    command.say(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
     if writes is None:
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
-        print(f"journal: {path}; undo it with: {restore_module.command_line(args)}")
+        command.say(f"journal: {path}; undo it with: {restore_module.command_line(args)}")
     return code
 
 

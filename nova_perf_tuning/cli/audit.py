@@ -3,7 +3,6 @@
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -61,7 +60,7 @@ class Audit(command.PerfCommand):
             show(report, args.all, warnings)
             plan_module.show_nova_config(args, host.nova_paths)
         for name, error, _code in report.failed:
-            print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
+            command.warn("nova-perf audit", f"rule {name} is broken, please report: {error}")
         if report.failed:
             return int(errors.ExitCode.ERROR)
         failed = any(_fails(finding, args.fail_on) for finding in report.findings)
@@ -192,17 +191,17 @@ def _lines(finding: rules.Finding, given: str) -> str:
 
 def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
     for finding in report.findings:
-        print(f"{_lines(finding, report.given)}\n")
+        command.say(*_lines(finding, report.given).splitlines(), "")
     if everything:
         lines = [f"holds    {name}" for name in report.clean]
         lines += [f"unknown  {name}: {reason}" for name, reason, _code in report.unknown]
-        print(_plain("\n".join(lines)), end="\n\n")
+        command.say(*lines, "")
     command.say(*map(notes.text, warnings), prefix="warning: ")
     counts = _counts(report)
     severe = ", ".join(
         counted(counts[level], _NOUNS.get(level, level)) for level in reversed(_LEVELS) if counts[level]
     )
     held = f"{counted(counts['clean'], 'rule')} hold{'s' if counts['clean'] == 1 else ''}"
-    print(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
+    command.say(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")

@@ -25,7 +25,7 @@ class BenchList(command.PerfCommand):
             rows.append((benchmark.kind, benchmark.primary[1], installed, benchmark.summary))
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for benchmark in benchmarks:
-            print(f"\n{benchmark.kind}")
+            command.say("", f"{benchmark.kind}")
             parameters = [(f"  {known.name}", known.default, known.help) for known in benchmark.parameters]
             command.print_table(("  parameter", "default", "meaning"), parameters)
 

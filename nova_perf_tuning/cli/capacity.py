@@ -46,8 +46,8 @@ class Capacity(command.PerfCommand):
 
 def _show(forecast: capacity.Capacity, busy: float) -> None:
     rate = f"{text.number(forecast.rate)} {forecast.work_unit} per second"
-    print(f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}")
-    print(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
+    command.say(f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}")
+    command.say(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy", "")
     rows = []
     for limit in forecast.limits:
         cost = text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-"
@@ -58,9 +58,9 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
     command.print_table(head, rows, limit=80)
     first = forecast.limits[0] if forecast.limits else None
     if first is not None and first.careful is not None:
-        print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
+        command.say("", f"{first.resource} runs out first: plan with {first.careful} guests, then try that many")
     if forecast.notes:
-        print(f"warning: {text.lines(forecast.notes)}")
+        command.say(f"warning: {text.lines(forecast.notes)}")
 
 
 def _count(number: int | None) -> str:

@@ -131,7 +131,7 @@ class CloudLister(CloudCommand, osc_command.Lister):
     ) -> int:
         rows = [[clean(field) for field in row] for row in data]
         if not rows and parsed_args.formatter == "table":
-            print(self.nothing, file=self.app.stdout)
+            print(printable(self.nothing), file=self.app.stdout)
             return 0
         return int(super().produce_output(parsed_args, column_names, rows) or 0)
 

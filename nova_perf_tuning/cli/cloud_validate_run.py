@@ -228,7 +228,9 @@ class Run:
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
         command.say(*map(text.of, budget_file.left_out(results, self._budgets)), prefix="note: ")
-        print(f"\n{judged.whole.value}" if judged.whole else "")
+        print()
+        if judged.whole:
+            command.say(judged.whole.value)
         result_tables.print_paths(self._results_file, self._report_file)
 
     def _some(self, code: int | None, run_id: str, ended: Ended) -> int:

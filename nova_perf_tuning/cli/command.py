@@ -94,7 +94,7 @@ def say(*lines: str, prefix: str = "") -> None:
 def failure(error: Exception, program: str, *, debug: bool) -> int:
     """Print what ended a command, as one line or with its traceback, and return the exit code."""
     if debug:
-        traceback.print_exception(error)
+        sys.stderr.write(printable("".join(traceback.format_exception(error)), "\n"))
     else:
         warn(program, error_line(error, program.partition(" ")[0]))
     return int(errors.ExitCode.ERROR)
@@ -120,7 +120,8 @@ def warn(program: str, text: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+    """Print a document in ASCII without a character that a terminal obeys: json escapes all of them but DEL."""
+    sys.stdout.write(json.dumps(data, indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
 def print_table(
@@ -149,7 +150,7 @@ def print_table(
         sys.stdout.write("  ".join([*fields, first]).rstrip() + "\n")
         sys.stdout.writelines(f"{' ' * before}{part}\n" for part in more)
     if most is not None and len(rows) > most:
-        print(f"and {len(rows) - most} more; -f json lists them all")
+        say(f"and {len(rows) - most} more; -f json lists them all")
 
 
 def print_rows(

@@ -70,7 +70,7 @@ class Evaluate(command.PerfCommand):
             command.say(why)
         command.say(*map(text.of, left_out), prefix="note: ")
         result_tables.print_diagnosis(results, judged)
-        print(f"\n{whole.value}")
+        command.say("", f"{whole.value}")
         return int(whole.exit_code)
 
 

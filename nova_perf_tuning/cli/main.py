@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         _discard_stdout()
-        print(f"nova-perf: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        command.warn("nova-perf", f"stdout cannot be written: {error.strerror}")
         return int(errors.ExitCode.ERROR)
     except KeyboardInterrupt:
         print("nova-perf: interrupted", file=sys.stderr)

@@ -71,6 +71,6 @@ class Paths(command.PerfCommand):
         if args.format == "json":
             command.print_json({"paths": rows})
         elif args.name is not None:
-            print(rows[0]["path"])
+            command.say(rows[0]["path"])
         else:
             command.print_rows(("name", "path", "what"), rows, limit=200)

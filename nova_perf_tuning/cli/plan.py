@@ -167,7 +167,7 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     command.print_table(("CPU set", "CPUs", "role"), rows)
     seen = [name for name in planner.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
-        print(f"no overlap with dedicated: {', '.join(seen)}")
+        command.say(f"no overlap with dedicated: {', '.join(seen)}")
     print()
     changes = plan.changes()
     if everything:
@@ -178,11 +178,11 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     if plan.settings:
         print()
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
-    print(f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change{hint}")
+    command.say(f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
     command.say(*map(notes.text, shown), prefix="warning: ")
     if len(plan.warnings) > len(shown):
-        print(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
+        command.say(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
 
 
 def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:

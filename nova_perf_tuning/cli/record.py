@@ -24,4 +24,4 @@ class Record(command.PerfCommand):
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})
         else:
-            print(f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}")
+            command.say(f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}")

@@ -114,9 +114,9 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
         print("the host has booted since some of it was applied: nothing of that is left")
     nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
     counts = {_WORDS.get(result, result): number for result, number in counts.items()}
-    print(command.summary(counts, "setting") if done else nothing)
+    command.say(command.summary(counts, "setting") if done else nothing)
     if kept:
-        print(
+        command.say(
             f"left to nova-perf-agent (process {agent}), which runs and would write them again: {kept}; to undo "
             "them too, stop it (systemctl stop nova-perf-agent) and restore again"
         )

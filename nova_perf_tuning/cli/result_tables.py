@@ -34,7 +34,7 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
     print()
     command.print_table(head, rows)
     if any(pair.ratio is not None for benchmark in summaries for pair in benchmark.comparisons):
-        print(_RATIO)
+        command.say(_RATIO)
     command.say("", text.of(summary.headline(summaries)))
     notes = map(text.of, summary.notes(results, summaries))
     command.say(*notes, *text.cautions(summaries), prefix="note: ")

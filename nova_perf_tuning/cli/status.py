@@ -90,8 +90,8 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
     command.print_rows(head, journal["settings"])
     if journal["stale"]:
         stale = counted(journal["stale"], "setting")
-        print(f"no longer in force: {stale} of an earlier boot: run 'nova-perf restore'")
-    print(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
+        command.say(f"no longer in force: {stale} of an earlier boot: run 'nova-perf restore'")
+    command.say(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
     command.say(f"journal: {journal['journal']}")
 
 

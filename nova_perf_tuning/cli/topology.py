@@ -93,7 +93,7 @@ def _fields(
 
 
 def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
-    print(_summary(facts, programs) + "\n")
+    command.say(_summary(facts, programs), "")
     command.print_table(_NODE_HEAD, list(_node_rows(facts)))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
         if rows:

@@ -19,7 +19,7 @@ from oslo_upgradecheck import upgradecheck
 from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import TESTED, native_specs
-from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.printing import one_line, printable
 from nova_perf_tuning.specs import profiles, vocabulary
 
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
@@ -29,9 +29,16 @@ SHIM = "nova.virt.perf_tuning"
 NO_NOVA = "Not checked: there is no Nova in this environment, see the first row."
 
 Result = upgradecheck.Result
-_fine = functools.partial(Result, upgradecheck.Code.SUCCESS)
-_look = functools.partial(Result, upgradecheck.Code.WARNING)
-_fail = functools.partial(Result, upgradecheck.Code.FAILURE)
+
+
+def _result(code: upgradecheck.Code, details: str) -> Result:
+    """Return a row of the table; names from configuration files may be in its text."""
+    return Result(code, printable(details))
+
+
+_fine = functools.partial(_result, upgradecheck.Code.SUCCESS)
+_look = functools.partial(_result, upgradecheck.Code.WARNING)
+_fail = functools.partial(_result, upgradecheck.Code.FAILURE)
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -49,7 +56,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 return super().check()
         except Exception as error:
             return _broken(error)
-        print(f"nova-perf-status: {next(iter(wrong.values()))}", file=sys.stderr)
+        print(printable(f"nova-perf-status: {next(iter(wrong.values()))}"), file=sys.stderr)
         return int(errors.ExitCode.ERROR)
 
     def _nova(self) -> Result:
@@ -123,7 +130,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
 def _broken(error: Exception) -> int:
     """Print what ended the check and return the exit code."""
-    print(f"nova-perf-status: internal error, please report: {_said(error)}", file=sys.stderr)
+    print(printable(f"nova-perf-status: internal error, please report: {_said(error)}"), file=sys.stderr)
     return int(errors.ExitCode.ERROR)
 
 
@@ -173,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = cfg.find_config_files("nova", "nova-compute")
         return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
     except (cfg.Error, OSError, errors.PerfTuningError) as error:
-        print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
+        print(printable(f"nova-perf-status: {one_line(error)}"), file=sys.stderr)
         return int(errors.ExitCode.ERROR)
     except Exception as error:  # Python would end with 1: something to look at
         return _broken(error)

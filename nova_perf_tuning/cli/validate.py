@@ -153,7 +153,7 @@ class _Run:
                 result_tables.print_diagnosis(results, judged)
                 if unjudged:
                     command.say(unjudged)
-                    print(f"\n{verdict.overall(judged).value}")
+                    command.say("", f"{verdict.overall(judged).value}")
             result_tables.print_ablation(knobs)
             result_tables.print_paths(results_file, report_file)
         # What fails now is reported after all that was measured is shown.

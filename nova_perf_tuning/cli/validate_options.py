@@ -10,6 +10,7 @@ from typing import Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import evaluate, options
+from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import session
@@ -128,7 +129,8 @@ def progress(to_stderr: bool) -> Callable[[session.Progress], None]:
         if at - last < _INTERVAL_S and not now.important:
             return
         last = at
-        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=stream, flush=True)
+        line = f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}"
+        print(printable(line), file=stream, flush=True)
 
     return show
 

@@ -39,10 +39,10 @@ class Verify(command.PerfCommand):
             head = ("state", "kind", "target", "value", "current", "detail")
             command.print_rows(head, (row for row in rows if row["state"] != base.HELD.state.value))
             if stale:
-                print(
+                command.say(
                     f"no longer in force: {counted(stale, 'setting')} of an earlier boot: run 'nova-perf restore'"
                 )
-            print(command.summary(counts, "setting") if settings else "nothing is applied")
+            command.say(command.summary(counts, "setting") if settings else "nothing is applied")
         if any(observation.state is base.State.UNREADABLE for observation in observations):
             return int(errors.ExitCode.ERROR)
         drift = any(verify_module.is_drift(*pair, kinds) for pair in pairs)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
+from nova_perf_tuning.printing import printable
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
@@ -53,13 +54,21 @@ class Xml(command.PerfCommand):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
         if args.diff:
+            path = printable(args.domain)
             before = transform.text(parsing.parse_xml(data)).splitlines(True)
             after = transform.text(parsing.parse_xml(result.xml)).splitlines(True)
-            sys.stdout.writelines(difflib.unified_diff(before, after, args.domain, f"{args.domain} (tuned)"))
+            lines = difflib.unified_diff(before, after, path, f"{path} (tuned)")
+            sys.stdout.writelines(map(_shown, lines))
         else:
-            sys.stdout.write(result.xml)
+            sys.stdout.write(_shown(result.xml))
         for _code, text in notes:
-            print(text, file=sys.stderr)
+            print(printable(text), file=sys.stderr)
+
+
+def _shown(xml: str) -> str:
+    """Return XML with a reference for each character that a terminal would obey; it stays the same document."""
+    lines = xml.replace("\r\n", "\n").replace("\r", "\n")  # as every parser of XML reads them
+    return "".join(char if char.isprintable() or char in "\n\t" else f"&#{ord(char)};" for char in lines)
 
 
 def _request(
