@@ -52,6 +52,8 @@ class Run:
 
     _opened: contextlib.ExitStack
     _store: run_store.RunStore
+    _output: atomic_write.Directory
+    _junit_file: evaluate.JunitFile
 
     def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
         self._args = args
@@ -62,9 +64,9 @@ class Run:
 
     def run(self) -> int:
         """Validate the hosts and return the exit code."""
-        evaluate.begin_junit(self._args.junit)
-        report.require_packages()
         with contextlib.ExitStack() as self._opened:
+            self._junit_file = self._opened.enter_context(evaluate.JunitFile(self._args.junit))
+            report.require_packages()
             run, launcher = self._resumed() if self._args.resume else self._begun()
             if launcher is not None:
                 return self._measured(run, launcher)
@@ -109,7 +111,8 @@ class Run:
         self._opened.callback(self._store.close)
 
     def _prepare_output(self) -> None:
-        validate_options.make_output_directory(self._args.output)
+        self._output = validate_options.make_output_directory(self._args.output)
+        self._opened.callback(self._output.close)
         for previous in validate_options.void_output(self._args.output):
             self._warn(f"results of an earlier run are now {previous}")
 
@@ -196,10 +199,10 @@ class Run:
 
     def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
-        store.save(results, self._results_file)
+        store.save(results, self._results_file, self._output)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
-        store.write_atomically(self._report_file, report.render(results, summaries, []))
-        evaluate.write_junit(self._args.junit, results, [], self._args.budget)
+        store.write_atomically(self._report_file, report.render(results, summaries, []), self._output)
+        self._junit_file.write(results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
         if not any(trial.value is not None for trial in results.trials):
