@@ -2,34 +2,14 @@
 """What is wrong with a JSON document of others, in one line that a person can read."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
 
-from nova_perf_tuning import printing
-
 _LONGEST = 160
 #: Faults that are compared: what strangers write may have a million.
 _MOST = 100
-
-
-class EqualKeysError(ValueError):
-    """An object has a key twice, with different values; says which."""
-
-
-def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON (``object_pairs_hook``); of equal keys json.loads() takes the last without a word.
-
-    The same value twice says nothing else: iperf3 3.12 prints sock_bufsize so.
-
-    :raises EqualKeysError: a key is there twice, with different values.
-    """
-    data: dict[str, Any] = {}
-    for key, value in pairs:
-        if data.setdefault(key, value) != value:
-            raise EqualKeysError(f"'{printing.one_line(key, 40)}' twice in one object")
-    return data
 
 
 def find(data: Any, schema: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import atomic_write, bounded_read, errors
+from nova_perf_tuning import atomic_write, bounded_json, bounded_read, errors
 
 SCHEMA: Final = 2
 FILE: Final = "agent.json"
@@ -96,7 +96,7 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     """
     path = os.path.join(directory, FILE)
     try:
-        content = json.loads(bounded_read.read_text(path, _MAX_BYTES, inside=sysroot, links=False))
+        content = bounded_json.parse(bounded_read.read_text(path, _MAX_BYTES, inside=sysroot, links=False))
         if content.pop("schema") != SCHEMA:
             raise ValueError
         state = AgentState(**content)

@@ -4,7 +4,6 @@
 import argparse
 import contextlib
 import datetime
-import json
 import os
 import platform
 import re
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_perf_tuning import atomic_write
+from nova_perf_tuning import atomic_write, bounded_json
 from nova_perf_tuning.cli import command, evaluate, options
 from nova_perf_tuning.conf import nova, opts
 from nova_perf_tuning.host import novaconf
@@ -204,7 +203,7 @@ def _show(
 ) -> None:
     earned = sorted(traits.wanted(result))
     if args.format == "json":
-        published = {"file": path, "result": json.loads(result.to_json()), "traits": earned}
+        published = {"file": path, "result": bounded_json.parse(result.to_json()), "traits": earned}
         command.print_json(
             {**published, "recorded": verdicts.recorded, **data.lines("left_out", verdicts.left_out)}
         )

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning import bounded_read, errors, json_schema
+from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 1 << 20
@@ -103,7 +103,7 @@ def read(path: str, dir_fd: int | None = None) -> HostResult | None:
             text = bounded_read.read_text(path, _MAX_BYTES)
         else:
             text = bounded_read.read_text(os.path.basename(path), _MAX_BYTES, dir_fd=dir_fd, links=False)
-        data = json.loads(text)
+        data = bounded_json.parse(text)
         fault = json_schema.find(data, SCHEMA)
         if fault is not None:
             raise ResultError(f"{path}: {fault}")

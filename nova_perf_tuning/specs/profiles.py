@@ -7,7 +7,6 @@ The files are the operator's: trusted, and checked for mistakes. Nothing else in
 import dataclasses
 import functools
 import importlib.resources
-import json
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
@@ -15,14 +14,14 @@ from typing import Any, Final
 
 import yaml
 
-from nova_perf_tuning import bounded_read, errors, json_schema
+from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 64 << 10
 _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
-SCHEMA: Final[Mapping[str, object]] = json.loads(
+SCHEMA: Final[Mapping[str, object]] = bounded_json.parse(
     importlib.resources.files(__package__).joinpath("profile.schema.json").read_text(encoding="utf-8")
 )
 _NATIVE_KEY: Final = re.compile(r"hw:[a-z0-9_.:-]{1,100}")
@@ -73,14 +72,22 @@ def parse(text: str, source: str) -> Profile:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, a few of which name billions of values, and in which no key stands twice."""
+    """YAML of few levels without aliases, a few of which name billions of values, where no key stands twice."""
+
+    _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             problem = "an alias (*name) is not allowed; write the value out"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        if self._depth > bounded_json.DEEPEST:
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"it is nested more than {bounded_json.DEEPEST} levels deep"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:

@@ -15,6 +15,7 @@ RANK = {
     "bounded_read": -1,
     "printing": -1,
     "grouping": -1,
+    "bounded_json": -0.5,
     "arguments": 0,
     "cpulist": 0,
     "rules": 0,

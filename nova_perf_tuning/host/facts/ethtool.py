@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import errors, json_schema
+from nova_perf_tuning import bounded_json, errors, json_schema
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.notes import NoteCode
 
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
-_SCHEMA: Final[Mapping[str, object]] = json.loads(
+_SCHEMA: Final[Mapping[str, object]] = bounded_json.parse(
     importlib.resources.files(__package__).joinpath("ethtool.schema.json").read_text(encoding="utf-8")
 )
 RINGS: Final = ("rx", "tx", "rx_max", "tx_max")
@@ -52,8 +52,8 @@ def read(root: Root, device: str) -> Link | None:
     if data is None:
         return None
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
+        record = bounded_json.parse(data)
+    except bounded_json.JsonError:
         record = None
     if json_schema.find(record, _SCHEMA) is not None:
         root.notes.add(NoteCode.NIC_FEATURES_UNKNOWN, f"{DIRECTORY}/{device}.json")

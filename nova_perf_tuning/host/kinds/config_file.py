@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 
-from nova_perf_tuning import atomic_write, bounded_read
+from nova_perf_tuning import atomic_write, bounded_json, bounded_read
 from nova_perf_tuning.host.kinds import base
 
 NAME = "nova-perf-tuning"
@@ -32,8 +32,8 @@ def decode(value: str) -> str | None:
     if value == ABSENT:
         return None
     try:
-        content = json.loads(value)
-    except ValueError:
+        content = bounded_json.parse(value)
+    except bounded_json.JsonError:
         content = None
     if not isinstance(content, str):
         raise base.TargetError(f"{value[:40]!r} is not the content of a file")

@@ -4,11 +4,10 @@
 Whoever gives a plan to root need not be root: a file holds only what the planner itself proposes.
 """
 
-import json
 import re
 from typing import Any, Final
 
-from nova_perf_tuning import bounded_read, errors
+from nova_perf_tuning import bounded_json, bounded_read, errors
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.transaction import journal
 
@@ -38,11 +37,11 @@ def load(path: str) -> list[model.Setting]:
         does not make.
     """
     try:
-        plan = json.loads(bounded_read.read_argument(path, MAX_BYTES))
+        plan = bounded_json.parse(bounded_read.read_argument(path, MAX_BYTES))
     except OSError as error:
         raise PlanFileError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{path}: it is no JSON: {str(error)[:120]}") from None
+    except bounded_json.JsonError as error:
+        raise PlanFileError(f"{path}: {error}") from None
     if not isinstance(plan, dict) or not isinstance(plan.get("settings"), list):
         raise PlanFileError(f"{path}: it has no list of settings; see 'nova-perf plan -f json' for the form")
     return [_setting(path, item) for item in plan["settings"]]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from nova_perf_tuning import atomic_write, bounded_read, cpulist, errors
+from nova_perf_tuning import atomic_write, bounded_json, bounded_read, cpulist, errors
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
@@ -143,7 +143,7 @@ class Memory:
         if not self._has_file:
             return None
         try:
-            content = json.loads(self._text())
+            content = bounded_json.parse(self._text())
             if content["schema"] != _SCHEMA:
                 return None
             full = cpulist.parse(content["full"])

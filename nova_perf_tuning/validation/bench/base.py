@@ -8,12 +8,11 @@ import abc
 import codecs
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
 
 Better = Literal["higher", "lower"]
@@ -25,7 +24,7 @@ MARGIN_S: Final = 60.0
 NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 #: Longest output that is read, in characters.
 MAX_CHARACTERS: Final = 4 * 1024 * 1024
-#: Where a document of JSON may begin.
+#: Where a document of JSON begins.
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
 _BUCKET: Final = 1.03
@@ -75,18 +74,6 @@ class Step:
     argv: tuple[str, ...]
     role: Literal["client", "server"]
     timeout_s: float
-
-
-class _Object(dict[str, Any]):
-    """An object of JSON; :ivar repeated: keys that it has several times, with different values."""
-
-    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        super().__init__()
-        repeated = set()
-        for key, value in pairs:
-            if self.setdefault(key, value) != value:
-                repeated.add(key)
-        self.repeated = frozenset(repeated)
 
 
 def decode(data: bytes) -> str:
@@ -325,22 +312,16 @@ class Benchmark(abc.ABC):
             raise self.fault(f"the output has {1 + len(others)} reports that differ; keep one")
         return first
 
-    def json_objects(self, text: str) -> list[dict[str, Any]]:
+    def json_objects(self, text: str) -> list[bounded_json.Object]:
         """Return all JSON objects that begin on a line of their own, at least one."""
         self.check_length(text)
-        decoder = json.JSONDecoder(object_pairs_hook=_Object)
-        objects: list[dict[str, Any]] = []
-        begin = _OBJECT.search(text)
-        if begin is None:
+        start = _OBJECT.search(text)
+        if start is None:
             raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}")
-        while begin is not None:
-            try:
-                data, end = decoder.raw_decode(text, begin.end() - 1)
-            except (ValueError, RecursionError) as error:
-                raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
-            objects.append(data)
-            begin = _OBJECT.search(text, end)
-        return objects
+        try:
+            return bounded_json.objects(text[start.start() :])
+        except bounded_json.JsonError as error:
+            raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
 
     def wanted_form(self) -> str:
         """Return the end of a refusal: which program's output is read."""
@@ -358,7 +339,7 @@ class Benchmark(abc.ABC):
     def find(self, data: Any, *path: str | int) -> Any:
         """Return what is at ``path``; OutputError: nothing, or a key of the path stands there twice."""
         for key in path:
-            if isinstance(data, _Object) and key in data.repeated:
+            if isinstance(data, bounded_json.Object) and key in data.repeated:
                 raise self.fault(f"the output has '{one_line(key, 40)}' twice in one object{self.equal_keys}")
             try:
                 data = data[key]

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import libvirt
 import libvirt_qemu
 
-from nova_perf_tuning import bounded_read
+from nova_perf_tuning import bounded_json, bounded_read
 from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
@@ -75,7 +75,7 @@ class AgentChannel:
         except libvirt.libvirtError as error:
             raise self._failure(f"{command}: {one_line(error, 300)}") from error
         try:
-            return read(json.loads(answer)["return"])
+            return read(bounded_json.parse(answer)["return"])
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise self._failure(f"{command}: the agent's answer is malformed") from error
 

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from nova_perf_tuning import atomic_write, errors
+from nova_perf_tuning import atomic_write, bounded_json, errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
@@ -121,7 +121,7 @@ class PerfStat(Collector):
 
 def parse_perf(text: str) -> Iterator[dict[str, object]]:
     """Yield the events of ``perf stat --json-output``, counted in so much of the time; null: not at all."""
-    for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
+    for row in (bounded_json.parse(line) for line in text.splitlines() if line.startswith("{")):
         value = float(row["counter-value"]) if re.fullmatch(r"[0-9.]+", row["counter-value"]) else None
         shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
         yield {"event": row["event"], "value": value, **shares}

@@ -3,23 +3,17 @@
 
 import functools
 import itertools
-import json
-import math
-import re
 from importlib import resources
-from typing import Any, NoReturn
+from typing import Any
 
 import jsonschema
 
-from nova_perf_tuning import bounded_read, errors, json_schema
+from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 
 #: What a value breaks where the schema's description says better what is wanted.
 _WANTED = ("type", "minimum", "maximum", "exclusiveMaximum", "minItems")
 #: Faults of a document that are looked at for the one that says most.
 _MOST_FAULTS = 100
-#: Lists and objects of one document; each takes some 100 bytes of memory, and a trial has fewer than ten.
-_MOST_CONTAINERS = 1_000_000
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class InputError(errors.PerfTuningError):
@@ -29,7 +23,7 @@ class InputError(errors.PerfTuningError):
 @functools.cache
 def _validator(name: str, package: str) -> Any:
     text = (resources.files(package) / f"{name}.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(json.loads(text))
+    return jsonschema.Draft202012Validator(bounded_json.parse(text))
 
 
 def check(name: str, data: object, where: str, package: str = __package__) -> None:
@@ -66,40 +60,7 @@ def load_json(path: str, limit: int) -> Any:
 
 def parse_json(text: str, where: str) -> Any:
     """As :func:`load_json`, of a text; ``where``: what it is called in the message."""
-    if _containers(text) > _MOST_CONTAINERS and _containers(_STRING.sub("", text)) > _MOST_CONTAINERS:
-        raise InputError(f"{where}: it has more than {_MOST_CONTAINERS} lists and objects, too many to read")
     try:
-        data = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_float=_finite,
-            parse_int=_whole,
-            object_pairs_hook=json_schema.distinct,
-        )
-        if "\\ud" in text.lower():
-            json.dumps(data, ensure_ascii=False).encode("utf-8")
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
-    return data
-
-
-def _containers(text: str) -> int:
-    return text.count("[") + text.count("{")
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is too large")
-    return value
-
-
-def _whole(text: str) -> int:
-    _finite(text)
-    return int(text)
+        return bounded_json.parse(text)
+    except bounded_json.JsonError as error:
+        raise InputError(f"{where}: {error}") from None

@@ -22,6 +22,7 @@ import numpy as np
 import sqlalchemy as sa
 from scipy import stats
 
+from nova_perf_tuning import bounded_json
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, store
@@ -93,7 +94,7 @@ class Series:
     @property
     def tuning(self) -> str:
         """The request in words: the profile and all extra specs; ``-`` for none."""
-        specs = json.loads(self.request or "{}")
+        specs = bounded_json.parse(self.request or "{}")
         profile = specs.pop("perf:profile", "")
         text = ", ".join(f"{name.removeprefix('perf:')}={value}" for name, value in specs.items())
         return f"{profile} ({text})" if profile and text else profile or text or "-"
