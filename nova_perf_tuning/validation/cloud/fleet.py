@@ -159,9 +159,11 @@ def _screen(
     excluded = set()
     # Each cell with its number of trials that have a figure and lack the service CPU, and whether it is left out.
     cells: dict[tuple[str, str, str], list[tuple[trial_filter.Lost, int, bool]]] = collections.defaultdict(list)
+    gaps = trial_filter.Gaps.of(environment)
     for (benchmark, boot, pair), trials in boots.items():
+        figure = trial_filter.Figure.of(trials)
         for arm in [arm for kind, arm in figures if kind == benchmark]:
-            cell = trial_filter.lost(trials, environment, arm)
+            cell = trial_filter.lost(figure, gaps, arm)
             if not cell.of:
                 continue
             mine = [trial for trial in trials if trial.arm == arm and (benchmark, arm) in cpu_wanted]

@@ -9,7 +9,7 @@ was excluded stands with every figure; where it is too much of an arm, the rest 
 import collections
 import dataclasses
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.grouping import grouped
@@ -112,13 +112,48 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def lost(trials: Collection[model.Trial], environment: Environment, arm: str) -> Lost:
-    """Return of which trials of ``arm`` no ratio can be made.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gaps:
+    """What incidents of a run explain, looked up once for all figures.
 
-    :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
+    :ivar many: of a run over many hosts; :ivar cut: boots of which the time limit cut the blocks.
+    :ivar unbooted: arm -> boots in which its guests did not come up.
     """
-    mine = [trial for trial in trials if trial.arm == arm]
-    absent, unbooted = _missing(trials, environment, arm)
+
+    many: bool
+    cut: frozenset[int | None]
+    unbooted: Mapping[str, frozenset[int]]
+
+    @classmethod
+    def of(cls, environment: Environment) -> "Gaps":
+        cut = frozenset(one.boot for one in environment.errors if one.code == IncidentCode.TIME_LIMIT)
+        without = [one for one in environment.errors if not one.benchmark and one.boot is not None]
+        unbooted = grouped((one.arm, one.boot) for one in without if one.boot is not None)
+        boots = {arm: frozenset(numbers) for arm, numbers in unbooted.items()}
+        return cls(of_many_hosts(environment), cut, boots)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """The trials of one benchmark and one figure, failed ones included, sorted once for all that compare arms.
+
+    :ivar arms: arm -> its trials; :ivar blocks: of all arms, in order.
+    """
+
+    arms: Mapping[str, Sequence[model.Trial]]
+    blocks: Sequence[Block]
+
+    @classmethod
+    def of(cls, trials: Iterable[model.Trial]) -> "Figure":
+        arms = grouped((trial.arm, trial) for trial in trials)
+        every = {(trial.boot, trial.block) for mine in arms.values() for trial in mine}
+        return cls(arms, sorted(every))
+
+
+def lost(figure: Figure, gaps: Gaps, arm: str) -> Lost:
+    """Return of which trials of ``arm`` no ratio can be made; ``figure`` has all arms that are compared."""
+    mine = figure.arms.get(arm, ())
+    absent, unbooted = _missing(figure, gaps, arm)
     without = sum(trial.value is None for trial in mine)
     zeros = sum(trial.value == 0 for trial in mine)
     # A 0 may be the best, so that its block has not failed.
@@ -132,28 +167,23 @@ def blocks(trials: Iterable[model.Trial]) -> set[Block]:
     return {(trial.boot, trial.block) for trial in trials}
 
 
-def _missing(trials: Collection[model.Trial], environment: Environment, arm: str) -> tuple[set[Block], int]:
+def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
     """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
 
     The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
     """
-    many = of_many_hosts(environment)
-    if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
+    if arm == model.HOST and gaps.many:  # not booted; it has fewer samples than guests, dealt out to them
         return set(), 0
-    every = blocks(trials)
-    absent = every - blocks(trial for trial in trials if trial.arm == arm)
-    last = dict(sorted(every))
-    errors = environment.errors
-    cut = {
-        max(last, default=0),
-        *(incident.boot for incident in errors if incident.code == IncidentCode.TIME_LIMIT),
-    }
+    there = blocks(figure.arms.get(arm, ()))
+    absent = {block for block in figure.blocks if block not in there}
+    last = dict(figure.blocks)
+    cut = {max(last, default=0), *gaps.cut}
     lacking = collections.Counter(boot for boot, _ in absent)
     absent -= {(boot, block) for boot, block in last.items() if boot in cut and lacking[boot] == 1}
-    if many:  # there a pair that failed was tried again, or has no results
+    if gaps.many:  # there a pair that failed was tried again, or has no results
         return absent, 0
-    unbooted = {incident.boot for incident in errors if incident.arm == arm and not incident.benchmark} - {None}
-    sizes = collections.Counter(boot for boot, _ in every)
+    unbooted = gaps.unbooted.get(arm, frozenset())
+    sizes = collections.Counter(boot for boot, _ in figure.blocks)
     usual = round(statistics.median(sizes.values())) if sizes else 0
     return absent, len(unbooted - sizes.keys()) * usual
 
@@ -209,10 +239,18 @@ def select(
 
     :param trials: of one benchmark and one figure, failed ones included.
     """
+    figure, gaps = Figure.of(trials), Gaps.of(results.environment)
+    return select_of(figure, gaps, results.environment.accelerator, arm, baseline, limits)
+
+
+def select_of(
+    figure: Figure, gaps: Gaps, accelerator: str | None, arm: str, baseline: str, limits: Limits
+) -> Selection:
+    """As :func:`select`, where many arms of one figure are compared."""
     arms = tuple(dict.fromkeys((arm, baseline)))
-    judged = [trial for trial in trials if trial.arm in arms]
-    excluded = faults(judged, results.environment.accelerator, limits)
-    gone = tuple(lost(trials, results.environment, arm) for arm in arms)
+    judged = [trial for arm in arms for trial in figure.arms.get(arm, ())]
+    excluded = faults(judged, accelerator, limits)
+    gone = tuple(lost(figure, gaps, arm) for arm in arms)
     counting = [trial for trial in judged if run(trial) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
     invalid = next(filter(None, (_too_many(judged, each, excluded) for each in gone)), None)

@@ -13,6 +13,9 @@ from nova_perf_tuning.validation.measure import model, schema
 
 #: Most trials, as the schema has it, and the largest results file that is read, in bytes: more than they need.
 MAX_TRIALS, MAX_BYTES = 100_000, 64 * 1024 * 1024
+#: Most names in trials: arms beside the host and benchmarks, as in the environment; figures of a benchmark, as in
+#: a noise floor.
+MAX_ARMS, MAX_BENCHMARKS, MAX_FIGURES = 100, 1000, 100
 #: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
 _MIN_FIGURE = 1e-9
 
@@ -37,12 +40,31 @@ def from_dict(data: Any, where: str) -> model.Results:
         runs: dict[tuple[object, ...], int] = {}
         for trial in trials:
             trial.order = runs.setdefault((trial.benchmark, trial.arm, trial.boot, trial.block), len(runs))
+    if fault := _too_many_names(trials):
+        raise schema.InputError(f"{where}: {fault}")
     labels = {trial.benchmark for trial in trials}
     kinds = {label: kind for label in labels if (kind := plugins.of_label(label, environment.benchmarks))}
     _correct(kinds, trials)
     if fault := _contradiction(kinds, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
+
+
+def _too_many_names(trials: Sequence[model.Trial]) -> str:
+    """Return which name in trials is one too many, since each has its place in a report; empty: none."""
+    arms: set[str] = {model.HOST}
+    figures: dict[str, set[str]] = {}
+    for index, trial in enumerate(trials):
+        arms.add(trial.arm)
+        metrics = figures.setdefault(trial.benchmark, set())
+        metrics.add(trial.metric)
+        if len(arms) > MAX_ARMS + 1:
+            return f"trials[{index}].arm: results have at most {MAX_ARMS} arms beside the host; split them"
+        if len(figures) > MAX_BENCHMARKS:
+            return f"trials[{index}].benchmark: results have at most {MAX_BENCHMARKS} benchmarks; split them"
+        if len(metrics) > MAX_FIGURES:
+            return f"trials[{index}].metric: a benchmark has at most {MAX_FIGURES} figures; split it"
+    return ""
 
 
 def _correct(kinds: _Kinds, trials: Sequence[model.Trial]) -> None:

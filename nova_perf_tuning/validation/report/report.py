@@ -143,7 +143,7 @@ def _gains(
     results: model.Results, summaries: Sequence[summary.BenchmarkSummary], name: Callable[[int], str]
 ) -> charts.Chart | None:
     """Return the chart of ratios between guest arms, a row per benchmark; :param name: of a boot."""
-    pairs = _compared(results, summaries)
+    pairs = dict.fromkeys(_compared(results, summaries))
     return charts.chart(
         [
             charts.Line(

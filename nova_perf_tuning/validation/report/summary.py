@@ -81,6 +81,11 @@ class Secondary:
     medians: dict[str, float]
     comparisons: tuple[Comparison, ...]
 
+    @property
+    def of_arms(self) -> Mapping[tuple[str, str], Comparison]:
+        """Return arm and baseline -> their comparison."""
+        return {(pair.arm, pair.baseline): pair for pair in self.comparisons}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BenchmarkSummary:
@@ -96,6 +101,11 @@ class BenchmarkSummary:
     secondary: tuple[Secondary, ...]
 
     @property
+    def of_arm(self) -> Mapping[str, Sequence[Comparison]]:
+        """Return arm -> its comparisons."""
+        return grouped((pair.arm, pair) for pair in self.comparisons)
+
+    @property
     def figures(self) -> tuple[Secondary, ...]:
         """The judged figure and the others, as rows of one table."""
         medians = {arm.arm: arm.median.value for arm in self.arms if arm.median}
@@ -106,7 +116,9 @@ class BenchmarkSummary:
 def summarise(results: model.Results, limits: trial_filter.Limits | None = None) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run."""
     limits = limits or trial_filter.Limits()
-    chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
+    chosen = _Chosen(
+        results, limits, trial_filter.alone(results, limits), trial_filter.Gaps.of(results.environment)
+    )
     trials, order = grouped((trial.benchmark, trial) for trial in results.trials), arm_order(results)
     return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
 
@@ -117,6 +129,7 @@ class _Chosen(NamedTuple):
     results: model.Results
     guards: trial_filter.Limits
     excluded: Mapping[trial_filter.Run, reasons.Reason]
+    gaps: trial_filter.Gaps
 
 
 def arm_order(results: model.Results) -> list[str]:
@@ -153,8 +166,9 @@ def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], 
     )
 
 
-def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Chosen) -> Comparison:
-    picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
+def _comparison(figure: trial_filter.Figure, arm: str, baseline: str, by: _Chosen) -> Comparison:
+    accelerator = by.results.environment.accelerator
+    picked = trial_filter.select_of(figure, by.gaps, accelerator, arm, baseline, by.guards)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((boot, math.exp(log)) for boot, some in logs.items() for log in some)
     ratio = statistics.ratio_of(logs)
@@ -163,11 +177,12 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
 
 def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
     """Return the guests over the first guest, then every guest over the host."""
-    here = [arm for arm in arms if any(trial.arm == arm for trial in trials)]
+    figure = trial_filter.Figure.of(trials)
+    here = [arm for arm in arms if arm in figure.arms]
     guests = [arm for arm in here if arm != model.HOST]
     pairs = [(arm, guests[0]) for arm in guests[1:]]
     pairs += [(arm, model.HOST) for arm in guests if model.HOST in here]
-    return tuple(_comparison(trials, *pair, by) for pair in pairs)
+    return tuple(_comparison(figure, *pair, by) for pair in pairs)
 
 
 def _arm(arm: str, trials: list[model.Trial], excluded: Mapping[trial_filter.Run, reasons.Reason]) -> ArmSummary:

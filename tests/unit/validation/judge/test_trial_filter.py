@@ -59,7 +59,8 @@ class LostTest(testcase.TestCase):
         self.data = samples.results({"host": 1000.0, "tuned": 950.0}, boots=4, blocks=3)
 
     def missing(self, arm="tuned"):
-        return trial_filter.lost(self.data.trials, self.data.environment, arm).missing
+        gaps = trial_filter.Gaps.of(self.data.environment)
+        return trial_filter.lost(trial_filter.Figure.of(self.data.trials), gaps, arm).missing
 
     def remove(self, condition):
         self.data.trials = [trial for trial in self.data.trials if trial.arm != "tuned" or not condition(trial)]
@@ -68,8 +69,9 @@ class LostTest(testcase.TestCase):
         self.assertEqual(0, self.missing())
         self.remove(lambda trial: trial.boot == 0 or trial.block == 1)
         self.assertEqual(6, self.missing())
-        self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, set(
-            trial_filter.lost(self.data.trials, environments.Environment(), "tuned").blocks))  # fmt: skip
+        gaps = trial_filter.Gaps.of(environments.Environment())
+        lost = trial_filter.lost(trial_filter.Figure.of(self.data.trials), gaps, "tuned")
+        self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, lost.blocks)
 
     def test_the_last_block_that_the_time_limit_cut(self):
         """In the last boot, and where the session noted it."""
