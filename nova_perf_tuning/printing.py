@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text for people: names from foreign files made fit for a terminal or a log, and numbers with their nouns."""
 
+import hashlib
+
 
 def printable(text: str, keep: str = "") -> str:
     """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.
@@ -15,6 +17,14 @@ def printable(text: str, keep: str = "") -> str:
 def one_line(text: object, limit: int = 1000) -> str:
     """Return an error or another text as one printable line of at most ``limit`` characters."""
     return printable(" ".join(str(text).split())[:limit])
+
+
+def key(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters that stands for the whole: two that differ stay different."""
+    if len(text) <= limit:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{text[: limit - len(digest) - 1]}~{digest}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -323,6 +323,7 @@ class Service:
             ],
             findings_total=dict(collections.Counter(finding.code.key for finding in every)),
             nova_config=list(last.plan.nova_config) if last is not None else [],
+            warnings_total=len(last.plan.warnings) if last is not None else 0,
             **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
         )
 

@@ -53,7 +53,7 @@ class AgentState(Stats):
     :ivar error, error_code: why the last pass could not be made; empty when it could.
     :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
     :ivar nova_config: the files from which the operator's CPU sets are.
-    :ivar warnings, notes: of the plan, as texts and with their codes.
+    :ivar warnings, notes: the first of the plan, as texts and with codes; :ivar warnings_total: how many it has.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
     """
 
@@ -69,6 +69,7 @@ class AgentState(Stats):
     findings: list[dict[str, object]]
     findings_total: dict[str, int]
     warnings: list[str]
+    warnings_total: int = 0
     notes: list[object] = dataclasses.field(default_factory=list)
     nova_config: list[str] = dataclasses.field(default_factory=list)
     error_code: str = ""

@@ -221,12 +221,8 @@ class Run:
             command.print_json(report.as_json(results, summaries, []))
             return
         result_tables.print_summary(results, summaries)
-        lacking = list(results.environment.host_cpu_faults.items())[:_MAX_CPU_FAULTS]
-        command.say(
-            f"host CPU of guests: {results.environment.host_cpu_source}",
-            *(f"host CPU is not known from {where}: {why}" for where, why in lacking),
-            prefix="note: ",
-        )
+        source = f"host CPU of guests: {results.environment.host_cpu_source}"
+        command.say(source, *cpu_faults(results.environment), prefix="note: ")
         print()
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
@@ -324,3 +320,12 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
     specs = {**options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
     return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})
+
+
+def cpu_faults(environment: Environment) -> list[str]:
+    """Return why host CPU is not known, the first places, and of how many more it is not."""
+    every = environment.host_cpu_faults.items()
+    faults = [f"host CPU is not known from {where}: {why}" for where, why in every]
+    left_out = max(0, len(faults) - _MAX_CPU_FAULTS) + (environment.host_cpu_faults_left_out or 0)
+    more = [f"host CPU is not known from {left_out} more places"] if left_out else []
+    return [*faults[:_MAX_CPU_FAULTS], *more]

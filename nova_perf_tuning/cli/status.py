@@ -115,7 +115,10 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         lines.append(f"agent: {setting}{finding['text']}{holds}")
     if (more := sum(agent.findings_total.values()) - len(agent.findings)) > 0:
         lines.append(f"agent: {more} more findings")
-    return lines + [f"agent: warning: {warning}" for warning in agent.warnings]
+    lines += [f"agent: warning: {warning}" for warning in agent.warnings]
+    if (more := agent.warnings_total - len(agent.warnings)) > 0:
+        lines.append(f"agent: {more} more warnings; 'nova-perf plan --all' shows all")
+    return lines
 
 
 def _as_json(

@@ -192,6 +192,8 @@ class Environment:
     :ivar vhost_mode: ``task`` or ``kthread``: whether the CPU of vhost workers is QEMU's.
     :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for them.
     :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial; :ivar looks: at each interim look.
+    :ivar host_cpu_faults: where host CPU is not known from, and why; how many more there are.
+    :ivar trials_left_out: figures that are not judged, and courses, for which results would be too large.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
     :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
     """
@@ -228,6 +230,9 @@ class Environment:
     noise_floor: NoiseFloor | None = None
     host_cpu_source: str = ""
     host_cpu_faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    host_cpu_faults_left_out: int | None = None
+    trials_left_out: int | None = None
+    courses_left_out: int | None = None
     arms: dict[str, Arm] = dataclasses.field(default_factory=dict)
     ablation: Mapping[str, LeftOut] = dataclasses.field(default_factory=dict)
     benchmarks: Mapping[str, Benchmark] = dataclasses.field(default_factory=dict)

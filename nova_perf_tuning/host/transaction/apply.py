@@ -15,6 +15,7 @@ from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
 from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import named
 
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
@@ -340,5 +341,5 @@ class _Run:
         if kept:
             raise ApplyError(
                 f"{str(cause) or type(cause).__name__}; {counted(len(kept), 'setting')} with the new value, "
-                f"'nova-perf restore' puts them back: {', '.join(kept[:5])}"
+                f"'nova-perf restore' puts them back: {named(kept, 5)}"
             ) from cause

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from openstack import exceptions as sdk
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import model
 
@@ -40,7 +41,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
         if fault := states.get(word):
             raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
         if not named.get(word):
-            names = ", ".join(sorted(states)[:10]) + (" …" if len(states) > 10 else "")
+            names = rules.named(sorted(states), 10)
             raise model.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}")
         faults = {host: states.get(host, "no compute host") for host in named[word]}
         chosen |= {host for host, fault in faults.items() if not fault}
@@ -79,7 +80,7 @@ def external_network(api: api_module.Api, name: str = "") -> str:
     fitting = [str(network.id) for network in networks if name in ("", network.name, network.id)]
     if len(fitting) == 1:
         return fitting[0]
-    names = ", ".join(sorted(str(network.name) for network in networks)[:5]) or "none"
+    names = rules.named(sorted(str(network.name) for network in networks), 5) or "none"
     fault = f"there is no external network '{name}'" if name else "the cloud has no external network, or several"
     raise model.CloudError(f"{fault}; name one by which guests reach Heat (--external-network): {names}")
 

@@ -99,6 +99,7 @@ def collect(
     """
     run = store.load(run_id)
     trials: list[results.Trial] = []
+    hidden = 0  # courses
     count, sources, faults = 0, collections.Counter[str](), dict[str, str]()
     shown: dict[str, object] = {}
     measure = run.plan.measure
@@ -107,7 +108,8 @@ def collect(
         count += len(outcome.trials)
         for trial in outcome.trials:
             trial.boot = number + len(run.tasks) * trial.boot
-            trial.course = trial.course if runs <= _MAX_COURSES else None
+            if runs > _MAX_COURSES and trial.course is not None:
+                trial.course, hidden = None, hidden + 1
         trials += [trial for trial in outcome.trials if trial.primary or count <= MAX_TRIALS]
         sources[outcome.host_cpu_source or "none"] += 1
         faults |= {where: why for where, why in outcome.host_cpu_faults.items() if where not in faults}
@@ -125,6 +127,9 @@ def collect(
         ended=ended,
         host_cpu_source=each if len(sources) > 1 else next(iter(sources), "none"),
         host_cpu_faults=dict(itertools.islice(faults.items(), _MAX_CPU_FAULTS)),
+        trials_left_out=count - len(trials) or None,
+        courses_left_out=hidden or None,
+        host_cpu_faults_left_out=len(faults) - _MAX_CPU_FAULTS if len(faults) > _MAX_CPU_FAULTS else None,
         errors=[
             environments.Incident(
                 f"{pair.client} with {pair.server}, attempt {fault.attempt}: {fault}",

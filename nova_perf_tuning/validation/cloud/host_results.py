@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
 from nova_perf_tuning.validation.environment import Environment
@@ -99,7 +100,7 @@ def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> ho
     for result in hosts:
         if host_result.same_host(result.host, name):
             return result
-    names = ", ".join(result.host for result in hosts[:10]) + (" …" if len(hosts) > 10 else "")
+    names = rules.named((result.host for result in hosts), 10)
     raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
 
 

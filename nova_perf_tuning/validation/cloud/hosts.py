@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from openstack import connection, exceptions
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.cloud import api, model
 
@@ -126,7 +127,7 @@ def choose(known: Sequence[Host], name: str) -> Host:
         raise model.CloudError(
             f"host '{name}' may be {', '.join(host.node for host in fitting)}; give one in full"
         )
-    names = ", ".join(host.name for host in known[:10]) + (" …" if len(known) > 10 else "")
+    names = rules.named((host.name for host in known), 10)
     raise model.CloudError(f"there is no compute host '{name}'; there are {names or 'none at all'}")
 
 

@@ -9,9 +9,10 @@ see doc/source/contributor/statistics.rst.
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from nova_perf_tuning import printing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
@@ -71,17 +72,32 @@ class Knob:
 
 
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
-    return {spec: _without(wanted, spec) for spec in wanted.extra_specs() if spec not in _NO_KNOBS}
+    """Return spec -> the arm without it; no two have the same name, which results tell arms apart by."""
+    found: dict[str, launch.Arm] = {}
+    names: set[str] = set()
+    for spec in wanted.extra_specs():
+        if spec not in _NO_KNOBS:
+            found[spec] = _without(wanted, spec, names)
+            names.add(found[spec].name)
+    return found
 
 
-def _without(wanted: request_module.Request, spec: str) -> launch.Arm:
+def _name(short: str, taken: Collection[str]) -> str:
+    """Return the name of the arm without a spec, numbered where a name before it is the same."""
+    whole = f"no-{re.sub('[^a-z0-9_]+', '-', short.lower())}"
+    name, number = printing.key(whole, _ARM_LENGTH), 2
+    while name in taken:
+        name, number = printing.key(f"{whole}-{number}", _ARM_LENGTH), number + 1
+    return name
+
+
+def _without(wanted: request_module.Request, spec: str, taken: Collection[str]) -> launch.Arm:
     short = spec.removeprefix("perf:")
     field, _, feature = short.partition(".")
     others: dict[str, Any] = {field: None}
     if feature:
         others[field] = {name: on for name, on in getattr(wanted, field).items() if name != feature}
-    name = f"no-{re.sub('[^a-z0-9_]+', '-', short.lower())}"[:_ARM_LENGTH]
-    return launch.Arm(name, dataclasses.replace(wanted, **others))
+    return launch.Arm(_name(short, taken), dataclasses.replace(wanted, **others))
 
 
 def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> list[Knob]:

@@ -45,6 +45,16 @@ class Arm:
     request: request_module.Request
 
 
+def cut(data: bytes, limit: int, size: int | None = None) -> str:
+    """Return the beginning of a program's output as text, with a last line that says how much is left out.
+
+    :param size: bytes of the whole output, where ``data`` is not all of it.
+    """
+    text = data[:limit].decode("utf-8", "replace")
+    left_out = (len(data) if size is None else size) - limit
+    return f"{text}\n[{left_out} more bytes of the output are left out]" if left_out > 0 else text
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finished:
     """A process that ended. Output is untrusted and cut at :data:`STDOUT_LIMIT` and :data:`STDERR_LIMIT`.

@@ -127,7 +127,7 @@ def _finished(answer: Any) -> base.Finished | None:
         return None
     status = answer.get("exitcode")
     stdout, stderr = (
-        base64.b64decode(answer.get(name) or "", validate=True)[:limit].decode("utf-8", "replace")
+        base.cut(base64.b64decode(answer.get(name) or "", validate=True), limit)
         for name, limit in (("out-data", base.STDOUT_LIMIT), ("err-data", base.STDERR_LIMIT))
     )
     return base.Finished(status if isinstance(status, int) else None, stdout, stderr)

@@ -128,7 +128,7 @@ class _Process:
         for file, limit in zip(self._outputs, (base.STDOUT_LIMIT, base.STDERR_LIMIT), strict=True):
             with file:
                 file.seek(0)
-                texts.append(file.read(limit).decode("utf-8", "replace"))
+                texts.append(base.cut(file.read(limit), limit, os.fstat(file.fileno()).st_size))
         return self._popen.returncode, texts[0], texts[1]
 
 

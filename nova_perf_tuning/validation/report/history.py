@@ -22,7 +22,7 @@ import numpy as np
 import sqlalchemy as sa
 from scipy import stats
 
-from nova_perf_tuning import bounded_json
+from nova_perf_tuning import bounded_json, printing
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, store
@@ -110,7 +110,7 @@ def _fingerprint(environment: environments.Environment, collectors: Sequence[str
     if guest := environment.guest:
         parts.append(f"guest {guest.get('vcpus', '?')} vCPU {guest.get('memory_mib', '?')} MiB")
     parts += [f"watched by {name}" for name in collectors]
-    return ", ".join(parts)[:200]
+    return printing.key(", ".join(parts), 200)
 
 
 def _request(environment: environments.Environment, arm: str) -> str:
@@ -131,7 +131,7 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     # Domain XML and pictures would be most of the database.
     arms = {name: dataclasses.replace(arm, xml="", picture="") for name, arm in results.environment.arms.items()}
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
-    host = (results.environment.host or "unknown")[:200]
+    host = printing.key(results.environment.host or "unknown", 200)
     excluded = trial_filter.alone(results)
     trials = [dataclasses.asdict(trial) for trial in results.trials if trial_filter.run(trial) not in excluded]
     run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}

@@ -66,6 +66,7 @@ def render(
     fleet = results.environment.fleet
     boot = functools.partial(_boot, pairs=len(fleet.pairs) if fleet else 0)
     trials = sorted(results.trials, key=lambda trial: trial.order)
+    failed = [trial for trial in results.trials if trial.value is None]
     return _template("report.html.j2").render(
         environment=results.environment,
         recorded=recorded,
@@ -92,7 +93,8 @@ def render(
         text=text.of,
         colours=colours,
         facts=environments.to_dict(results.environment),
-        failed=[trial for trial in results.trials if trial.value is None][:_SHOWN_TRIALS],
+        failed=failed[:_SHOWN_TRIALS],
+        failed_left_out=max(0, len(failed) - _SHOWN_TRIALS),
         boot=boot,
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),

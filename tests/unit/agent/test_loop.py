@@ -151,6 +151,15 @@ class ToldTest(agent_bench.LoopCase):
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn("agent: warning: guest g1 owns CPU 1 of housekeeping: counted as dedicated", lines)
 
+    def test_warnings_that_are_left_out_are_counted(self):
+        plan = self.host.plan
+        many = [Note.of(NoteCode.NO_VHOST_WORKER, guest=f"g{number}") for number in range(57)]
+        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=tuple(many))
+        state = self.serve().state()
+        self.assertEqual((50, 57), (len(state.warnings), state.warnings_total))
+        lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
+        self.assertIn("agent: 7 more warnings; 'nova-perf plan --all' shows all", lines)
+
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()
         before = self.figures(agent)

@@ -13,7 +13,7 @@ import fixtures
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, owner, run_store
-from tests.support import directories
+from tests.support import directories, samples
 from tests.support import simulated_cloud as simulation
 
 KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
@@ -199,6 +199,23 @@ class FleetRunTest(FleetRunCase):
                 self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
                 measured, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
                 self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
+                self.assertEqual(144 - count or None, measured.environment.trials_left_out)
+
+    def test_what_results_leave_out_is_counted(self):
+        controller = self.begin(6)
+        controller.run()
+        outcomes = list(self.store.outcomes(self.run_id))
+        for number, outcome in outcomes:
+            outcome.host_cpu_faults = {f"agent {number}": "no answer"}
+            outcome.trials[0].course = samples.course()
+        self.useFixture(fixtures.MockPatchObject(self.store, "outcomes", return_value=outcomes))
+        for name, limit in (("_MAX_CPU_FAULTS", 2), ("_MAX_COURSES", 1)):
+            self.useFixture(fixtures.MockPatchObject(fleet_results, name, limit))
+        measured, _judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
+        environment = measured.environment
+        self.assertEqual(2, len(environment.host_cpu_faults))
+        self.assertEqual(len(outcomes) - 2, environment.host_cpu_faults_left_out)
+        self.assertEqual(len(outcomes), environment.courses_left_out)
 
     def test_time_limit(self):
         controller = self.begin(20, max_parallel=2, time_limit_s=1500.0)
