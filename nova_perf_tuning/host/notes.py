@@ -60,9 +60,9 @@ class NoteCode(enum.Enum):
         "{program} is run neither by root nor by the configured user of Open vSwitch (OVS_USER_ID): it owns no CPU"
     )
     BOUND_TO_ISOLATED = "threads are bound to CPUs that the kernel isolates: their program does not own these CPUs"
-    THREADS_LEFT_OUT = "more than {most} threads, the rest is left out"
-    SLICES_LEFT_OUT = "more than {most} slices, the rest is left out"
-    FILES_LEFT_OUT = "more than {most} configuration files, the rest is left out"
+    THREADS_LEFT_OUT = "more than {most} threads, {left} are left out"
+    SLICES_LEFT_OUT = "more than {most} slices, {left} are left out"
+    FILES_LEFT_OUT = "more than {most} configuration files, {left} are left out"
     NOVA_CONF_PASSED_OVER = "nova.conf is passed over, since there is {taken} too (remove the stale one)"
 
     # -- plan: CPU sets

@@ -172,7 +172,8 @@ def _matching(root: Root, path: str) -> list[str]:
     names = fnmatch.filter(root.names(root.directory(directory)), pattern)
     printable = sorted(name for name in names if name.isprintable())
     if len(printable) > _MOST_FILES:
-        root.notes.add(NoteCode.FILES_LEFT_OUT, f"/{directory}", most=_MOST_FILES)
+        left = len(printable) - _MOST_FILES
+        root.notes.add(NoteCode.FILES_LEFT_OUT, f"/{directory}", most=_MOST_FILES, left=left)
     return [f"{directory}/{name}" for name in printable[:_MOST_FILES]]
 
 

@@ -54,7 +54,7 @@ def _slices(root: Root, directory: Directory | None) -> list[str]:
     names = [name for name in root.directories(directory) if name.endswith(".slice") and name.isprintable()]
     ordered = sorted(names, key=lambda name: (name not in _FIRST_SLICES, name))
     if len(ordered) > MAX_SLICES:
-        root.notes.add(NoteCode.SLICES_LEFT_OUT, directory or "", most=MAX_SLICES)
+        root.notes.add(NoteCode.SLICES_LEFT_OUT, directory or "", most=MAX_SLICES, left=len(ordered) - MAX_SLICES)
     return ordered[:MAX_SLICES]
 
 
@@ -139,14 +139,17 @@ def _on_isolated(
             root.notes.add(NoteCode.BOUND_TO_ISOLATED, f"{name} ({pid})")
             found += _bounded(root, bound, MAX_BOUND_THREADS)
     if len(found) > MAX_BOUND_IN_ALL:
-        root.notes.add(NoteCode.THREADS_LEFT_OUT, "programs bound to isolated CPUs", most=MAX_BOUND_IN_ALL)
+        left = len(found) - MAX_BOUND_IN_ALL
+        whose_threads = "programs bound to isolated CPUs"
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, whose_threads, most=MAX_BOUND_IN_ALL, left=left)
     return found[:MAX_BOUND_IN_ALL]
 
 
 def _bounded(root: Root, threads: list[model.ProgramThread], most: int) -> list[model.ProgramThread]:
     """Return the first threads of one process; a note says when there are more."""
     if len(threads) > most:
-        root.notes.add(NoteCode.THREADS_LEFT_OUT, f"{threads[0].program} ({threads[0].pid})", most=most)
+        program = f"{threads[0].program} ({threads[0].pid})"
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, program, most=most, left=len(threads) - most)
     return threads[:most]
 
 

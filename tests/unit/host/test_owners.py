@@ -71,7 +71,8 @@ class ProgramsTest(testcase.TestCase):
                 ]
                 self.assertEqual([NoteCode.BOUND_TO_ISOLATED] if isolated else [], [note.code for note in noted])
                 self.assertEqual(
-                    [(f"{name} (900)",)] if isolated else [], [note.params["places"] for note in noted]
+                    [(f"{name} (900)",)] if isolated else [],
+                    [note.params["places"] for note in noted],
                 )
 
     def test_the_user_of_a_switch_decides_and_not_its_name(self):
@@ -120,12 +121,12 @@ class ProgramsTest(testcase.TestCase):
         known = facts({**tree, **isolated_now("5")})
         self.assertEqual(claims.MAX_BOUND_THREADS, len(known.programs))
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
-        self.assertEqual(("x (900)",), note.params["places"])
+        self.assertEqual((("x (900)",), 1), (note.params["places"], note.params["left"]))
         many = {f"handler{number}": "0-7" for number in range(claims.MAX_SWITCH_THREADS)}
         known = facts(program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", **many, "pmd-c04/id:1": "4"}))
         self.assertEqual("4", owned(CpuOwners.of(known, CpuSets()), Owner.PROGRAM))
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
-        self.assertEqual(("ovs-vswitchd (900)",), note.params["places"])
+        self.assertEqual((("ovs-vswitchd (900)",), 1), (note.params["places"], note.params["left"]))
 
     def test_kernel_threads_own_nothing(self):
         tree = program(900, "rcu", {"rcu": "0-7", "rcuop/3": "3"}, parent=2)
@@ -185,7 +186,7 @@ class PartitionsTest(testcase.TestCase):
         self.assertEqual("4-5", owned(CpuOwners.of(known, CpuSets()), Owner.ISOLATED))
         self.assertEqual(claims.MAX_SLICES, len(known.slices))
         [note] = [note for note in known.warnings if note.code is NoteCode.SLICES_LEFT_OUT]
-        self.assertEqual(claims.MAX_SLICES, note.params["most"])
+        self.assertEqual((claims.MAX_SLICES, 1), (note.params["most"], note.params["left"]))
 
     def test_garbage_is_unknown(self):
         known = facts(
@@ -268,12 +269,12 @@ class OwnersTest(testcase.TestCase):
 
 class FilesTest(testcase.TestCase):
     def test_configuration_files_that_are_left_out_are_noted(self):
-        for count, expected in ((100, []), (101, [("/etc/nova/nova.conf.d",)])):
+        for count, expected in ((100, []), (101, [(("/etc/nova/nova.conf.d",), 1)])):
             tree = {f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(count)}
             root = audit_hosts.TreeRoot({**tree, "etc/nova/nova.conf": "[DEFAULT]\n"})
             novaconf.found(root)
             noted = [note for note in root.notes.all() if note.code is NoteCode.FILES_LEFT_OUT]
-            self.assertEqual(expected, [note.params["places"] for note in noted])
+            self.assertEqual(expected, [(note.params["places"], note.params["left"]) for note in noted])
 
 
 class RecordTest(testcase.TestCase):
