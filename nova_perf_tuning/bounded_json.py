@@ -99,7 +99,7 @@ def _check_containers(text: str) -> None:
     for bracket in brackets:
         depth += 1 if bracket in "[{" else -1
         if depth > DEEPEST:
-            raise JsonError(f"its lists and objects are nested more than {DEEPEST} levels deep, too deep to read")
+            raise JsonError(f"no acceptable JSON: nested more than {DEEPEST} levels deep")
 
 
 def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class NamesTest(directories.DirectoryCase):
     def test_two_arms_never_have_one_name(self):
         offloads = {"tso4": True, "csum": False, "tso6": True}
         wanted = request.Request(profile="balanced", vif_queues=4, iothreads=2, vif_host_offload=offloads)
-        for length in (24, 40):
+        for length in (20, 40):
             with mock.patch.object(ablation, "_ARM_LENGTH", length):
                 names = [arm.name for arm in ablation.arms(wanted).values()]
             self.assertEqual(5, len({*names}))
