@@ -2,10 +2,12 @@
 """Signals wait for the end of a clean-up and are not lost."""
 
 import os
+import pathlib
 import signal
+import sys
 
 from nova_perf_tuning import signals
-from tests.support import testcase
+from tests.support import patience, testcase
 
 
 class PlainCase(testcase.TestCase):
@@ -73,3 +75,15 @@ class GuardedTest(PlainCase):
         with signals.guarded():
             os.kill(os.getpid(), signal.SIGHUP)
         self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
+
+
+class StartedTest(testcase.TestCase):
+    def test_what_tests_start_takes_signals_that_their_own_start_ignores(self) -> None:
+        """As under nohup, or in the background of a script."""
+        shown = "subprocess.run(['grep', 'SigIgn', '/proc/self/status'])"
+        ignoring = f"trap '' HUP INT; exec {sys.executable} -c \"import subprocess, tests; {shown}\""
+        done = patience.run(["sh", "-c", ignoring], cwd=pathlib.Path(__file__).parents[2])
+        self.assertEqual("", done.stderr)
+        ignored = int(done.stdout.split()[1], 16)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            self.assertEqual(0, ignored >> (number - 1) & 1, number)

@@ -36,8 +36,6 @@ class ValidateTest(rig.GuestCase):
 
     def test_stopped_while_kvm_is_tried(self) -> None:
         """No test guest outlives the command, whatever ends it; without /dev/kvm there is none to outlive it."""
-        # Tests that are run by nohup hand on that hang-ups are ignored.
-        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))
         for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)):
             with self.subTest(number):
                 with subprocess.Popen(
