@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import base
 
 TARGET: Final = "irqbalance"
@@ -99,7 +100,11 @@ def rescan() -> None:
 
     It passes over the signal before its first look after a start and, since 1.9.4, before the one that follows
     another rescan. Whoever sees interrupts moved that are on the list sends it again.
+
+    A process that irqbalance starts looks like irqbalance until it is the script. The signal would end it there,
+    and irqbalance would take an interrupt for one that is not on the list.
     """
+    parents = {}
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
         with contextlib.suppress(OSError):  # it has ended
             if (
@@ -107,4 +112,9 @@ def rescan() -> None:
                 and bounded_read.kernel_bytes(f"/proc/{pid}/comm") == b"irqbalance\n"
                 and uses_our_script(pid)
             ):
+                (parent,) = privileged.status_fields(pid, b"PPid")
+                parents[pid] = int(parent)
+    for pid, parent_pid in parents.items():
+        if parent_pid not in parents:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)

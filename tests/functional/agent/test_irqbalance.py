@@ -7,6 +7,7 @@ It runs in namespaces where /proc/irq and /proc/interrupts are made up: no inter
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,33 +78,44 @@ class ScriptTest(testcase.TestCase):
         self.assertEqual(["ban=true\n", "", "", "ban=true\n"], list(map(answer, ("24", "2", "30", "130"))))
 
 
+#: Is named irqbalance, and ends with the number of the first of two signals that it gets.
+_PROGRAM = """
+import pathlib, signal, sys
+signals = {signal.SIGHUP, signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+pathlib.Path("/proc/self/comm").write_text("irqbalance")
+print("ready", flush=True)
+sys.exit(signal.sigwait(signals))
+"""
+
+
 class ProgramsTest(testcase.TestCase):
     """With programs that are named irqbalance."""
 
     def start(self, *arguments):
-        """Return a program and the file that it writes when it gets a SIGHUP."""
-        output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()), "hangup")
-        code = f"trap 'echo >{output}' HUP; printf irqbalance >/proc/$$/comm; echo; while sleep 0.1; do :; done"
-        process = subprocess.Popen(["sh", "-c", code, "sh", *arguments], stdout=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments], stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        process.stdout.readline()
-        return process, output
+        self.assertEqual("ready\n", process.stdout.readline())
+        return process
 
     def test_ours_are_told_to_ask_the_script_again(self):
         ways = ([f"--policyscript=/x/{irqbalance.SCRIPT}"], ["-l", f"/x/{irqbalance.SCRIPT}"])
         ours = [self.start(*arguments) for arguments in ways]
-        other, hangup = self.start("--policyscript=/x/theirs")
+        other = self.start("--policyscript=/x/theirs")
         irqbalance.rescan()
-        patience.until(lambda: all(output.exists() for _process, output in ours), "they got the signal")
-        self.assertEqual((False, None), (hangup.exists(), other.poll()))
         self.assertFalse(irqbalance.uses_our_script(other.pid))
+        other.send_signal(signal.SIGUSR1)  # the lower number would be first
+        for process in (*ours, other):
+            patience.finish(process)
+        codes = [process.returncode for process in (*ours, other)]
+        self.assertEqual([signal.SIGHUP, signal.SIGHUP, signal.SIGUSR1], codes)
 
     def test_one_without_our_script_is_reported(self):
         for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
             with self.subTest(argument=argument):
-                process, _hangup = self.start(argument)
+                process = self.start(argument)
                 with mock.patch.object(verify, "running_daemons", return_value={"irqbalance": process.pid}):
                     codes = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
                 expected = [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else []

@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from unittest import mock
 
 from nova_perf_tuning.agent import findings
@@ -84,6 +85,24 @@ class MovedTest(testcase.TestCase):
         self.assertEqual([100.0, 130.0], output)
 
 
+#: Is named irqbalance and has a child before its exec. At the end of its input it ends the child, and prints
+#: whether it got the signal itself and by which one its child ended.
+_FORKED = """
+import os, pathlib, signal, sys
+pathlib.Path("/proc/self/comm").write_text("irqbalance")
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+child = os.fork()
+while not child:
+    signal.pause()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+print(child, flush=True)
+sys.stdin.read()
+os.kill(child, signal.SIGTERM)
+_, status = os.waitpid(child, 0)
+print(signal.SIGHUP in signal.sigpending(), os.WTERMSIG(status))
+"""
+
+
 class RescanTest(directories.DirectoryCase):
     """Who gets the signal; SIGHUP ends a program that does not expect it."""
 
@@ -111,3 +130,17 @@ class RescanTest(directories.DirectoryCase):
         irqbalance.rescan()
         self.assertEqual(-signal.SIGHUP, ours.wait())
         self.assertEqual([None, None], [strangers.poll(), operators.poll()])
+
+    def test_a_child_that_is_not_yet_the_script_is_spared(self):
+        """Between its start and its exec it has name and words of irqbalance, and no handler."""
+        command = [sys.executable, "-c", _FORKED, f"--policyscript=/x/{irqbalance.SCRIPT}"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        child = int(process.stdout.readline())
+        self.assertTrue(irqbalance.uses_our_script(child))
+        irqbalance.rescan()
+        process.stdin.close()
+        got = process.stdout.readline().split()
+        self.assertEqual(["True", str(int(signal.SIGTERM))], got)
