@@ -22,7 +22,8 @@
 # cloud gives itself more, and longer slots. Where KVM cannot be used they take TCG and the report says so. The last
 # lines say where the time went.
 #
-# Exit code: 0 done; on the cloud 1 FAIL or 2 INCONCLUSIVE where the verdict should be PASS; 3 wrong usage or an error.
+# Exit code: 0 done; on the cloud 1 FAIL or 2 INCONCLUSIVE where the verdict should be PASS; 3 wrong usage or an error;
+# 130 ended by Ctrl-C, SIGTERM, or a terminal or reader that has gone: then too everything is removed first.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -58,14 +59,15 @@ clocked='0 1' # downloads
 
 libvirt_started=
 finish() {
-    local code=$?
-    trap - EXIT INT TERM
+    trap '' HUP INT TERM PIPE # a second one; what is called then ignores it too
+    trap - EXIT
+    local code=$1
     if [[ -n $libvirt_started ]]; then "$top/tools/libvirt/down" || code=3; fi
     exit "$code"
 }
-trap finish EXIT
-trap 'exit 130' INT TERM PIPE
-trap 'exec >/dev/null 2>&1; exit 130' HUP # its terminal has gone
+trap 'finish $?' EXIT
+trap 'finish 130' INT TERM PIPE
+trap 'exec >/dev/null 2>&1; finish 130' HUP # its terminal has gone
 
 next "Packages and Python environment"
 "$top/tools/prepare.sh" --profile demo --extras validation

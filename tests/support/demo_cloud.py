@@ -3,9 +3,11 @@
 
 ``python demo_cloud.py up|down|run ARGUMENT...``: every call is a line in $DEMO_CLOUD/calls. $DEMO_CLOUD/verdicts
 has what measurements find, two words a line; with $DEMO_STOP=N the Nth call sends $DEMO_SIGNAL, as Ctrl-C or a
-terminal that goes does. $DEMO_LIE names what the cloud does not do as it should.
+terminal that goes does, and with $DEMO_AGAIN "down" sends it once more. $DEMO_LIE names what the cloud does not do
+as it should.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -51,16 +53,26 @@ def run(number, command):
     return 0
 
 
+def count(call):
+    """Write a call down; return which one it is. Two at the same moment have two numbers."""
+    with open(HOME / "calls", "a+") as calls:
+        fcntl.flock(calls, fcntl.LOCK_EX)
+        calls.write(f"{call}\n")
+        calls.flush()
+        calls.seek(0)
+        return len(calls.readlines())
+
+
 def main():
     what, *arguments = sys.argv[1:]
     state = pathlib.Path(arguments[arguments.index("--state") + 1])
     command = arguments[arguments.index("--") + 1 :] if what == "run" else []
-    with open(HOME / "calls", "a") as calls:
-        calls.write(" ".join([what, *command]) + "\n")
-    if len((HOME / "calls").read_text().splitlines()) == int(os.environ["DEMO_STOP"]):
-        number = int(os.environ["DEMO_SIGNAL"])
+    number, demo = int(os.environ["DEMO_SIGNAL"]), int((HOME / "demo").read_text())
+    if count(" ".join([what, *command])) == int(os.environ["DEMO_STOP"]):
         signal.signal(number, signal.SIG_DFL)
-        os.killpg(int((HOME / "demo").read_text()), number)
+        os.killpg(demo, number)
+    elif what == "down" and os.environ.get("DEMO_AGAIN"):
+        os.killpg(demo, number)
     if what == "up":
         (state / "run").mkdir()
         (state / "log").mkdir()

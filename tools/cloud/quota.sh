@@ -47,10 +47,10 @@ quota_set() {
 }
 
 quota_drop() {
-    local attempt pid group left
+    local deadline=$((SECONDS + 60)) pid group left
     [[ -n $quota_group ]] || return 0
-    # What ends takes a moment to leave, and what starts may come.
-    for ((attempt = 0; attempt < 50; attempt++)); do
+    # What ends takes a moment to leave, on a busy machine many seconds, and what starts may come.
+    while :; do
         left=''
         for group in "$quota_group" "$quota_group".*; do
             [[ -d $group ]] || continue
@@ -58,6 +58,7 @@ quota_drop() {
             rmdir "$group" 2>/dev/null || left=$group
         done
         [[ -n $left ]] || return 0
+        ((SECONDS < deadline)) || break
         sleep 0.1
     done
     echo "${0##*/}: $left cannot be removed" >&2

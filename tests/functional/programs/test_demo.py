@@ -11,6 +11,23 @@ import sys
 
 from tests.support import directories, patience, testcase
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Sends $DEMO_SIGNAL before the first command at which $DEMO_WHEN holds, and before later ones up to $DEMO_TIMES:
+#: to all of the demonstration, as a terminal does, or with $DEMO_ALONE to the script, as "kill" does.
+HOOK = """
+[[ $0 == */cloud/demo ]] || return 0
+set -T
+DEMO_SENT=0
+send() {
+    if ((BASHPID != $$)); then
+        trap - DEBUG
+    elif ((DEMO_SENT < DEMO_TIMES)) && eval "$DEMO_WHEN"; then
+        ((++DEMO_SENT))
+        [[ -n ${DEMO_ALONE:-} ]] && kill "-$DEMO_SIGNAL" "$$" || kill "-$DEMO_SIGNAL" -- "-$$"
+    fi
+}
+trap 'send' DEBUG
+"""
 TOP = pathlib.Path(__file__).parents[3]
 DEMO = TOP / "tools" / "demo.sh"
 
@@ -108,6 +125,7 @@ class StoryTest(directories.DirectoryCase):
         for directory in ("cloud", "tmp"):
             (self.directory / directory).mkdir(exist_ok=True)
         (self.cloud / "verdicts").write_text("\n".join(verdicts))
+        (self.cloud / "calls").touch()
         argv = ["bash", "-c", f'echo $$ >{self.cloud}/demo; exec "$@"', "sh", self.tree / "tools/cloud/demo"]
         output = ["--output", self.directory / "report"]
         environment = {**self.environment, "DEMO_STOP": str(stop), "DEMO_SIGNAL": str(int(by))}
@@ -117,7 +135,8 @@ class StoryTest(directories.DirectoryCase):
         calls = (self.cloud / "calls").read_text().splitlines()
         self.assertEqual([], os.listdir(self.directory / "tmp"), shown)
         self.assertFalse([name for name in os.listdir(self.directory / "cgroup") if "demo" in name], shown)
-        self.assertIn("down", calls)
+        if "up" in calls:
+            self.assertIn("down", calls)
         patience.until(lambda: not self.alive(running.pid), "the end of all that it started")
         return running.returncode, shown, calls
 
@@ -143,10 +162,55 @@ class StoryTest(directories.DirectoryCase):
 
     def test_ctrl_c_and_a_terminal_that_goes_leave_nothing_at_any_moment(self):
         stops = random.Random(31).sample(range(1, 29), 6)
-        for stop, by in zip(stops, [signal.SIGINT, signal.SIGHUP] * 3, strict=True):
+        for stop, by in zip(stops, SIGNALS * 2, strict=True):
             with self.subTest(stop, by=by):
                 code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", stop=stop, by=by)
                 self.assertEqual(130, code, shown)
+
+    def test_a_second_signal_does_not_end_the_removal(self):
+        self.environment["DEMO_AGAIN"] = "1"
+        for by in SIGNALS:
+            with self.subTest(by=by):
+                code, shown, calls = self.tell("PASS FAIL", "PASS PASS", stop=5, by=by)
+                self.assertEqual((130, 1), (code, calls.count("down")), shown)
+
+    def test_signals_between_two_commands_leave_nothing(self):
+        """Also where the script has hardly begun, and one at each command of its removal."""
+        # It ends early by itself.
+        self.environment.update(BASH_ENV=self.write_file("hook", HOOK), DEMO_LIE="accepted")
+        removes = '[[ " ${FUNCNAME[*]} " == *" finish "* ]]'
+        for moment, when, times in (
+            ("its options", '[[ $BASH_COMMAND == "known_profile "* ]]', 1),
+            ("its directory is there", 'compgen -G "$TMPDIR/nova-perf-demo.*" >/dev/null', 1),
+            ("it begins to remove", removes, 1),
+            ("it removes", removes, 100),
+        ):
+            for by in SIGNALS:
+                with self.subTest(moment, by=by):
+                    self.environment.update(DEMO_WHEN=when, DEMO_TIMES=str(times))
+                    code, shown, _calls = self.tell("PASS FAIL", by=by)
+                    self.assertEqual(130, code, shown)
+
+    def test_what_limits_guests_has_ended_before_their_groups_are_removed(self):
+        """The script is ended while it makes a group, which takes it a second."""
+        at_once = """read() { [[ $1 != -rt ]] || return 1; builtin read "$@"; }"""
+        when = "[[ -e $DEMO_CLOUD/making ]] && touch $DEMO_CLOUD/sent"
+        self.environment.update(BASH_ENV=self.write_file("hook", HOOK + at_once))
+        self.environment.update(DEMO_WHEN=when, DEMO_TIMES="1", DEMO_ALONE="1")
+        guest = shutil.copy("/bin/sleep", self.directory / "qemu-system-x86")
+        slow = """#!/bin/bash
+            if [[ $2 == */cgroup/nova-perf-demo.*.* ]]; then
+                touch $DEMO_CLOUD/making
+                until [[ -e $DEMO_CLOUD/sent ]]; do /bin/sleep 0.05; done
+                for ((turn = 0; turn < 20; turn++)); do [[ ! -d ${2%.*} ]] || /bin/sleep 0.05; done
+            fi
+            exec /bin/mkdir "$@"
+            """
+        for name, script in (("sleep", f'#!/bin/sh\n[ "$1" != 600 ] || exec {guest} 600\n'), ("mkdir", slow)):
+            os.chmod(self.write_file(f"bin/{name}", script), 0o755)
+        code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", by=signal.SIGTERM)
+        self.assertEqual(130, code, shown)
+        self.assertTrue((self.cloud / "sent").exists())
 
     def test_a_cloud_that_does_not_as_it_should_ends_it(self):
         for lie in ("accepted", "reason", "trait", "placed", "untuned"):
