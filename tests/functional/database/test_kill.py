@@ -9,7 +9,7 @@ import sys
 import time
 
 from nova_perf_tuning.validation.cloud import run_store
-from tests.support import databases, directories, fleet_run_process
+from tests.support import databases, directories, fleet_run_process, patience
 
 SCALE = "0.015"  # a pair takes about three seconds
 
@@ -50,7 +50,8 @@ class KillTests:
         [line] = store.lines()
         run_id, interrupted, finished, begun = line.run_id, 0, set(), {}
         for _ in range(self.kills):
-            time.sleep(rng.uniform(0.2, 6))
+            patience.until(lambda: os.listdir(self.stacks), "a pair at work")
+            time.sleep(rng.uniform(0.0, 5.0))  # the moment of the kill
             running.kill()
             running.wait()
             before, trials = self.stored(store, run_id)

@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import datetime
 import multiprocessing
+import os
 import pathlib
 import socket
 import subprocess
@@ -35,8 +36,8 @@ SEEN = sa.text(f"UPDATE runs SET seen_at = :at WHERE id = '{RUN}'")
 COUNTED = f"UPDATE pairs SET attempts = attempts + 1 WHERE run_id = '{RUN}' AND number = {{}}"
 
 
-def claim(url):
-    """Claim the run in a process of its own, which then lives on for a moment; return whether it succeeded."""
+def claim(url, directory, turn):
+    """Claim the run in a process of its own, which lives until another one has; return whether it succeeded."""
     store = run_store.RunStore(url)
     try:
         store.claim(RUN)
@@ -44,7 +45,8 @@ def claim(url):
         return False
     finally:
         store.close()
-        time.sleep(2)
+        pathlib.Path(directory, f"{turn}-{os.getpid()}").touch()
+        patience.until(lambda: len(list(pathlib.Path(directory).glob(f"{turn}-*"))) == 2, "both claimed")
     return True
 
 
@@ -112,9 +114,10 @@ class StoreTests:
         self.assertEqual((plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings))
         [line] = store.lines()
         self.assertEqual((True, 3, 3, 1), (line.alive, line.hosts, line.pairs, line.done))
-        self.assertEqual([False, False], self.in_processes((claim, self.url), (claim, self.url)))
+        self.assertEqual([False, False], self.in_processes(*[(claim, self.url, self.directory, "held")] * 2))
         store.end(RUN, "interrupted")
-        self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
+        claimed = self.in_processes(*[(claim, self.url, self.directory, "free")] * 2)
+        self.assertEqual([False, True], sorted(claimed))
         store.claim(RUN)
         self.assertIn("is being run by process", str(self.assertRaises(run_store.RunError, store.claim, RUN)))
         store.mark(RUN, run.tasks[2], "running")
@@ -205,24 +208,30 @@ class StoreTests:
                     "end": (sleeper, lambda sleeper=sleeper: sleeper.end(RUN, "interrupted")),
                     "mark": (sleeper, lambda sleeper=sleeper, task=task: sleeper.mark(RUN, task, "running")),
                 }
-                has_row, goes_on = threading.Event(), threading.Event()
+                has_row, follows, goes_on = threading.Event(), threading.Event(), threading.Event()
                 (one, begin), (other, follow) = calls[first], calls[second]
 
                 def hold(_connection, has_row=has_row, goes_on=goes_on):
                     has_row.set()
-                    goes_on.wait(30)
+                    goes_on.wait(patience.LIMIT_S)
+
+                def note(*_statement, follows=follows):
+                    follows.set()
 
                 sa.event.listen(one._engine, "commit", hold)
+                sa.event.listen(other._engine, "before_cursor_execute", note)
                 with concurrent.futures.ThreadPoolExecutor(2) as pool:
                     winner = pool.submit(begin)
-                    has_row.wait(30)
+                    self.assertTrue(has_row.wait(patience.LIMIT_S))
                     loser = pool.submit(follow)
-                    time.sleep(0.5)
-                    self.assertFalse(loser.done(), "it did not wait for the one that was first")
+                    follows.wait(patience.LIMIT_S)
+                    ended, _waits = concurrent.futures.wait((loser,), timeout=0.5)
+                    self.assertEqual(set(), ended, "it did not wait for the one that was first")
                     goes_on.set()
                     winner.result()
                     self.assertRaises(error, loser.result)
                 sa.event.remove(one._engine, "commit", hold)
+                sa.event.remove(other._engine, "before_cursor_execute", note)
                 one.end(RUN, "interrupted")
                 self.assertRaises(run_store.RunError, other.mark, RUN, task, "running")
 
@@ -355,9 +364,11 @@ class ServerTests(StoreTests):
         store, _plan = self.made_run()
         server = databases.server(self.kind)
         server.stop()
+        refused = threading.Event()
+        sa.event.listen(store._engine, "handle_error", lambda _context: refused.set())
         writer = threading.Thread(target=store.end, args=(RUN, "interrupted"))
         writer.start()
-        time.sleep(1)
+        self.assertTrue(refused.wait(patience.LIMIT_S), "it was not refused")
         server.start()
         writer.join()
         [line] = store.lines()

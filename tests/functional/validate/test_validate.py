@@ -45,8 +45,6 @@ class ValidateTest(rig.GuestCase):
                     # Until then Python is starting, and a signal ends it as it ends any program.
                     patience.until(lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM")
                     probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
-                    if probe is None:
-                        time.sleep(0.8)
                     running.send_signal(number)
                     _, complaints = patience.finish(running)
                 self.assertEqual(code, running.returncode, complaints)
