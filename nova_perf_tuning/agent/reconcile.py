@@ -237,10 +237,15 @@ class Reconciler:
         wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
         self._forget_unwanted(wanted)
         todo, drifted = self._differences(wanted, current, kinds, excused)
-        outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
+        # Interrupts come first: what else is wanted follows from where the kernel lets them be.
+        interrupts = [setting for setting in todo if setting.kind == model.IrqTarget.kind]
+        others = [setting for setting in todo if setting.kind != model.IrqTarget.kind]
+        outcomes = apply_module.apply(interrupts, kinds, journal, boot) if interrupts else []
+        learned = self.refusals.learn(outcomes, facts, boot)
+        if others and not learned:
+            outcomes += apply_module.apply(others, kinds, journal, boot)
         self.wanted = wanted
         self._note(outcomes)
-        learned = self.refusals.learn(outcomes, facts, boot)
         # What is refused now may be wanted elsewhere by the next round: until then nothing is put back.
         withdrawn = [] if learned else self._withdraw(journal, entries, kinds, boot, excused)
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)

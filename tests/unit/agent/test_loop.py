@@ -152,7 +152,7 @@ class ToldTest(agent_bench.LoopCase):
     def test_warnings_that_are_left_out_are_counted(self):
         plan = self.host.plan
         many = [Note.of(NoteCode.NO_VHOST_WORKER, guest=f"g{number}") for number in range(57)]
-        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=tuple(many))
+        self.host.plan = lambda facts, refused: dataclasses.replace(plan(facts), warnings=tuple(many))
         state = self.serve().state()
         self.assertEqual((50, 57), (len(state.warnings), state.warnings_total))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
