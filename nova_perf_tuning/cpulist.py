@@ -108,10 +108,17 @@ def find(text: str | None) -> frozenset[int] | None:
 
 def is_list(text: str) -> bool:
     """Whether :func:`parse` takes ``text``; no set is made, so that hostile lists cost nothing."""
+    return _is_one(text) or _is_list(text)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _is_list(text: str) -> bool:
     try:
-        return _is_one(text) or all(True for _ in _spans(text))
+        for _excluded, _span in _spans(text):
+            pass
     except CpuListError:
         return False
+    return True
 
 
 def is_mask(text: str) -> bool:
