@@ -21,15 +21,19 @@ logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
 # What a part that was broken off had started must not outlive it.
 ended='' libvirt_before=''
 [[ ! -e /run/nova-perf-libvirt/libvirtd.pid ]] || libvirt_before=1
+# finish CODE: removes everything and ends. A second signal does not break off the removal.
 finish() {
+    trap '' HUP INT TERM PIPE # what is called then ignores them too
+    trap - EXIT
     [[ ! -d $logs/lab ]] || NOVA_PERF_LAB=$logs/lab tools/lab/down
     [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"
     [[ -n $ended$libvirt_before || ! -e /run/nova-perf-libvirt/libvirtd.pid ]] || tools/libvirt/down
     rm -rf "$logs"
+    exit "$1"
 }
-trap finish EXIT
-trap 'exit 130' INT TERM PIPE
-trap 'exec >/dev/null 2>&1; exit 130' HUP # its terminal has gone
+trap 'finish $?' EXIT
+trap 'finish 130' INT TERM PIPE
+trap 'exec >/dev/null 2>&1; finish 130' HUP # its terminal has gone
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
