@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as the rules see it: its facts, and what else they read through the same root, each thing once."""
+"""A host as the rules see it: its facts, and what else they read through the same root, each thing
+once.
+"""
 
 import dataclasses
 import functools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
@@ -18,9 +20,13 @@ from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
+_BELOW_VLAN: Final = ("physical", "vf", "bond")
+_BELOW_BRIDGE: Final = ("physical", "vf", "bond", "vlan")
+_DOWN: Final = ("down", "lowerlayerdown", "notpresent")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
-#: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume names and keys.
+#: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume
+#: names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _STRATEGY: Final = "cpu_power_management_strategy"
 
@@ -32,7 +38,8 @@ class Options:
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
-    :ivar nova: (path, text) of configuration files in place of those that are found; None: not even those.
+    :ivar nova: (path, text) of configuration files in place of those that are found; None: not
+        even those.
     :ivar given: the options that name files of this host, for the command lines of remedies.
     :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     :ivar refused: what the kernel refused to do with interrupts: no rule asks for it.
@@ -50,7 +57,9 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
-    """One domain: how it is placed, what it is made of, its process where it runs, and the file of its XML."""
+    """One domain: how it is placed, what it is made of, its process where it runs, and the file of
+    its XML.
+    """
 
     domain: domain_module.Domain
     inventory: domain_module.Inventory
@@ -71,7 +80,9 @@ class Host:
         self.options = options or Options()
 
     def text(self, path: str) -> str | None:
-        """Return a one-line file's text, None when it is not there or no text. ``path`` is below the root."""
+        """Return a one-line file's text, None when it is not there or no text. ``path`` is below
+        the root.
+        """
         directory, _, name = path.rpartition("/")
         return self.root.text(self.root.directory(directory), name)
 
@@ -110,9 +121,15 @@ class Host:
 
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
-        """The kernel's command line: parameter -> value, of a repeated one the last; empty for a flag."""
-        words = (word.partition("=") for word in _words(self.content("proc/cmdline") or "") if word.isprintable())
-        return {key: value for key, _, value in words}
+        """The kernel's command line: parameter -> value, of a repeated one the last; empty for a
+        flag.
+        """
+        parameters: dict[str, str] = {}
+        for word in _words(self.content("proc/cmdline") or ""):
+            if word.isprintable():
+                key, _, value = word.partition("=")
+                parameters[key] = value
+        return parameters
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -126,12 +143,19 @@ class Host:
                 running[name] = pid
         return running
 
-    def cpus_of_parameter(self, value: str) -> frozenset[int] | None:
-        """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no list.
+    @functools.cached_property
+    def present(self) -> frozenset[int]:
+        """The CPUs of the host, online or not."""
+        return frozenset(cpu.id for cpu in self.facts.cpus)
 
-        Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in lib/bitmap-str.c.
+    def cpus_of_parameter(self, value: str) -> frozenset[int] | None:
+        """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no
+        list.
+
+        Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in
+        lib/bitmap-str.c.
         """
-        last = max((cpu.id for cpu in self.facts.cpus), default=0)
+        last = max(self.present, default=0)
         parts = [part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")]
         return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))
 
@@ -196,22 +220,24 @@ class Host:
     @functools.cached_property
     def cpu_sets(self) -> owners.CpuSets:
         """The sets of nova.conf; what contradicts the host is left out."""
-        present = frozenset(cpu.id for cpu in self.facts.cpus)
-        dedicated = (self.dedicated or frozenset()) & present
-        shared = ((self.shared or frozenset()) & present) - dedicated
-        options = {"dedicated": self.dedicated_option, "shared": novaconf.SHARED}
+        dedicated = (self.dedicated or frozenset()) & self.present
+        shared = ((self.shared or frozenset()) & self.present) - dedicated
+        sources: dict[str, str] = {}
+        for name, option in (("dedicated", self.dedicated_option), ("shared", novaconf.SHARED)):
+            if option in self.nova:
+                sources[name] = self.nova[option].source
         return owners.CpuSets(
             cpulist.format(dedicated) or None,
             cpulist.format(shared) or None,
             power_managed=self.powers_cpus and self.option(_STRATEGY, "libvirt") != "governor",
             legacy=self.dedicated_option[0] == "DEFAULT",
-            sources={name: self.nova[option].source for name, option in options.items() if option in self.nova},
+            sources=sources,
         )
 
     @property
     def nova_path(self) -> str:
         """The nova.conf that is judged, for what is not in it."""
-        return (*self.nova_paths, "/etc/nova/nova.conf")[0]
+        return self.nova_paths[0] if self.nova_paths else "/etc/nova/nova.conf"
 
     @property
     def nova_paths(self) -> list[str]:
@@ -220,13 +246,15 @@ class Host:
 
     @property
     def owned(self) -> tuple[str, str]:
-        """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the guests' pins."""
+        """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the
+        guests' pins.
+        """
         value = self.nova.get(self.dedicated_option)
         if value is not None:
             return value
-        owner = next((guest.path for guest in self.guests if guest.domain.dedicated), None)
-        if owner is not None:
-            return owner, f"<vcpupin>; all guests: {cpulist.format(self.sets.dedicated)}"
+        for guest in self.guests:
+            if guest.domain.dedicated:
+                return guest.path, f"<vcpupin>; all guests: {cpulist.format(self.sets.dedicated)}"
         return self.nova_path, "no [compute] cpu_dedicated_set"
 
     @functools.cached_property
@@ -239,9 +267,21 @@ class Host:
 
     @functools.cached_property
     def planned(self) -> Mapping[tuple[str, str], model.Setting]:
-        """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
-        changes = [] if self.plan is None else self.plan.changes()
-        return {(setting.kind, setting.target): setting for setting in changes}
+        """What the planner would write for this host, by kind and target; empty where it refuses
+        to plan.
+        """
+        if self.plan is None:
+            return {}
+        return {(setting.kind, setting.target): setting for setting in self.plan.changes()}
+
+    def planned_for(self, kind: str, targets: Iterable[str], rule: str) -> list[model.Setting]:
+        """Return what the planner would write to ``targets``, as settings of a rule."""
+        settings: list[model.Setting] = []
+        for target in targets:
+            setting = self.planned.get((kind, target))
+            if setting is not None:
+                settings.append(dataclasses.replace(setting, rule=rule))
+        return settings
 
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:
@@ -268,30 +308,56 @@ class Host:
                 yield f"/{directory}/{name}.xml", data
 
     def cpus_of(self, guest: Guest) -> frozenset[int]:
-        """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else all."""
-        threads = guest.process.threads if guest.process else ()
-        texts = [thread.affinity for thread in threads if thread.kind == "vcpu" and thread.affinity]
+        """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else
+        all.
+        """
+        texts: list[str] = []
+        if guest.process is not None:
+            for thread in guest.process.threads:
+                if thread.kind == "vcpu" and thread.affinity:
+                    texts.append(thread.affinity)
         if not texts and len(guest.domain.vcpu_pins) >= guest.domain.vcpus:
-            texts = list(guest.domain.vcpu_pins.values())
+            texts.extend(guest.domain.vcpu_pins.values())
         if not texts:
             return self.sets.online
         return cpulist.union(texts) & self.sets.online
 
     def nodes_of(self, cpus: frozenset[int]) -> frozenset[int]:
         """Return the nodes of ``cpus``, without those that are unknown."""
-        return frozenset(node for cpu in cpus if (node := self.sets.node_of.get(cpu)) is not None)
+        nodes: set[int] = set()
+        for cpu in cpus:
+            node = self.sets.node_of.get(cpu)
+            if node is not None:
+                nodes.add(node)
+        return frozenset(nodes)
+
+    @property
+    def largest_node(self) -> tuple[int, int]:
+        """The CPUs and the memory in KiB (0: unknown) of the largest node."""
+        cpus = memory = 0
+        for node in self.facts.nodes:
+            cpus = max(cpus, len(self.sets.online & cpulist.parse(node.cpus)))
+            memory = max(memory, node.memory_kib or 0)
+        return cpus, memory
 
     def uplinks(self, guest: Guest) -> tuple[model.Nic, ...]:
         """Return the NICs that carry a guest's traffic out of the host.
 
-        A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth pairs into
-        Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there may be the one.
+        A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth
+        pairs into Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there
+        may be the one.
         """
-        taps = (self.nics.get(interface.device or "") for interface in guest.domain.interfaces)
-        bridges = {tap.bridge for tap in taps if tap is not None and tap.bridge is not None}
-        ways = ("ovs-system" if bridge.startswith("qbr") else bridge for bridge in bridges)
-        nics = {nic.name: nic for way in ways for nic in self.carriers(way)}
-        return tuple(nics[name] for name in sorted(nics))
+        uplinks: dict[str, model.Nic] = {}
+        for interface in guest.domain.interfaces:
+            tap = self.nics.get(interface.device or "")
+            if tap is None or tap.bridge is None:
+                continue
+            way = tap.bridge
+            if way.startswith("qbr"):
+                way = "ovs-system"
+            for nic in self.carriers(way):
+                uplinks[nic.name] = nic
+        return tuple(uplinks[name] for name in sorted(uplinks))
 
     def carriers(self, name: str) -> list[model.Nic]:
         """Return the physical NICs behind a NIC, VLAN, bond or bridge."""
@@ -301,10 +367,15 @@ class Host:
             return [nic]
         if kind == "vlan":
             base = self.nics.get(name.rpartition(".")[0])
-            return self.carriers(base.name) if base is not None and base.kind in (*_LINK, "bond") else []
-        kinds = _LINK if kind == "bond" else (*_LINK, "bond", "vlan")
-        ports = [port.name for port in self.facts.nics if name in (port.bridge, port.bond) and port.kind in kinds]
-        return [carrier for port in ports for carrier in self.carriers(port)]
+            if base is None or base.kind not in _BELOW_VLAN:
+                return []
+            return self.carriers(base.name)
+        members = _LINK if kind == "bond" else _BELOW_BRIDGE
+        carriers: list[model.Nic] = []
+        for port in self.facts.nics:
+            if name in (port.bridge, port.bond) and port.kind in members:
+                carriers += self.carriers(port.name)
+        return carriers
 
     @functools.cached_property
     def nics(self) -> Mapping[str, model.Nic]:
@@ -313,14 +384,18 @@ class Host:
 
     @functools.cached_property
     def links(self) -> tuple[model.Nic, ...]:
-        """NICs of the host itself that are up or whose state is unknown; those given to a guest left out."""
-        passed = {address.lower() for domain in self.facts.domains for address in domain.hostdevs}
-        return tuple(
-            nic
-            for nic in self.facts.nics
-            if nic.kind in _LINK and nic.operstate not in ("down", "lowerlayerdown", "notpresent")
-            and (nic.pci or "").lower() not in passed
-        )  # fmt: skip
+        """NICs of the host itself that are up or whose state is unknown; those given to a guest
+        left out.
+        """
+        passed: set[str] = set()
+        for domain in self.facts.domains:
+            passed.update(address.lower() for address in domain.hostdevs)
+        links: list[model.Nic] = []
+        for nic in self.facts.nics:
+            of_host = nic.kind in _LINK and (nic.pci or "").lower() not in passed
+            if of_host and nic.operstate not in _DOWN:
+                links.append(nic)
+        return tuple(links)
 
     @staticmethod
     def node_file(nic: model.Nic) -> tuple[str, object]:
@@ -330,8 +405,12 @@ class Host:
     @functools.cached_property
     def ethtool(self) -> Mapping[str, ethtool.Link]:
         """Offloads, rings and channels of those of :attr:`links` of which they are known, by name."""
-        known = ((nic.name, ethtool.read(self.root, nic.name)) for nic in self.links)
-        return {name: link for name, link in known if link is not None}
+        known: dict[str, ethtool.Link] = {}
+        for nic in self.links:
+            link = ethtool.read(self.root, nic.name)
+            if link is not None:
+                known[nic.name] = link
+        return known
 
     def statistic(self, nic: model.Nic, name: str) -> int | None:
         """Return one of a device's counters since it was made, None when it is not known."""
@@ -352,8 +431,9 @@ def _words(line: str) -> list[str]:
 
 def recorded_cmdline(line: str) -> str:
     """Return the words of a command line that a recorded host keeps."""
-    return " ".join(
-        word
-        for word in _words(line)
-        if word.partition("=")[0] in _RECORDED and word.isprintable() and not set(word) & set(" \t\"'")
-    )
+    kept: list[str] = []
+    for word in _words(line):
+        plain = word.isprintable() and not set(word) & set(" \t\"'")
+        if plain and word.partition("=")[0] in _RECORDED:
+            kept.append(word)
+    return " ".join(kept)

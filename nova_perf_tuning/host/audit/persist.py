@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which configuration files bring settings back after a reboot: those that every distribution reads at boot.
+"""Which configuration files bring settings back after a reboot: those that every distribution
+reads at boot.
 
 sysctl.d, tmpfiles.d and rules of udev, with a line for each value. Each file is a setting of kind
 ``config_file``: planned, journaled and undone like any other.
@@ -28,57 +29,87 @@ _ETHTOOL: Final = {"offload": "-K", "ring": "-G", "channels": "-L"}
 _SYSFS: Final = {kind.kind: kind() for kind in (attributes.Memory, attributes.Governor)}
 
 
+@dataclasses.dataclass(slots=True)
+class _File:
+    """A file that is to be written.
+
+    :ivar lines: a line up to its value -> the line.
+    :ivar rules: the rules of the settings that it brings back.
+    """
+
+    lines: dict[str, str]
+    rules: list[str] = dataclasses.field(default_factory=list)
+
+
 def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[Note]]:
-    """Return the files that bring ``settings`` back after a reboot and the settings, and why some do not come."""
-    lines: dict[str, dict[str, str]] = {}  # file -> a line up to its value -> the line
-    reasons: dict[str, list[str]] = {}
+    """Return the files that bring ``settings`` back after a reboot and the settings, and why some
+    do not come.
+    """
+    files: dict[str, _File] = {}
     warnings: dict[Note, None] = {}
-    marked = []
+    marked: list[Setting] = []
     for setting in settings:
-        path, line = _line(host, setting)
-        if path is None:
+        line = _line(host, setting)
+        if line is None:
             warnings[Note.of(NoteCode.NOT_PERSISTENT, kind=setting.kind)] = None
-        elif not host.has(directory := path.rpartition("/")[0]):
+            marked.append(setting)
+            continue
+        path, text = line
+        directory = path.rpartition("/")[0]
+        if not host.has(directory):
             warnings[Note.of(NoteCode.NO_DIRECTORY, directory=f"/{directory}", target=setting.target)] = None
-        else:
-            lines.setdefault(path, _known(host, path))[_key(path, line)] = line
-            reasons.setdefault(path, []).append(setting.rule)
-            setting = dataclasses.replace(setting, persistent=True)
-        marked.append(setting)
-    files = [
-        Setting(
-            "config_file",
-            path,
-            config_file.encode(_HEAD + "\n".join(lines[path].values()) + "\n"),
-            config_file.ABSENT if host.content(path) is None else None,
-            f"brings back after a reboot what {', '.join(dict.fromkeys(reasons[path]))} set",
-            reasons[path][0],
-            persistent=True,
-        )
-        for path in sorted(lines)
-    ]
-    return [*files, *marked], list(warnings)
+            marked.append(setting)
+            continue
+        if path not in files:
+            files[path] = _File(_known(host, path))
+        files[path].lines[_key(path, text)] = text
+        files[path].rules.append(setting.rule)
+        marked.append(dataclasses.replace(setting, persistent=True))
+    planned: list[Setting] = []
+    for path in sorted(files):
+        planned.append(_setting(host, path, files[path]))
+    return planned + marked, list(warnings)
 
 
-def _line(host: Host, setting: Setting) -> tuple[str | None, str]:
-    """Return the file that can bring a setting back, None where none can, and the line in it."""
+def _setting(host: Host, path: str, file: _File) -> Setting:
+    """Return the setting that writes a file."""
+    text = _HEAD + "\n".join(file.lines.values()) + "\n"
+    return Setting(
+        "config_file",
+        path,
+        config_file.encode(text),
+        config_file.ABSENT if host.content(path) is None else None,
+        f"brings back after a reboot what {', '.join(dict.fromkeys(file.rules))} set",
+        file.rules[0],
+        persistent=True,
+    )
+
+
+def _line(host: Host, setting: Setting) -> tuple[str, str] | None:
+    """Return the file that can bring a setting back and the line in it, None where none can."""
     kind, value = setting.kind, setting.value
-    target, _, name = setting.target.partition("/")
     if kind in _ETHTOOL:
-        nic = host.nics.get(target)
-        command = f"/usr/sbin/ethtool {_ETHTOOL[kind]} $name {name} {value}"
-        match = f'ACTION=="add", SUBSYSTEM=="net", KERNELS=="{nic.pci if nic else None}"'
-        return UDEV if nic is not None and nic.pci is not None else None, f'{match}, RUN+="{command}"'
+        name, _, feature = setting.target.partition("/")
+        nic = host.nics.get(name)
+        if nic is None or nic.pci is None:
+            return None
+        command = f"/usr/sbin/ethtool {_ETHTOOL[kind]} $name {feature} {value}"
+        match = f'ACTION=="add", SUBSYSTEM=="net", KERNELS=="{nic.pci}"'
+        return UDEV, f'{match}, RUN+="{command}"'
     if kind == "sysctl":
         return SYSCTL, f"{setting.target} = {value}"
     if kind in _SYSFS:
         return TMPFILES, f"w {_SYSFS[kind].path(setting.target)} - - - - {value}"
-    return None, ""
+    return None
 
 
 def _known(host: Host, path: str) -> dict[str, str]:
-    lines = (host.content(path) or "").splitlines()
-    return {_key(path, line): line for line in lines if line.strip() and not line.startswith("#")}
+    """Return the lines that a file has now, comments left out."""
+    known: dict[str, str] = {}
+    for line in (host.content(path) or "").splitlines():
+        if line.strip() and not line.startswith("#"):
+            known[_key(path, line)] = line
+    return known
 
 
 def _key(path: str, line: str) -> str:

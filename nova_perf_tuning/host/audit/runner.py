@@ -11,7 +11,8 @@ from nova_perf_tuning import errors, rules
 from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement, vswitch
 from nova_perf_tuning.host.audit.host import Host
 
-#: Entry points of rules that other distributions bring; the rules of this one are in :data:`_MODULES`.
+#: Entry points of rules that other distributions bring; the rules of this one are in
+#: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
 _MODULES = (configuration, devices, machine, network, placement, vswitch)
 
@@ -26,8 +27,10 @@ def load() -> tuple[base.Rule, ...]:
 
     :raises AuditError: an entry point leads to something else than a rule of its name.
     """
-    own: list[base.Rule] = [rule for module in _MODULES for rule in rules.defined_in(vars(module))]
-    by_name = {rule.id: rule for rule in own}
+    by_name: dict[str, base.Rule] = {}
+    for module in _MODULES:
+        for rule in rules.defined_in(vars(module)):
+            by_name[rule.id] = rule
     for point in metadata.entry_points(group=GROUP):
         if point.name not in by_name:
             rule = point.load()()
@@ -51,7 +54,8 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
 
 def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
-    chosen = load() if chosen is None else chosen
+    if chosen is None:
+        chosen = load()
     report = rules.run(chosen, host, strict=strict)
     plain = {rule.id: rule.plain for rule in chosen if rule.plain}
     others = {guest.name for guest in host.guests if not guest.domain.specs.of_nova}
