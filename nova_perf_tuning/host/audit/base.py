@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rule of the audit is; a host is judged through :class:`~nova_perf_tuning.host.audit.host.Host` alone."""
+"""What a rule of the audit is; a host is judged through
+:class:`~nova_perf_tuning.host.audit.host.Host` alone.
+"""
 
 import abc
 import shlex
@@ -16,9 +18,11 @@ from nova_perf_tuning.rules import Finding, Level, named, need
 class Rule(rules.Rule[Host]):
     """Judges one thing on one host, live or recorded.
 
-    Nothing that is in the files of a host may make it raise anything but :class:`NotApplicableError`.
+    Nothing that is in the files of a host may make it raise anything but
+    :class:`NotApplicableError`.
 
-    :cvar plain: the remedy in domain XML, where the subject is a guest that Nova has not made; empty: none.
+    :cvar plain: the remedy in domain XML, where the subject is a guest that Nova has not made;
+        empty: none.
     """
 
     plain: ClassVar[str] = ""
@@ -28,15 +32,22 @@ class Rule(rules.Rule[Host]):
         return model.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
 
     def of_all(
-        self, guests: Sequence[Guest], shown: str, what: str, *evidence: tuple[str, str]
+        self, guests: Sequence[Guest], shown: str, what: str, more: Iterable[tuple[str, str]] = ()
     ) -> Iterator[Finding]:
-        """Yield one finding about guests, if there are any; ``shown``: what the XML of the first says."""
+        """Yield one finding about guests, if there are any.
+
+        :param shown: what the XML of the first guest says. :param more: further evidence.
+        """
         if guests:
             why = f"{counted(len(guests), 'guest')} {what}: {named(guest.name for guest in guests)}"
-            yield self.finding([(guests[0].path, shown), *evidence], why, subject=guests[0].name)
+            evidence = [(guests[0].path, shown)]
+            evidence.extend(more)
+            yield self.finding(evidence, why, subject=guests[0].name)
 
     def sysctl(self, host: Host, key: str, value: str, why: str, note: str = "") -> Finding:
-        """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the command."""
+        """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the
+        command.
+        """
         now = host.facts.sysctls[key]
         remedy = f"sysctl -w {shlex.quote(f'{key}={value}')}{note}"
         setting = self.setting("sysctl", key, value, now, why)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices and features of guests: what QEMU emulates register by register, and what Windows is not offered."""
+"""Devices and features of guests: what QEMU emulates register by register, and what Windows is not
+offered.
+"""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -23,7 +25,8 @@ _DRIVERS: Final = (
 
 
 def _set_property(guest: Guest, text: str) -> str:
-    """Return how a property of an image reaches a guest that is there: Nova keeps those of its boot with it.
+    """Return how a property of an image reaches a guest that is there: Nova keeps those of its
+    boot with it.
 
     A hard reboot alone reads nothing of the image anew, and a rebuild empties the disk.
     """
@@ -41,13 +44,17 @@ class EmulatedNic(GuestRule):
     source = _WINDOWS
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        models = [nic.model for nic in guest.domain.interfaces if nic.model]
-        slow = [model for model in models if model in image_rules.EMULATED_NICS]
-        if slow:
+        evidence: list[str] = []
+        models: set[str] = set()
+        for nic in guest.domain.interfaces:
+            if nic.model in image_rules.EMULATED_NICS:
+                evidence.append(f"<model type='{nic.model}'>")
+                models.add(nic.model)
+        if evidence:
             yield self.of(
                 guest,
-                [f"<model type='{model}'>" for model in slow],
-                f"{counted(len(slow), 'NIC')} of {guest.name}: {named(sorted(set(slow)))}",
+                evidence,
+                f"{counted(len(evidence), 'NIC')} of {guest.name}: {named(sorted(models))}",
                 _DRIVERS + _set_property(guest, "hw_vif_model=virtio"),
             )
 
@@ -71,11 +78,14 @@ class EmulatedDisk(_DiskRule):
     source = _WINDOWS
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        disks = [disk for disk in guest.inventory.disks if disk.kind in ("disk", "lun")]
-        slow = [disk for disk in disks if disk.bus in image_rules.EMULATED_BUSES]
-        what = f"on {named(sorted({disk.bus for disk in slow}))}"
+        wrong: list[str] = []
+        buses: set[str] = set()
+        for disk in guest.inventory.disks:
+            if disk.kind in ("disk", "lun") and disk.bus in image_rules.EMULATED_BUSES:
+                wrong.append(f"{disk.device}: bus {disk.bus}")
+                buses.add(disk.bus)
         remedy = _DRIVERS + _set_property(guest, "hw_disk_bus=virtio")
-        return self.of_disks(guest, [f"{disk.device}: bus {disk.bus}" for disk in slow], what, remedy)
+        return self.of_disks(guest, wrong, f"on {named(sorted(buses))}", remedy)
 
 
 class EmulatedController(GuestRule):
@@ -91,16 +101,23 @@ class EmulatedController(GuestRule):
         if not any(disk.bus == "scsi" and disk.kind in ("disk", "lun") for disk in guest.inventory.disks):
             return
         for controller in guest.inventory.controllers:
-            slow = controller.model not in VIRTIO_SCSI_MODELS
-            if controller.kind == "scsi" and (slow or (controller.queues == "1" and guest.domain.vcpus > 1)):
-                what = f"model {controller.model or 'not named'}" if slow else "one queue"
-                yield self.of(
-                    guest,
-                    [f"<controller type='scsi'>: {what}"],
-                    f"{guest.name} with {guest.domain.vcpus} vCPUs has its disks on a SCSI controller: {what}",
-                    level=self.level if slow else Level.INFO,
-                )
-                return
+            if controller.kind != "scsi":
+                continue
+            if controller.model not in VIRTIO_SCSI_MODELS:
+                what = f"model {controller.model or 'not named'}"
+                level = self.level
+            elif controller.queues == "1" and guest.domain.vcpus > 1:
+                what = "one queue"
+                level = Level.INFO
+            else:
+                continue
+            yield self.of(
+                guest,
+                [f"<controller type='scsi'>: {what}"],
+                f"{guest.name} with {guest.domain.vcpus} vCPUs has its disks on a SCSI controller: {what}",
+                level=level,
+            )
+            return
 
 
 class WindowsEnlightenments(GuestRule):
@@ -119,7 +136,9 @@ class WindowsEnlightenments(GuestRule):
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         have = guest.inventory.hyperv
-        lacking = [] if "passthrough" in have else [name for name in ENLIGHTENMENTS if name not in have]
+        lacking: list[str] = []
+        if "passthrough" not in have:
+            lacking.extend(name for name in ENLIGHTENMENTS if name not in have)
         if not guest.inventory.hyperv_clock:
             lacking.append("hypervclock")
         if lacking:
@@ -141,12 +160,15 @@ class DiskCache(_DiskRule):
     source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        disks = [disk for disk in guest.inventory.disks if disk.kind == "disk"]
-        cached = [disk for disk in disks if disk.source in ("file", "block") and disk.cache in _CACHED]
-        unsafe = any(disk.cache == "unsafe" for disk in cached)
-        also = "; unsafe loses what was flushed when the host fails" if unsafe else ""
-        wrong = [f"{disk.device}: cache {disk.cache}" for disk in cached]
-        return self.of_disks(guest, wrong, f"cached by the host{also}")
+        wrong: list[str] = []
+        what = "cached by the host"
+        for disk in guest.inventory.disks:
+            on_host = disk.kind == "disk" and disk.source in ("file", "block")
+            if on_host and disk.cache in _CACHED:
+                wrong.append(f"{disk.device}: cache {disk.cache}")
+                if disk.cache == "unsafe":
+                    what = "cached by the host; unsafe loses what was flushed when the host fails"
+        return self.of_disks(guest, wrong, what)
 
 
 class EncryptedIo(GuestRule):
@@ -176,20 +198,29 @@ class Queues(Rule):
     source = "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        few, many, disks, most = [], [], [], vocabulary.MANY_QUEUES
-        shown = {}
+        most = vocabulary.MANY_QUEUES
+        few: list[Guest] = []
+        many: list[Guest] = []
+        disks: list[Guest] = []
+        shown: dict[str, str] = {}
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
             queues = max((nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS), default=0)
             of_disk = max((disk.queues for disk in guest.inventory.disks), default=0)
-            shown[guest.name] = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
-            shown[guest.name] += f", {of_disk} of a disk" if of_disk else ""
-            few += [guest] if queues == 1 and vcpus >= 4 else []
-            many += [guest] if queues > min(vcpus, most) else []
-            disks += [guest] if of_disk > vcpus else []
+            text = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
+            if of_disk:
+                text += f", {of_disk} of a disk"
+            shown[guest.name] = text
+            if queues == 1 and vcpus >= 4:
+                few.append(guest)
+            if queues > min(vcpus, most):
+                many.append(guest)
+            if of_disk > vcpus:
+                disks.append(guest)
         for guests, what in (
             (few, "of four or more vCPUs with one queue"),
             (many, f"with more queues than vCPUs, or than {most}"),
             (disks, "with a disk of more queues than vCPUs"),
         ):
-            yield from self.of_all(guests, shown[guests[0].name] if guests else "", what)
+            if guests:
+                yield from self.of_all(guests, shown[guests[0].name], what)

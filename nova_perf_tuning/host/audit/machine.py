@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine is and what runs guests on it: accelerator, vhost, clock, idle states, pages and merging."""
+"""What the machine is and what runs guests on it: accelerator, vhost, clock, idle states, pages
+and merging.
+"""
 
 import re
 import shlex
@@ -8,6 +10,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
@@ -52,7 +55,8 @@ class XenPv(Rule):
     source = "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times"
 
     _PV: Final = re.compile(r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer")
-    #: What only HVM, PVH or the control domain prints; old kernels on HVM print the first line of PV, too.
+    #: What only HVM, PVH or the control domain prints; old kernels on HVM print the first line of
+    #: PV, too.
     _NOT_PV: Final = re.compile(
         r"Xen HVM|on Xen PVH|Xen Platform PCI: I/O protocol|\(v0[0-9] +Xen +HVM|running as Dom0"
     )
@@ -68,9 +72,14 @@ class XenPv(Rule):
             return
         path, text = host.options.kernel_log
         need(self._BOOT.search(text), f"{path} does not reach back to the boot: give dmesg from then", NoDataError)
-        lines = [line.strip() for line in text.splitlines()]
-        proof = [(path, line) for line in lines if self._PV.search(line)]
-        if proof and not any(self._NOT_PV.search(line) for line in lines):
+        proof: list[tuple[str, str]] = []
+        for line in text.splitlines():
+            line = line.strip()
+            if self._NOT_PV.search(line):
+                return
+            if self._PV.search(line):
+                proof.append((path, line))
+        if proof:
             yield self.finding(proof[:2])
 
 
@@ -87,8 +96,11 @@ class Tcg(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.guests, "no guests")
         slow = [guest for guest in host.guests if guest.domain.type == "qemu"]
-        stated = [host.nova[key] for key in (("libvirt", "virt_type"),) if key in host.nova]
-        yield from self.of_all(slow, "<domain type='qemu'>", "without KVM", *stated)
+        stated: list[tuple[str, str]] = []
+        virt_type = host.nova.get(("libvirt", "virt_type"))
+        if virt_type is not None:
+            stated.append(virt_type)
+        yield from self.of_all(slow, "<domain type='qemu'>", "without KVM", stated)
 
 
 class VhostNetMissing(GuestRule):
@@ -116,9 +128,12 @@ class VhostNetMissing(GuestRule):
         return [guest for guest in host.guests if guest.domain.type == "kvm"]
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        slow = [nic for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS and nic.driver == "qemu"]
+        slow = 0
+        for nic in guest.domain.interfaces:
+            if nic.model in VIRTIO_MODELS and nic.driver == "qemu":
+                slow += 1
         if slow:
-            why = f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net"
+            why = f"{counted(slow, 'interface')} of {guest.name} served by QEMU, not by vhost-net"
             remedy = f"virsh edit {shlex.quote(guest.name)}  # without <driver name='qemu'>; from its next start"
             evidence = ["<driver name='qemu'> of a virtio interface"]
             yield self.of(guest, evidence, why, remedy, Level.WARNING)
@@ -139,7 +154,9 @@ class Clocksource(Rule):
         need(current, "no clock source to see")
         if current in self._SLOW:
             others = host.text(f"{base}/available_clocksource") or "unknown"
-            tsc = "tsc is available and not used" if "tsc" in others.split() else "the kernel offers no tsc"
+            tsc = "the kernel offers no tsc"
+            if "tsc" in others.split():
+                tsc = "tsc is available and not used"
             yield self.finding(
                 [(f"/{base}/current_clocksource", current), (f"/{base}/available_clocksource", others)],
                 f"the clock is {current}; {tsc}",
@@ -161,20 +178,25 @@ class Governor(Rule):
         policies = host.numbered(_FREQ, "policy")
         need(policies, "no frequencies to set (firmware or hypervisor decides)")
         need(not host.powers_cpus, "Nova manages the power of its dedicated CPUs")
-        slow: list[tuple[int, str]] = []
-        unknown = 0
+        kinds: set[str] = set()
+        evidence: list[tuple[str, str]] = []
+        settings: list[model.Setting] = []
+        unknown = False
         for policy in policies:
             governor = host.text(f"{_FREQ}/policy{policy}/scaling_governor")
-            offered = (host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance").split()
-            unknown += not governor
-            if governor and governor != "performance" and "performance" in offered:
-                slow.append((policy, governor))
-        if slow:
-            kinds = sorted({governor for _policy, governor in slow})
+            if not governor:
+                unknown = True
+                continue
+            offered = host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance"
+            if governor != "performance" and "performance" in offered.split():
+                kinds.add(governor)
+                evidence.append((f"/{_FREQ}/policy{policy}/scaling_governor", governor))
+                settings.append(self.setting("governor", f"policy{policy}", "performance", governor))
+        if settings:
             yield self.finding(
-                [(f"/{_FREQ}/policy{policy}/scaling_governor", governor) for policy, governor in slow[:3]],
-                f"governor {named(kinds)} in {len(slow)} of {len(policies)} frequency domains",
-                settings=[self.setting("governor", f"policy{policy}", "performance", now) for policy, now in slow],
+                evidence[:3],
+                f"governor {named(sorted(kinds))} in {len(settings)} of {len(policies)} frequency domains",
+                settings=settings,
             )
         need(not unknown, "governors are not in this record", NoDataError)
 
@@ -197,16 +219,17 @@ class DeepIdle(Rule):
         idle = f"sys/devices/system/cpu/cpu{min(cpus)}/cpuidle"
         states = host.numbered(idle, "state")
         need(states, "no idle states to see (firmware or hypervisor decides)")
-        deep = [
-            (state, latency)
-            for state in states
-            if (latency := host.number(f"{idle}/state{state}/latency") or 0) > _DEEP_US
-            and host.text(f"{idle}/state{state}/disable") != "1"
-        ]
-        if deep:
+        deepest = 0
+        evidence: list[tuple[str, str]] = []
+        for state in states:
+            latency = host.number(f"{idle}/state{state}/latency") or 0
+            if latency > _DEEP_US and host.text(f"{idle}/state{state}/disable") != "1":
+                deepest = latency
+                evidence.append((f"/{idle}/state{state}/latency", f"{latency} us"))
+        if evidence:
             yield self.finding(
-                [(f"/{idle}/state{state}/latency", f"{latency} us") for state, latency in deep],
-                f"{cpulist.named(cpus)}, dedicated, may sleep so deep that waking takes {deep[-1][1]} us",
+                evidence,
+                f"{cpulist.named(cpus)}, dedicated, may sleep so deep that waking takes {deepest} us",
             )
 
 
@@ -248,8 +271,12 @@ class FreePageReporting(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         own = [guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages]
         need(own, "no guest with dedicated CPUs or huge pages")
-        wanted = [guest for guest in own if guest.domain.request and guest.domain.request.free_page_reporting]
-        reporting = [guest for guest in own if guest.inventory.free_page_reporting and guest not in wanted]
+        reporting: list[Guest] = []
+        for guest in own:
+            request = guest.domain.request
+            wanted = request is not None and request.free_page_reporting
+            if guest.inventory.free_page_reporting and not wanted:
+                reporting.append(guest)
         shown = "<memballoon freePageReporting='on'>"
         yield from self.of_all(reporting, shown, "with dedicated CPUs or huge pages")
 
@@ -291,16 +318,26 @@ class Ksm(Rule):
         need(host.guests, "no guests")
         pinned = _pinned(host)
         across = host.text(f"{_KSM}/merge_across_nodes")
-        spread = len(host.facts.nodes) > 1 and across != "0" and bool(host.guests)
-        if run == "1" and (pinned or spread):
-            files = {"run": run, "merge_across_nodes": across}
-            who = f"guests with dedicated CPUs: {named(pinned)}" if pinned else "guests on several nodes"
-            yield self.finding(
-                [(f"/{_KSM}/{name}", value) for name, value in files.items() if value is not None],
-                f"KSM merges pages under {who}",
-                ("systemctl disable --now ksmtuned\n" if "ksmtuned" in host.programs else "") + self.remedy,
-                settings=[self.setting("memory", "ksm", "2", run)],
-            )
+        if pinned:
+            who = f"guests with dedicated CPUs: {named(pinned)}"
+        elif len(host.facts.nodes) > 1 and across != "0":
+            who = "guests on several nodes"
+        else:
+            return
+        if run != "1":
+            return
+        evidence = [(f"/{_KSM}/run", run)]
+        if across is not None:
+            evidence.append((f"/{_KSM}/merge_across_nodes", across))
+        remedy = self.remedy
+        if "ksmtuned" in host.programs:
+            remedy = f"systemctl disable --now ksmtuned\n{remedy}"
+        yield self.finding(
+            evidence,
+            f"KSM merges pages under {who}",
+            remedy,
+            settings=[self.setting("memory", "ksm", "2", run)],
+        )
 
 
 class NumaBalancing(Rule):
@@ -320,11 +357,13 @@ class NumaBalancing(Rule):
         pinned = _pinned(host)
         floating = [guest.name for guest in host.guests if not guest.domain.dedicated]
         if value != "0" and pinned and len(host.facts.nodes) > 1:
-            also = f"; those that float may profit from it: {named(floating)}" if floating else ""
+            why = f"its faults cost {counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes: "
+            why += named(pinned)
+            if floating:
+                why += f"; those that float may profit from it: {named(floating)}"
             yield self.finding(
                 [(sysctl_path(key), value)],
-                f"its faults cost {counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes: "
-                f"{named(pinned)}{also}",
+                why,
                 settings=[self.setting("sysctl", key, "0", value)],
                 level=Level.INFO if len(floating) > len(pinned) else None,
                 safe=not floating,
