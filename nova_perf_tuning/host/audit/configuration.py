@@ -2,6 +2,7 @@
 """Whose CPUs are whose: nova.conf and the kernel's command line against the host and each other."""
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf, owners
@@ -17,10 +18,10 @@ _MAPPINGS = {
     "linux_bridge": "physical_interface_mappings",
     "sriov_nic": "physical_device_mappings",
 }
-
-
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
+#: An option of nova.conf: its section and its name.
+_Option: TypeAlias = tuple[str, str]
 
 
 def mappings(host: Host) -> dict[str, str]:
@@ -28,11 +29,14 @@ def mappings(host: Host) -> dict[str, str]:
     networks: dict[str, str] = {}
     for option in _MAPPINGS.items():
         value = host.nova.get(option)
-        for part in (value.text if value else "").split(","):
+        if value is None:
+            continue
+        for part in value.text.split(","):
             name, _, target = part.strip().partition(":")
             if target:
                 networks[name] = target
-    return {**networks, **host.options.physnets}
+    networks.update(host.options.physnets)
+    return networks
 
 
 def _nodes(nics: Iterable[model.Nic]) -> frozenset[int]:
@@ -50,29 +54,32 @@ class PhysnetNodes(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_nodes()
         host.need_nova_conf()
-        stated = {
-            section.removeprefix(novaconf.PHYSNET): value
-            for (section, key), value in host.nova.items()
-            if key == "numa_nodes" and section.startswith(novaconf.PHYSNET)
-        }
+        stated: dict[str, novaconf.Value] = {}
+        for (section, key), value in host.nova.items():
+            if key == "numa_nodes" and section.startswith(novaconf.PHYSNET):
+                stated[section.removeprefix(novaconf.PHYSNET)] = value
         networks = mappings(host)
         for name, value in sorted(stated.items()):
             yield from self._stated(host, name, value, networks)
         for name, target in sorted(networks.items()):
             nics = host.carriers(target)
-            near = cpulist.format(_nodes(nics))
-            if name not in stated and len(_nodes(nics)) == 1:
-                yield self.finding(
-                    [(host.nova_path, f"no [{novaconf.PHYSNET}{name}]"), *map(host.node_file, nics[:3])],
-                    f"{name} leaves through {target} on node {near}; Nova does not know it",
-                    f"[{novaconf.PHYSNET}{name}] numa_nodes = {near}",
-                    subject=name,
-                    level=Level.INFO,
-                )
+            nodes = _nodes(nics)
+            if name in stated or len(nodes) != 1:
+                continue
+            near = cpulist.format(nodes)
+            evidence: list[tuple[str, object]] = [(host.nova_path, f"no [{novaconf.PHYSNET}{name}]")]
+            evidence.extend(map(host.node_file, nics[:3]))
+            yield self.finding(
+                evidence,
+                f"{name} leaves through {target} on node {near}; Nova does not know it",
+                f"[{novaconf.PHYSNET}{name}] numa_nodes = {near}",
+                subject=name,
+                level=Level.INFO,
+            )
         need(_nodes(host.links), "the nodes of NICs are unknown", NoDataError)
 
     def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
-        evidence: list[tuple[str, str]] = [value]
+        evidence: list[tuple[str, object]] = [value]
         nodes = cpulist.find(value.text)
         if nodes is None:
             yield self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
@@ -80,8 +87,9 @@ class PhysnetNodes(Rule):
         present = frozenset(node.id for node in host.facts.nodes)
         option = f"[{novaconf.PHYSNET}{name}] numa_nodes ="
         if nodes - present:
+            evidence.append(("/sys/devices/system/node", cpulist.format(present)))
             yield self.finding(
-                [*evidence, ("/sys/devices/system/node", cpulist.format(present))],
+                evidence,
                 f"node {cpulist.format(nodes - present)} does not exist on this host",
                 f"{option} the node of its NIC, one of {cpulist.format(present)} "
                 f"(nova-perf generate nova-conf{rules.GIVEN} --physnet {name}=NIC)",
@@ -90,14 +98,17 @@ class PhysnetNodes(Rule):
             )
             return
         through = networks.get(name)
-        nics = host.carriers(through or "")
         if through is None:
             nics = [nic for nic in host.links if nic.node is not None]
+            what = "no NIC of this host is there: they are"
+        else:
+            nics = host.carriers(through)
+            what = f"{name} leaves through {through}"
         near = _nodes(nics)
         if near and not near & nodes:
-            what = f"{name} leaves through {through}" if through else "no NIC of this host is there: they are"
+            evidence.extend(map(host.node_file, nics[:3]))
             yield self.finding(
-                [*evidence, *map(host.node_file, nics[:3])],
+                evidence,
                 f"nova.conf says node {value.text}; {what} on node {cpulist.format(near)}",
                 f"{option} {cpulist.format(near)}",
                 subject=name,
@@ -114,31 +125,23 @@ class CpuSets(Rule):
     source = "Nova's documentation of CPU topologies; TripleO: a core of each node for the host"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        sets = {host.dedicated_option: host.dedicated, SHARED: host.shared}
-        given = {option: cpus for option, cpus in sets.items() if cpus}
-        options = (DEDICATED, SHARED, PIN_SET)
-        written = [option for option in options if host.option(option[1], option[0])[:1] not in ("", "$")]
-        faulty = [option for option in written if novaconf.cpu_set(host.nova, option) is None]
+        given: dict[_Option, frozenset[int]] = {}
+        if host.dedicated:
+            given[host.dedicated_option] = host.dedicated
+        if host.shared:
+            given[SHARED] = host.shared
+        faulty = _unreadable_sets(host)
         for option in faulty:
-            yield self._about(
-                host, option, "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
-            )
+            why = "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
+            yield self._about(host, option, why)
         need(given or faulty, "no CPU sets in nova.conf")
-        present = frozenset(cpu.id for cpu in host.facts.cpus)
         for option, cpus in given.items():
-            if cpus - present:
-                missing, there = cpulist.named(cpus - present), cpulist.named(present)
+            if cpus - host.present:
+                missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
                 yield self._about(host, option, f"it names {missing}; this host has only {there}")
-        dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
-        legacy = host.pin_set is not None
-        if dedicated & shared and not legacy:
-            yield self._about(host, host.dedicated_option, f"both sets name {cpulist.named(dedicated & shared)}")
-        reserved = host.option("reserved_host_cpus", "DEFAULT")
-        if reserved not in ("", "0") and not legacy:
-            evidence = [host.nova["DEFAULT", "reserved_host_cpus"], *(host.nova[option] for option in given)]
-            why = "reserved_host_cpus and CPU sets exclude each other: nova-compute refuses to start"
-            remedy = "remove reserved_host_cpus: what is in neither set is the host's"
-            yield self.finding(evidence, why, remedy, subject="reserved_host_cpus")
+        if host.pin_set is None:
+            yield from self._contradictions(host, list(given))
+        dedicated = host.dedicated or frozenset()
         if dedicated and host.sets.online <= dedicated:
             why = "every online CPU is dedicated: interrupts, vhost and the host have none"
             yield self._about(host, host.dedicated_option, why)
@@ -147,15 +150,62 @@ class CpuSets(Rule):
             why = "CPU 0 is dedicated: timers and interrupts without an affinity go there, and it stays online"
             yield self._about(host, host.dedicated_option, why, Level.WARNING)
         for option, cpus in given.items():
-            cores = {cpu.siblings: cpulist.parse(cpu.siblings) & host.sets.online for cpu in host.facts.cpus}
-            split = [text for text, core in cores.items() if core & cpus and core - cpus]
+            split = _torn_cores(host, cpus)
             if split:
                 why = f"{option[1]} has one thread of {counted(len(split), 'core')} and not the other "
                 why += f"({named(split)}): whatever runs beside takes half of the core"
                 yield self._about(host, option, why, Level.WARNING)
 
-    def _about(self, host: Host, option: tuple[str, str], why: str, level: Level | None = None) -> Finding:
+    def _contradictions(self, host: Host, given: list[_Option]) -> Iterator[Finding]:
+        """Yield what cannot stand together in nova.conf, where it has the sets of today."""
+        both = (host.dedicated or frozenset()) & (host.shared or frozenset())
+        if both:
+            yield self._about(host, host.dedicated_option, f"both sets name {cpulist.named(both)}")
+        if host.option("reserved_host_cpus", "DEFAULT") not in ("", "0"):
+            evidence = [host.nova["DEFAULT", "reserved_host_cpus"]]
+            for option in given:
+                evidence.append(host.nova[option])
+            why = "reserved_host_cpus and CPU sets exclude each other: nova-compute refuses to start"
+            remedy = "remove reserved_host_cpus: what is in neither set is the host's"
+            yield self.finding(evidence, why, remedy, subject="reserved_host_cpus")
+
+    def _about(self, host: Host, option: _Option, why: str, level: Level | None = None) -> Finding:
         return self.finding([host.nova[option]], why, subject=option[1], level=level)
+
+
+def _unreadable_sets(host: Host) -> list[_Option]:
+    """Return the options with CPU sets whose text is no list of CPUs; a ``$reference`` is not
+    judged.
+    """
+    unreadable = []
+    for option in (DEDICATED, SHARED, PIN_SET):
+        section, key = option
+        text = host.option(key, section)
+        if text and not text.startswith("$") and novaconf.cpu_set(host.nova, option) is None:
+            unreadable.append(option)
+    return unreadable
+
+
+def _torn_cores(host: Host, cpus: frozenset[int]) -> list[str]:
+    """Return the cores, each as its CPU list, of whose online threads only some are among
+    ``cpus``.
+    """
+    torn: dict[str, None] = {}
+    for cpu in host.facts.cpus:
+        core = cpulist.parse(cpu.siblings) & host.sets.online
+        if core & cpus and core - cpus:
+            torn[cpu.siblings] = None
+    return list(torn)
+
+
+def _served_within(host: Host, nic: model.Nic, cpus: frozenset[int]) -> set[int]:
+    """Return those of ``cpus`` that serve interrupts of a NIC which no other CPU serves."""
+    serving: set[int] = set()
+    for irq in host.interrupts(nic):
+        used = cpulist.parse(irq.effective or irq.affinity or "")
+        if used <= cpus:
+            serving |= used
+    return serving
 
 
 class PowerOverlap(Rule):
@@ -176,17 +226,17 @@ class PowerOverlap(Rule):
             return
         if not host.cpu_sets.power_managed:  # governor: they stay online
             return
-        down = dedicated - {0}
-        on: dict[str, frozenset[int]] = {}
+        nics: list[str] = []
+        hit: set[int] = set()
         for nic in host.links:
-            used = [cpulist.parse(irq.effective or irq.affinity or "") for irq in host.interrupts(nic)]
-            if hit := frozenset[int]().union(*(cpus for cpus in used if cpus and cpus <= down)):
-                on[nic.name] = hit
-        if on:
-            cpus = cpulist.named(frozenset[int]().union(*on.values()))
+            serving = _served_within(host, nic, dedicated - {0})
+            if serving:
+                nics.append(nic.name)
+                hit |= serving
+        if nics:
             yield self.finding(
                 [managed, host.nova[DEDICATED]],
-                f"interrupts of {named(sorted(on))} are on {cpus}, which Nova powers down",
+                f"interrupts of {named(sorted(nics))} are on {cpulist.named(hit)}, which Nova powers down",
             )
         if 0 in dedicated:
             yield self.finding(
@@ -258,35 +308,59 @@ class HousekeepingUnset(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
-        text = host.boot.get("systemd.cpu_affinity")
-        if text is None:
-            _path, text = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity") or ("", None)
-        affinity = None if text is None else host.cpus_of_parameter(text)
-        if host.dedicated is not None and (host.sets.isolated or (affinity and not affinity & dedicated)):
+        affinity = _affinity_of_services(host)
+        confined = bool(host.sets.isolated) or bool(affinity and not affinity & dedicated)
+        if host.dedicated is not None and confined:
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
-        remedy = f"CPUAffinity={cpulist.format(host.sets.online - dedicated)} in "
-        remedy += "/etc/systemd/system.conf and a reboot, or isolcpus= (nova-perf generate grub-args{given})"
+        others = host.sets.online - dedicated
         if host.dedicated is None:
             evidence.append(host.owned)
+            level, remedy = None, ""
+        else:
+            level = Level.INFO
+            remedy = f"CPUAffinity={cpulist.format(others)} in /etc/systemd/system.conf and a reboot, "
+            remedy += "or isolcpus= (nova-perf generate grub-args{given})"
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
         nodes = max(len(host.nodes_of(host.sets.online)), 1)
         yield self.finding(
             evidence,
             f"guests own {cpulist.named(dedicated)}, and everything else on this host may run there as well "
-            f"as on the other {counted(len(host.sets.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
-            "" if host.dedicated is None else remedy,
-            level=None if host.dedicated is None else Level.INFO,
+            f"as on the other {counted(len(others), 'CPU')} ({counted(nodes, 'node')})",
+            remedy,
+            level=level,
         )
 
 
+def _affinity_of_services(host: Host) -> frozenset[int] | None:
+    """Return the CPUs of systemd and what it starts, None where nothing confines them."""
+    text = host.boot.get("systemd.cpu_affinity")
+    if text is None:
+        setting = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity")
+        if setting is None:
+            return None
+        _path, text = setting
+    return host.cpus_of_parameter(text)
+
+
 def unit_setting(host: Host, path: str, key: str) -> tuple[str, str] | None:
-    """Return where a setting of systemd stands, the last of a file and its drop-ins, and its words with commas."""
-    files = [path, *(f"{path}.d/{name}" for name in host.names(f"{path}.d"))]
-    assigned = ((file, line.partition("=")) for file in files for line in (host.content(file) or "").splitlines())
-    found = [(file, ",".join(value.split())) for file, (name, _, value) in assigned if name.strip() == key]
-    return next((setting for setting in reversed(found) if setting[1]), None)
+    """Return where a setting of systemd is made, and its words with commas.
+
+    Of a file and its drop-ins the last assignment counts; an empty one is passed over.
+    """
+    files = [path]
+    for name in host.names(f"{path}.d"):
+        files.append(f"{path}.d/{name}")
+    setting = None
+    for file in files:
+        content = host.content(file) or ""
+        for line in content.splitlines():
+            name, _, value = line.partition("=")
+            words = value.split()
+            if name.strip() == key and words:
+                setting = (file, ",".join(words))
+    return setting
 
 
 class SharedIsolated(Rule):
@@ -300,21 +374,24 @@ class SharedIsolated(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         shared = known(host.shared, "no [compute] cpu_shared_set")
-        need(
-            host.has(owners.ISOLATED_AT_BOOT[1:]), f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError
-        )
+        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
+        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
         both = shared & host.sets.owners.cpus(Owner.ISOLATED)
         if both:
+            evidence = isolation(host)
+            evidence.append(host.nova[SHARED])
             yield self.finding(
-                [*isolation(host), host.nova[SHARED]],
+                evidence,
                 f"{cpulist.named(both)}: shared and isolated, so every thread put there stays on CPU {min(both)}",
             )
 
 
 def isolation(host: Host) -> list[tuple[str, str]]:
     """Return what isolates CPUs on this host, as evidence."""
-    claims = host.sets.owners.of_kind(Owner.ISOLATED)
-    return [(path, text) for claim in claims for path, text in claim.evidence]
+    evidence: list[tuple[str, str]] = []
+    for claim in host.sets.owners.of_kind(Owner.ISOLATED):
+        evidence.extend(claim.evidence)
+    return evidence
 
 
 class IsolatedUnused(Rule):
@@ -327,18 +404,26 @@ class IsolatedUnused(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
-        isolated, foreign = host.sets.owners.cpus(Owner.ISOLATED), others(host)
+        isolated = host.sets.owners.cpus(Owner.ISOLATED)
+        foreign = others(host)
         need(isolated, "no isolated CPUs")
-        used = dedicated.union(host.shared or (), host.sets.dedicated, *(claim.cpus for claim in foreign))
+        used = dedicated | host.sets.dedicated | (host.shared or frozenset())
+        for claim in foreign:
+            used |= claim.cpus
         idle = (isolated & host.sets.online) - used
         disturbed = (dedicated & host.sets.online) - isolated
-        evidence: list[tuple[str, str]] = [*isolation(host), host.nova[host.dedicated_option]]
+        evidence = isolation(host)
+        evidence.append(host.nova[host.dedicated_option])
         if idle:
-            evidence += [claim.evidence[0] for claim in foreign]
+            for claim in foreign:
+                evidence.append(claim.evidence[0])
             bound = [thread for thread in host.facts.programs if cpulist.parse(thread.affinity) <= idle]
-            evidence += [thread.evidence for thread in bound[:3]]
-            who = named(sorted({thread.program for thread in bound}))
-            there = f" (threads of {who} are bound there)" if bound else ""
+            for thread in bound[:3]:
+                evidence.append(thread.evidence)
+            there = ""
+            if bound:
+                programs = {thread.program for thread in bound}
+                there = f" (threads of {named(sorted(programs))} are bound there)"
             yield self.finding(
                 evidence,
                 f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host{there}",
@@ -354,10 +439,16 @@ class IsolatedUnused(Rule):
 
 
 def others(host: Host) -> list[owners.Claim]:
-    """Return who uses CPUs beside guests: programs that poll, and slices other than that of guests."""
+    """Return the claims to CPUs that guests do not make: programs that poll, and slices of
+    services.
+    """
     slices = {group.path for group in host.facts.slices if not group.path.startswith(MACHINE)}
-    every = [*host.sets.owners.claims, *host.sets.owners.overruled]
-    return [claim for claim in every if claim.owner is Owner.PROGRAM or claim.name in slices]
+    found: list[owners.Claim] = []
+    for claims in (host.sets.owners.claims, host.sets.owners.overruled):
+        for claim in claims:
+            if claim.owner is Owner.PROGRAM or claim.name in slices:
+                found.append(claim)
+    return found
 
 
 class NohzFull(Rule):
@@ -394,9 +485,13 @@ class IrqAffinity(Rule):
         boot = host.cpus_of_parameter(isolcpus) or frozenset()
         wrong = may & (boot | host.sets.isolated | host.sets.reserved)
         if wrong:
-            also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
-            given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]
+            evidence = [(_CMDLINE, f"irqaffinity={value}")]
+            if "isolcpus" in host.boot:
+                evidence.append((_CMDLINE, f"isolcpus={isolcpus}"))
+            also = ""
+            if "managed_irq" in isolcpus.split(","):
+                also = "; isolcpus=managed_irq asks for the contrary"
             yield self.finding(
-                [(_CMDLINE, f"{name}={host.boot[name]}") for name in given],
+                evidence,
                 f"new interrupts may start on {cpulist.named(wrong)}, dedicated or isolated{also}",
             )

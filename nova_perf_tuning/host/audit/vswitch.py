@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch's threads and guests' slice, against the CPUs that guests own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
@@ -15,12 +15,30 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
-def _threads(host: Host) -> list[model.ProgramThread]:
-    """Return the threads of Open vSwitch; raises NotApplicableError where none is known."""
+def _threads(host: Host) -> tuple[list[model.ProgramThread], list[model.ProgramThread]]:
+    """Return the PMD threads of Open vSwitch, and its other threads.
+
+    :raises NotApplicableError: none is known.
+    """
     need(host.facts.programs or host.has("proc/1"), "running programs are not in this record", NoDataError)
-    threads = [thread for thread in host.facts.programs if thread.program == claims.OVS]
-    need(threads, "ovs-vswitchd has no handler, revalidator or PMD thread here")
-    return threads
+    polling: list[model.ProgramThread] = []
+    others: list[model.ProgramThread] = []
+    for thread in host.facts.programs:
+        if thread.program == claims.OVS:
+            threads = polling if thread.is_bound else others
+            threads.append(thread)
+    need(polling or others, "ovs-vswitchd has no handler, revalidator or PMD thread here")
+    return polling, others
+
+
+def _shown(threads: Sequence[model.ProgramThread]) -> list[tuple[str, str]]:
+    """Return the first of ``threads`` as evidence."""
+    return [thread.evidence for thread in threads[:3]]
+
+
+def _cpus(threads: Iterable[model.ProgramThread]) -> frozenset[int]:
+    """Return all CPUs that ``threads`` may use."""
+    return cpulist.union(thread.affinity for thread in threads)
 
 
 class PmdIsolated(Rule):
@@ -32,15 +50,17 @@ class PmdIsolated(Rule):
     source = "Open vSwitch's documentation of DPDK: isolcpus for pmd-cpu-mask; Red Hat: OvsPmdCoreList"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        threads = [thread for thread in _threads(host) if thread.is_bound]
-        need(threads, "no PMD threads")
+        polling, _others = _threads(host)
+        need(polling, "no PMD threads")
         isolated = host.sets.owners.cpus(Owner.ISOLATED)
-        open_ = [thread for thread in threads if not cpulist.parse(thread.affinity) <= isolated]
-        if open_:
-            cpus = cpulist.named(cpulist.union(thread.affinity for thread in open_))
+        exposed = [thread for thread in polling if not cpulist.parse(thread.affinity) <= isolated]
+        if exposed:
+            evidence = _shown(exposed)
+            evidence += isolation(host) or [(ISOLATED_AT_BOOT, "none")]
+            count = counted(len(exposed), "PMD thread")
             yield self.finding(
-                [*(thread.evidence for thread in open_[:3]), *(isolation(host) or [(ISOLATED_AT_BOOT, "none")])],
-                f"{counted(len(open_), 'PMD thread')} on {cpus}, which the scheduler gives to others, too",
+                evidence,
+                f"{count} on {cpulist.named(_cpus(exposed))}, which the scheduler gives to others, too",
             )
 
 
@@ -56,36 +76,60 @@ class OvsOnDedicated(Rule):
     source = "openshift/cluster-node-tuning-operator #1546: OVS has a CPU pool of its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        threads = _threads(host)
+        polling, others = _threads(host)
         need(host.sets.reserved, "no dedicated CPUs and no PMD threads")
-        polling = [thread for thread in threads if thread.is_bound]
-        both = cpulist.union(thread.affinity for thread in polling) & host.sets.dedicated
-        if both:
-            there = [thread for thread in polling if cpulist.parse(thread.affinity) <= both]
+        yield from self._polling(host, polling)
+        # The scheduler moves nothing to an isolated CPU, so a thread that may use others, too,
+        # stays away from it.
+        exposed = host.sets.reserved - host.sets.owners.cpus(Owner.ISOLATED)
+        near = [thread for thread in others if cpulist.parse(thread.affinity) & exposed]
+        if near:
+            evidence = _shown(near)
+            if polling and not host.sets.dedicated:
+                evidence.append(polling[0].evidence)
+            else:
+                evidence.append(host.owned)
             yield self.finding(
-                [*(thread.evidence for thread in there[:3]), host.owned],
+                evidence,
+                f"{counted(len(near), 'handler and revalidator thread')} may run on "
+                f"{cpulist.named(_cpus(near) & exposed)}, which guests or PMD threads own",
+                subject="handlers",
+            )
+
+    def _polling(self, host: Host, threads: list[model.ProgramThread]) -> Iterator[Finding]:
+        both = _cpus(threads) & host.sets.dedicated
+        if both:
+            evidence = _shown([thread for thread in threads if cpulist.parse(thread.affinity) <= both])
+            evidence.append(host.owned)
+            yield self.finding(
+                evidence,
                 f"PMD threads poll on {cpulist.named(both)}, which are dedicated to guests",
                 "take these CPUs out of other_config:pmd-cpu-mask, or out of cpu_dedicated_set",
                 subject="pmd",
                 level=Level.ERROR,
             )
-        # The scheduler moves nothing to an isolated CPU, so a thread that may use others, too, stays away from it.
-        exposed = host.sets.reserved - host.sets.owners.cpus(Owner.ISOLATED)
-        others = [thread for thread in threads if not thread.is_bound]
-        near = [thread for thread in others if cpulist.parse(thread.affinity) & exposed]
-        owner = polling[0].evidence if polling and not host.sets.dedicated else host.owned
-        if near:
-            cpus = cpulist.union(thread.affinity for thread in near) & exposed
-            yield self.finding(
-                [*(thread.evidence for thread in near[:3]), owner],
-                f"{counted(len(near), 'handler and revalidator thread')} may run on {cpulist.named(cpus)}, "
-                "which guests or PMD threads own",
-                subject="handlers",
-            )
 
 
-#: What cpuset.cpus.partition says when all is well; else it is the type, "invalid" and the kernel's reason.
+#: What cpuset.cpus.partition says when all is well; else it is the type, "invalid" and the
+#: kernel's reason.
 _PARTITIONS = ("member", "root", "isolated")
+
+
+def _configured_slice(host: Host) -> tuple[str, model.Slice] | None:
+    """Return the guests' slice as systemd's files describe it, and where its CPUs are given.
+
+    While no guest runs the slice itself is not there.
+    """
+    unit = f"etc/systemd/system/{MACHINE}"
+    allowed = unit_setting(host, unit, "AllowedCPUs")
+    if allowed is None:
+        return None
+    path, text = allowed
+    cpus = cpulist.find(text)
+    if not cpus:
+        return None
+    _path, partition = unit_setting(host, unit, "CPUSetPartition") or ("", "member")
+    return f"/{path} AllowedCPUs", model.Slice(MACHINE, "", cpulist.format(cpus), partition)
 
 
 class MachineSlice(Rule):
@@ -99,37 +143,46 @@ class MachineSlice(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         groups = {group.path: group for group in host.facts.slices if group.path.startswith(MACHINE)}
-        base = f"/{claims.CGROUPS}/{MACHINE}/cpuset.cpus.effective"
-        unit = f"etc/systemd/system/{MACHINE}"
-        allowed = unit_setting(host, unit, "AllowedCPUs")
-        if MACHINE not in groups and allowed is not None and (cpus := cpulist.find(allowed[1])):
-            # While no guest runs the slice is not there.
-            _path, partition = unit_setting(host, unit, "CPUSetPartition") or ("", "member")
-            groups[MACHINE] = model.Slice(MACHINE, "", cpulist.format(cpus), partition)
-            base = f"/{allowed[0]} AllowedCPUs"
+        where = f"/{claims.CGROUPS}/{MACHINE}/cpuset.cpus.effective"
+        if MACHINE not in groups:
+            configured = _configured_slice(host)
+            if configured is not None:
+                where, groups[MACHINE] = configured
         need(groups or host.has(f"{claims.CGROUPS}/{MACHINE}"), f"there is no {MACHINE}")
         need(groups, f"{MACHINE} may use every CPU")
+        invalid = [group for group in groups.values() if group.partition not in _PARTITIONS]
+        shared = (host.shared or frozenset()) & host.sets.online
+        dedicated = (host.dedicated or frozenset()) & host.sets.online
+        need(shared or dedicated or invalid, "no CPU sets in nova.conf")
+        if MACHINE in groups:
+            yield from self._machine(host, groups[MACHINE], where)
+        for group in invalid:
+            yield self.finding(
+                [(f"/{claims.CGROUPS}/{group.path}/cpuset.cpus.partition", group.partition)],
+                f"{group.path} is to be a partition and is none: its CPUs are neither its own nor isolated",
+                "remove what its CPUs overlap with: AllowedCPUs= of other slices, or isolcpus= at boot",
+                subject=group.path,
+                level=Level.WARNING,
+            )
+
+    def _machine(self, host: Host, group: model.Slice, where: str) -> Iterator[Finding]:
+        """Yield what is wrong with the slice of all guests; ``where`` its CPUs are given."""
+        evidence = [(where, group.effective)]
+        for option in (host.dedicated_option, SHARED):
+            if option in host.nova:
+                evidence.append(host.nova[option])
+        allowed = cpulist.parse(group.effective)
         shared = (host.shared or frozenset()) & host.sets.online
         planned = shared | ((host.dedicated or frozenset()) & host.sets.online)
-        invalid = {path: group.partition for path, group in groups.items() if group.partition not in _PARTITIONS}
-        need(planned or invalid, "no CPU sets in nova.conf")
-        options = [host.nova[key] for key in (host.dedicated_option, SHARED) if key in host.nova]
-        if (group := groups.get(MACHINE)) is not None:
-            evidence = [(base, group.effective), *options]
-            if lacking := planned - cpulist.parse(group.effective):
-                why = f"Nova gives guests {cpulist.named(lacking)}, and {MACHINE} may not use them"
-                yield self.finding(evidence, why)
-            if group.partition == "isolated" and (floating := shared & cpulist.parse(group.effective)):
-                yield self.finding(
-                    [("CPUSetPartition", group.partition), *evidence],
-                    f"floating guests have {cpulist.named(floating)}, and nothing is balanced there",
-                    "CPUSetPartition=isolated for a slice of pinned guests, with the dedicated CPUs alone",
-                )
-        for path, partition in invalid.items():
+        lacking = planned - allowed
+        if lacking:
+            why = f"Nova gives guests {cpulist.named(lacking)}, and {MACHINE} may not use them"
+            yield self.finding(evidence, why)
+        floating = shared & allowed
+        if group.partition == "isolated" and floating:
+            evidence.insert(0, ("CPUSetPartition", group.partition))
             yield self.finding(
-                [(f"/{claims.CGROUPS}/{path}/cpuset.cpus.partition", partition)],
-                f"{path} is to be a partition and is none: its CPUs are neither its own nor isolated",
-                "remove what its CPUs overlap with: AllowedCPUs= of other slices, or isolcpus= at boot",
-                subject=path,
-                level=Level.WARNING,
+                evidence,
+                f"floating guests have {cpulist.named(floating)}, and nothing is balanced there",
+                "CPUSetPartition=isolated for a slice of pinned guests, with the dedicated CPUs alone",
             )
