@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MTUs along the path, offloads, rings, queues, the bridge's way through netfilter, and TCP's buffers."""
+"""MTUs along the path, offloads, rings, queues, the bridge's way through netfilter, and TCP's
+buffers.
+"""
 
 import abc
+import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.audit import network_stack, ports
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import ethtool
-from nova_perf_tuning.host.facts.root import decimal
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, known, named, need
@@ -29,16 +32,6 @@ def _mtu(nic: model.Nic) -> tuple[str, object]:
     return f"/sys/class/net/{nic.name}/mtu", nic.mtu
 
 
-def _taps(host: Host) -> dict[str, tuple[Guest, int]]:
-    """Return the taps of guests by name, with the place among their guest's interfaces; vhost-user has none."""
-    return {
-        interface.device: (guest, index)
-        for guest in host.guests
-        for index, interface in enumerate(guest.domain.interfaces)
-        if interface.device and interface.kind != "vhostuser"
-    }
-
-
 def _counter(device: str, name: str) -> str:
     return f"/sys/class/net/{device}/statistics/{name}"
 
@@ -52,42 +45,39 @@ class MtuMismatch(Rule):
     source = f"{_ORACLE}: every device of the path"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        # A running guest keeps the MTU of its <mtu> at its start; one without <mtu> got none.
-        announced = [
-            (guest, tap, mtu)
-            for guest in host.guests
-            for interface, mtu in zip(guest.domain.interfaces, guest.inventory.mtus, strict=False)
-            if guest.process
-            and mtu is not None
-            and (tap := host.nics.get(interface.device or ""))
-            and tap.mtu is not None
-        ]
-        members = [
-            (nic, host.nics.get(nic.bond or nic.bridge or "")) for nic in host.facts.nics if nic.bond or nic.bridge
-        ]
+        announced = ports.announced(host)
+        members = ports.members(host)
         need(announced or members, "no bonds or bridges with members")
-        for guest, tap, mtu in announced:
-            if mtu != tap.mtu:
+        for each in announced:
+            guest, tap = each.guest, each.tap
+            if each.mtu != tap.mtu:
                 yield self.finding(
-                    [(guest.path, f"<mtu size='{mtu}'>"), _mtu(tap)],
-                    f"{guest.name} got MTU {mtu} when it started, its {tap.name} has MTU {tap.mtu}",
+                    [(guest.path, f"<mtu size='{each.mtu}'>"), _mtu(tap)],
+                    f"{guest.name} got MTU {each.mtu} when it started, its {tap.name} has MTU {tap.mtu}",
                     "set the network's mtu in Neutron, then a hard reboot of the guest",
                     subject=guest.name,
                 )
-        taps = _taps(host)
+        taps = ports.taps(host)
+        unknown = False
         for nic, master in members:
-            # The MTU of ovs-system itself means nothing: each port of Open vSwitch has its own.
-            if master is None or nic.mtu is None or master.mtu is None or master.name == "ovs-system":
+            if nic.mtu is None:
+                unknown = True
+                continue
+            if master is None:
+                continue
+            if master.mtu is None:
+                unknown = True
                 continue
             if nic.kind == "tap" or nic.name in taps:
                 wrong = nic.mtu > master.mtu
+            elif nic.bond:
+                wrong = nic.mtu != master.mtu
             else:
-                wrong = nic.mtu != master.mtu if nic.bond else nic.mtu < master.mtu
+                wrong = nic.mtu < master.mtu
             if wrong:
                 why = f"{nic.name} has MTU {nic.mtu}, {master.name} that it belongs to {master.mtu}"
                 yield self.finding([_mtu(nic), _mtu(master)], why, subject=nic.name)
-        devices = [device for pair in members for device in pair if device and device.name != "ovs-system"]
-        need(all(device.mtu is not None for device in devices), "some MTUs are unknown", NoDataError)
+        need(not unknown, "some MTUs are unknown", NoDataError)
         running = {name for name, (guest, _index) in taps.items() if guest.process}
         need(running <= host.nics.keys(), "taps of running guests are not in this record", NoDataError)
 
@@ -103,16 +93,19 @@ class MtuSmall(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        sized = [nic for nic in host.links if nic.mtu is not None and nic.speed_mbps is not None]
-        need(sized, "no NIC whose MTU and speed are known", NoDataError)
-        for nic in sized:
-            if nic.mtu is not None and nic.mtu <= 1500 and (nic.speed_mbps or 0) >= _JUMBO_MBPS:
+        sized = 0
+        for nic in host.links:
+            if nic.mtu is None or nic.speed_mbps is None:
+                continue
+            sized += 1
+            if nic.mtu <= 1500 and nic.speed_mbps >= _JUMBO_MBPS:
                 yield self.finding(
                     [_mtu(nic), (f"/sys/class/net/{nic.name}/speed", nic.speed_mbps)],
                     f"{nic.name} with {nic.speed_mbps} Mbit/s sends packets of {nic.mtu} bytes",
                     f"ip link set {shlex.quote(nic.name)} mtu 9000  # only where the whole path carries it",
                     subject=nic.name,
                 )
+        need(sized, "no NIC whose MTU and speed are known", NoDataError)
 
 
 class NicRule(Rule):
@@ -148,14 +141,18 @@ class LroOnForwarding(NicRule):
     def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         master = nic.bridge or nic.bond
         if master and link.features.get("rx-lro"):
-            off = [self.setting("offload", f"{nic.name}/rx-lro", "off", "on")]
-            evidence = [(f"ethtool -k {nic.name}", "large-receive-offload: on")]
+            settings: list[model.Setting] = []
+            if link.can_change("rx-lro"):
+                settings.append(self.setting("offload", f"{nic.name}/rx-lro", "off", "on"))
             yield self.finding(
-                [*evidence, (f"/sys/class/net/{nic.name}/master", master)],
+                [
+                    (f"ethtool -k {nic.name}", "large-receive-offload: on"),
+                    (f"/sys/class/net/{nic.name}/master", master),
+                ],
                 f"{nic.name} merges packets by LRO and {master} passes them on to guests",
                 f"ethtool -K {shlex.quote(nic.name)} lro off  # with some drivers the link is down for a moment",
                 subject=nic.name,
-                settings=off if link.can_change("rx-lro") else (),
+                settings=settings,
             )
 
 
@@ -174,14 +171,23 @@ class OffloadsOff(NicRule):
 
     def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        off = [name for name in self._FEATURES if link.features.get(name) is False and link.can_change(name)]
+        off: list[str] = []
+        evidence: list[tuple[str, str]] = []
+        commands: list[str] = []
+        settings: list[model.Setting] = []
+        for name in self._FEATURES:
+            if link.features.get(name) is False and link.can_change(name):
+                off.append(name)
+                evidence.append((f"ethtool -k {nic.name}", f"{name}: off"))
+                commands.append(f"ethtool -K {shlex.quote(nic.name)} {name} on")
+                settings.append(self.setting("offload", f"{nic.name}/{name}", "on", "off"))
         if off:
             yield self.finding(
-                [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
+                evidence,
                 f"{nic.name} could do it and has it off: {', '.join(off)}",
-                "\n".join(f"ethtool -K {shlex.quote(nic.name)} {name} on" for name in off),
+                "\n".join(commands),
                 subject=nic.name,
-                settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],
+                settings=settings,
             )
 
 
@@ -196,31 +202,42 @@ class RingDrops(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs", NoDataError)
-        unknown = 0
+        unknown = False
         for nic in host.links:
+            lost: dict[str, int] = {}
+            for name in ("rx_missed_errors", "rx_fifo_errors"):
+                count = host.statistic(nic, name)
+                if count is None:
+                    unknown = True
+                else:
+                    lost[name] = count
             packets = host.statistic(nic, "rx_packets") or 0
-            counts = {name: host.statistic(nic, name) for name in ("rx_missed_errors", "rx_fifo_errors")}
-            unknown += None in counts.values()
-            lost = {name: count for name, count in counts.items() if count is not None}
             drops = max(lost.values(), default=0)
-            if drops <= packets * _DROP_SHARE:
-                continue
-            evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
-            link, device, settings = host.ethtool.get(nic.name), shlex.quote(nic.name), list[model.Setting]()
-            now, most = (link.rings.get("rx", 0), link.rings.get("rx_max", 0)) if link else (0, 0)
-            remedy = (
-                f"spread its interrupts first (nova-perf plan{GIVEN}); rx {now} of {most} descriptors are in use"
-            )
-            if 0 < now < min(most, _RING):
-                value = str(min(most, _RING))
-                evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
-                remedy = f"ethtool -G {device} rx {value}  # with most drivers the link is down for a moment"
-                settings = [self.setting("ring", f"{nic.name}/rx", value, str(now))]
-            elif not most:
-                remedy = f"ethtool -g {device}  # how many there may be; more of them with ethtool -G"
-            why = f"{nic.name} lost {drops} of {packets} packets since it was set up"
-            yield self.finding(evidence, why, remedy, subject=nic.name, settings=settings)
+            if drops > packets * _DROP_SHARE:
+                yield self._about(host, nic, packets, lost)
         need(not unknown, "some counters of NICs are unknown", NoDataError)
+
+    def _about(self, host: Host, nic: model.Nic, packets: int, lost: Mapping[str, int]) -> Finding:
+        """Return the finding about a NIC that lost packets, by counter, with what its ring allows."""
+        evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
+        now = most = 0
+        link = host.ethtool.get(nic.name)
+        if link is not None:
+            now, most = link.rings.get("rx", 0), link.rings.get("rx_max", 0)
+        wanted = min(most, _RING)
+        device = shlex.quote(nic.name)
+        settings: list[model.Setting] = []
+        if 0 < now < wanted:
+            evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
+            remedy = f"ethtool -G {device} rx {wanted}  # with most drivers the link is down for a moment"
+            settings.append(self.setting("ring", f"{nic.name}/rx", str(wanted), str(now)))
+        elif not most:
+            remedy = f"ethtool -g {device}  # how many there may be; more of them with ethtool -G"
+        else:
+            remedy = f"spread its interrupts first (nova-perf plan{GIVEN}); "
+            remedy += f"rx {now} of {most} descriptors are in use"
+        why = f"{nic.name} lost {max(lost.values())} of {packets} packets since it was set up"
+        return self.finding(evidence, why, remedy, subject=nic.name, settings=settings)
 
 
 class TapDrops(Rule):
@@ -233,18 +250,23 @@ class TapDrops(Rule):
     source = "Rocky specification of rx_queue_size; Red Hat's chapter on dropped packets of taps"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        owners = _taps(host)
+        owners = ports.taps(host)
         need(owners, "no taps of guests")
-        judged = unknown = 0
+        judged = False
+        unknown = False
         for name, (guest, index) in sorted(owners.items()):
+            drops = packets = None
             tap = host.nics.get(name)
-            drops, packets = [host.statistic(tap, key) if tap else None for key in ("tx_dropped", "tx_packets")]
+            if tap is not None:
+                drops = host.statistic(tap, "tx_dropped")
+                packets = host.statistic(tap, "tx_packets")
             if drops is None or packets is None:
-                unknown += guest.process is not None
+                if guest.process is not None:
+                    unknown = True
                 continue
-            judged += 1
+            judged = True
             if drops > packets * _DROP_SHARE:
-                size = (*guest.inventory.rx_queue_sizes[index : index + 1], "")[0] or "256"
+                size = _rx_queue_size(guest, index)
                 yield self.finding(
                     [(_counter(name, "tx_dropped"), drops), (guest.path, f"rx_queue_size {size}")],
                     f"{guest.name} did not take {drops} of {packets + drops} packets for {name}, whose ring has "
@@ -252,6 +274,32 @@ class TapDrops(Rule):
                     subject=guest.name,
                 )
         need(judged and not unknown, "counters of guests' taps are unknown", NoDataError)
+
+
+def _rx_queue_size(guest: Guest, index: int) -> str:
+    """Return the slots of the receive ring of a guest's interface; QEMU's default where none are
+    given.
+    """
+    sizes = guest.inventory.rx_queue_sizes
+    if index < len(sizes) and sizes[index]:
+        return sizes[index]
+    return "256"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Channels:
+    """Queues of a NIC of one kind (combined, rx, tx), that do not fit the CPUs that serve them."""
+
+    name: str
+    now: int
+    most: int
+    wanted: int
+
+    @property
+    def queues(self) -> str:
+        """``4 queues``, ``1 rx queue``."""
+        noun = "queue" if self.name == "combined" else f"{self.name} queue"
+        return counted(self.now, noun)
 
 
 class Channels(Rule):
@@ -266,44 +314,57 @@ class Channels(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.sets.dedicated, "no dedicated CPUs: interrupts may go anywhere")
-        unknown = []
+        unknown: list[str] = []
         for nic in host.links:
             link = host.ethtool.get(nic.name)
-            channels, where = link.channels if link else {}, f"ethtool -l {nic.name}"
-            if not channels:  # those that are seen may be too many; whether there could be more is not known
-                unknown.append(nic.name)
-                count = len(vectors.classify(nic, host.interrupts(nic)).queues)
-                channels, where = {"combined": count, "combined_max": count} if count else {}, "/proc/irq, seen"
-            yield from self._judge(host, nic, channels, where)
+            if link is not None and link.channels:
+                yield from self._judge(host, nic, link.channels, f"ethtool -l {nic.name}")
+                continue
+            unknown.append(nic.name)
+            # Those that are seen may be too many; whether there could be more is not known.
+            count = len(vectors.classify(nic, host.interrupts(nic)).queues)
+            if count:
+                seen = {"combined": count, "combined_max": count}
+                yield from self._judge(host, nic, seen, "/proc/irq, seen")
         need(host.links and not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
 
     def _judge(self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str) -> Iterator[Finding]:
         pool = host.sets.interrupts(nic.node)
         if pool is None:
             return
-        # A driver has queues for both directions at once, or for each (mlx4, veth).
-        names = ("combined",) if channels.get("combined_max") else ("rx", "tx")
-        wrong = []
-        for name in names:
-            now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
-            wanted = max(1, min(len(pool.cpus), most))
-            if now and most and not min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
-                wrong.append((name, now, most, wanted))
+        wrong = _wrong_channels(channels, len(pool.cpus))
         if not wrong:
             return
-        queues = [counted(now, "queue" if name == "combined" else f"{name} queue") for name, now, *_ in wrong]
-        counts = " ".join(f"{name} {wanted}" for name, _now, _most, wanted in wrong)
+        evidence: list[tuple[str, str]] = []
+        settings: list[model.Setting] = []
+        command = f"ethtool -L {shlex.quote(nic.name)}"
+        for each in wrong:
+            evidence.append((where, f"{each.name} {each.now} of {each.most}"))
+            command += f" {each.name} {each.wanted}"
+            target = f"{nic.name}/{each.name}"
+            settings.append(self.setting("channels", target, str(each.wanted), str(each.now)))
+        queues = " and ".join(each.queues for each in wrong)
         yield self.finding(
-            [(where, f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
-            f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
-            f"ethtool -L {shlex.quote(nic.name)} {counts}"
-            "  # its interrupts are made anew: run nova-perf apply{given} after it",
+            evidence,
+            f"{nic.name} has {queues}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
+            f"{command}  # its interrupts are made anew: run nova-perf apply{GIVEN} after it",
             subject=nic.name,
-            settings=[
-                self.setting("channels", f"{nic.name}/{name}", str(wanted), str(now))
-                for name, now, _most, wanted in wrong
-            ],
+            settings=settings,
         )
+
+
+def _wrong_channels(channels: Mapping[str, int], cpus: int) -> list[_Channels]:
+    """Return the kinds of queues that are too few or too many for ``cpus`` CPUs."""
+    # A driver has queues for both directions at once, or for each (mlx4, veth).
+    names = ("combined",) if channels.get("combined_max") else ("rx", "tx")
+    wrong: list[_Channels] = []
+    for name in names:
+        now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
+        wanted = max(1, min(cpus, most))
+        fits = min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted
+        if now and most and not fits:
+            wrong.append(_Channels(name, now, most, wanted))
+    return wrong
 
 
 _NF: Final = tuple(f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables"))
@@ -317,15 +378,21 @@ class _Netfilter(Rule):
 
     @abc.abstractmethod
     def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
-        """Judge parameters; ``filtered``: why security groups filter in iptables, empty: nothing shows it."""
+        """Judge parameters; ``filtered``: why security groups filter in iptables, empty: nothing
+        shows it.
+        """
 
     def check(self, host: Host) -> Iterator[Finding]:
         values = {key: host.facts.sysctls[key] for key in _NF if key in host.facts.sysctls}
         need(values, "br_netfilter is not loaded")
-        driver, hybrid = host.nova.get(_FIREWALL), _bridges(host, "qbr", "brq")
-        filtered = f"bridges of iptables security groups: {named(hybrid)}" if hybrid else ""
+        driver = host.nova.get(_FIREWALL)
+        hybrid = _bridges(host, "qbr", "brq")
         if driver is not None and "iptables" in driver.text.lower():
             filtered = f"{driver.source} = {driver.text}"
+        elif hybrid:
+            filtered = f"bridges of iptables security groups: {named(hybrid)}"
+        else:
+            filtered = ""
         yield from self.judge(host, values, filtered)
         need(len(values) == len(_NF), "some kernel parameters are unknown", NoDataError)
 
@@ -344,17 +411,21 @@ class BridgeNetfilter(_Netfilter):
     source = f"{_ORACLE}; with the exception that it does not name: OVS-hybrid and Linux bridge security groups"
 
     def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
-        on = [key for key, value in values.items() if value == "1"]
-        carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != "ovs-system"]
+        carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != ports.SWITCH]
         need(carrying, "no bridge with ports")
         others = _bridges(host, "docker", "cni", "virbr", "lxc", "podman", "kube")  # they filter there, too
-        if on and not others and not filtered:
+        evidence: list[tuple[str, object]] = []
+        command = "sysctl -w"
+        for key, value in values.items():
+            if value == "1":
+                evidence.append((sysctl_path(key), 1))
+                command += f" {key}=0"
+        if evidence and not others and not filtered:
             yield self.finding(
-                [(sysctl_path(key), 1) for key in on],
+                evidence,
                 f"packets of {named(carrying)} go through iptables, and nothing shows that security groups filter "
                 "there",
-                "iptables-save | grep physdev  # must print nothing: no firewall relies on it\n"
-                "sysctl -w " + " ".join(f"{key}=0" for key in on),
+                f"iptables-save | grep physdev  # must print nothing: no firewall relies on it\n{command}",
             )
 
 
@@ -368,56 +439,23 @@ class BridgeNetfilterOff(_Netfilter):
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
     def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
-        off = [key for key, value in values.items() if value == "0" and "arp" not in key]
         need(filtered or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
+        off: list[str] = []
+        evidence: list[tuple[str, object]] = []
+        command = "sysctl -w"
+        for key, value in values.items():
+            if value == "0" and "arp" not in key:
+                off.append(key)
+                evidence.append((sysctl_path(key), 0))
+                command += f" {key}=1"
         if off and filtered:
-            yield self.finding(
-                [(sysctl_path(key), 0) for key in off],
-                f"{filtered}: with {named(off)} off these rules never see a packet",
-                "sysctl -w " + " ".join(f"{key}=1" for key in off),
-            )
+            why = f"{filtered}: with {named(off)} off these rules never see a packet"
+            yield self.finding(evidence, why, command)
 
 
-#: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
-DEFAULT_MAX: Final = {"net.ipv4.tcp_rmem": 6291456, "net.ipv4.tcp_wmem": 4194304}
-_CEILING: Final = 1 << 30
 _BACKLOG_KEY: Final = "net.core.netdev_max_backlog"
 #: What is proposed against drops, once: counters since boot do not tell whether it was enough.
 _BACKLOG: Final = 4000
-
-
-def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> int:
-    """Return the bandwidth-delay product in bytes."""
-    return int(bandwidth_mbps * 1e6 * rtt_ms / 1e3 / 8)
-
-
-def proposal(bdp: int, default: int) -> int:
-    """Return the maximum of a buffer for a path, at least ``default``.
-
-    A buffer below one BDP can never fill the path. Half of a receive buffer is window
-    (net.ipv4.tcp_adv_win_scale), so it is the next power of two from twice the BDP on.
-    """
-    return max(min(1 << max(2 * bdp - 1, 0).bit_length(), _CEILING), default)
-
-
-def _path(host: Host) -> tuple[int, str]:
-    """Return the bandwidth-delay product of the path in bytes, and how it comes about."""
-    mbps, how = host.options.bandwidth_mbps, "given"
-    if mbps is None and host.links:
-        fastest = max(host.links, key=lambda nic: nic.speed_mbps or 0)
-        mbps, how = fastest.speed_mbps, f"speed of {fastest.name}"
-    lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
-    rtt_ms = known(host.options.rtt_ms, lacking, NoDataError)
-    mbps = known(mbps, lacking, NoDataError)
-    bdp = bdp_bytes(mbps, rtt_ms)
-    return bdp, f"BDP = {mbps} Mbit/s ({how}) x {rtt_ms:g} ms (given) / 8 = {bdp} bytes"
-
-
-def _numbers(host: Host, key: str) -> list[int]:
-    """Return the numbers of a kernel parameter; none where it is missing or no such text."""
-    parts = [decimal(part) for part in (host.facts.sysctls.get(key) or "").split()]
-    numbers = [number for number in parts if number is not None and number >= 0]
-    return numbers if len(numbers) == len(parts) else []
 
 
 class BuffersTooSmall(Rule):
@@ -431,14 +469,14 @@ class BuffersTooSmall(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        bdp, formula = _path(host)
-        for key, default in DEFAULT_MAX.items():
-            match _numbers(host, key):
+        bdp, formula = network_stack.path(host)
+        for key, default in network_stack.DEFAULT_MAX.items():
+            match network_stack.numbers(host, key):
                 case [least, initial, most] if most < bdp:
                     yield self.sysctl(
                         host,
                         key,
-                        f"{least} {initial} {proposal(bdp, default)}",
+                        f"{least} {initial} {network_stack.proposal(bdp, default)}",
                         f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
                         "  # next power of two from 2 x BDP on",
                     )
@@ -480,12 +518,12 @@ class SoftnetDrops(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        packets, drops, squeezes = known(_softnet(host), "no /proc/net/softnet_stat", NoDataError)
+        packets, drops, squeezes = known(network_stack.softnet(host), "no /proc/net/softnet_stat", NoDataError)
         if drops <= packets * _DROP_SHARE:
             return
         evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]
         remedy, settings = "", list[model.Setting]()
-        match _numbers(host, _BACKLOG_KEY):
+        match network_stack.numbers(host, _BACKLOG_KEY):
             case [now] if now < _BACKLOG:
                 evidence.append((sysctl_path(_BACKLOG_KEY), str(now)))
                 reason = f"{drops} packets dropped with {now}"
@@ -494,18 +532,3 @@ class SoftnetDrops(Rule):
         share = 100 * drops / max(packets, 1)
         why = f"{drops} of {packets} packets since boot ({share:.4f} %) found their CPU's input queue full"
         yield self.finding(evidence, why, remedy, settings=settings)
-
-
-def _softnet(host: Host) -> Sequence[int] | None:
-    """Return packets processed, packets dropped and rounds cut short (time_squeeze), of all CPUs since boot.
-
-    Format: net/core/net-procfs.c, hexadecimal columns, one line a CPU.
-    """
-    rows = []
-    for line in (host.content("proc/net/softnet_stat") or "").splitlines():
-        try:
-            rows.append([int(field, 16) for field in line.split()[:3]])
-        except ValueError:
-            continue
-    rows = [row for row in rows if len(row) == 3 and all(0 <= value < 1 << 32 for value in row)]
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else None

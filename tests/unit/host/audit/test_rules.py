@@ -6,7 +6,7 @@ import shlex
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host import record
-from nova_perf_tuning.host.audit import base, network, runner
+from nova_perf_tuning.host.audit import base, network_stack, runner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 
@@ -124,12 +124,12 @@ class ArithmeticTest(testcase.TestCase):
     def test_bandwidth_delay_product(self) -> None:
         for mbps, rtt, expected in ((10000, 100, 125000000), (10000, 0.2, 250000), (1000, 1, 125000)):
             with self.subTest(mbps):
-                self.assertEqual(expected, network.bdp_bytes(mbps, rtt))
+                self.assertEqual(expected, network_stack.bdp_bytes(mbps, rtt))
         for mbps in (100, 1000, 25000, 400000):
             with self.subTest(mbps):
                 for rtt in (0.05, 1, 30, 300):
-                    bdp = network.bdp_bytes(mbps, rtt)
-                    value = network.proposal(bdp, 4194304)
+                    bdp = network_stack.bdp_bytes(mbps, rtt)
+                    value = network_stack.proposal(bdp, 4194304)
                     self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
 
 
