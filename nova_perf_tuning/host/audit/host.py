@@ -283,6 +283,14 @@ class Host:
                 settings.append(dataclasses.replace(setting, rule=rule))
         return settings
 
+    def is_refused(self, nic: model.Nic, irq: model.Irq) -> bool:
+        """Whether the kernel does not take an interrupt elsewhere: nobody can put it right."""
+        refused = self.options.refused
+        if not refused or ("irq_affinity", f"irq:{irq.number}") in self.planned:
+            return False
+        pool = self.sets.interrupts(nic.node)
+        return refused.is_managed(irq) or (pool is not None and pool.members <= refused.full)
+
     @functools.cached_property
     def guests(self) -> tuple[Guest, ...]:
         """Every domain with its devices, running ones first."""

@@ -1,33 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each other.
+"""Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each
+other.
 
 What is to be written of interrupts comes from the planner.
 """
 
 import abc
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, TypeAlias
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.audit import guest_threads
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
+from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.host.facts import guests
-from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.audit.irqbalance_options import Environment
 from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
+from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
-
-
-def _largest_node(host: Host) -> tuple[int, int]:
-    """Return the CPUs and the memory in KiB (0: unknown) of the largest node."""
-    cpus = max(len(host.sets.online & cpulist.parse(node.cpus)) for node in host.facts.nodes)
-    return cpus, max(node.memory_kib or 0 for node in host.facts.nodes)
+#: Findings of a rule about as many guests; the last one counts the others.
+_SHOWN: Final = 3
 
 
 def _vcpus(guest: Guest) -> str:
@@ -36,11 +33,20 @@ def _vcpus(guest: Guest) -> str:
 
 def _too_much(host: Host, guest: Guest) -> list[str]:
     """Return what of a guest no node of the host can hold."""
-    cpus, memory = _largest_node(host)
-    much = [f"{_vcpus(guest)} (a node has {counted(cpus, 'CPU')})"] if guest.domain.vcpus > cpus else []
+    cpus, memory = host.largest_node
+    much: list[str] = []
+    if guest.domain.vcpus > cpus:
+        much.append(f"{_vcpus(guest)} (a node has {counted(cpus, 'CPU')})")
     if memory and guest.inventory.memory_kib > memory:
         much.append(f"{guest.inventory.memory_kib >> 20} GiB (a node has {memory >> 20} GiB)")
     return much
+
+
+def _more(guests: int, so: str) -> str:
+    """Return what is said of the guests beyond the first few, each of which has a finding."""
+    if guests <= _SHOWN:
+        return ""
+    return f"; {so} {counted(guests - _SHOWN, 'more guest')}"
 
 
 class _OnNodes(GuestRule):
@@ -63,8 +69,9 @@ class FloatsOverNodes(_OnNodes):
 
     def check(self, host: Host) -> Iterator[Finding]:
         floating = list(super().check(host))
-        more = f"; so may {counted(len(floating) - 3, 'more guest')}" if len(floating) > 3 else ""
-        yield from (dataclasses.replace(finding, why=finding.why + more) for finding in floating[:3])
+        more = _more(len(floating), "so may")
+        for finding in floating[:_SHOWN]:
+            yield dataclasses.replace(finding, why=finding.why + more)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
@@ -73,7 +80,7 @@ class FloatsOverNodes(_OnNodes):
             yield self.of(
                 guest,
                 [f"{_vcpus(guest)} on {cpulist.named(cpus)}"],
-                f"{guest.name} with {_vcpus(guest)} fits into a node of {_largest_node(host)[0]} CPUs, but may "
+                f"{guest.name} with {_vcpus(guest)} fits into a node of {host.largest_node[0]} CPUs, but may "
                 f"run on {nodes} nodes",
             )
 
@@ -92,19 +99,30 @@ class FarFromNic(_OnNodes):
 
     def check(self, host: Host) -> Iterator[Finding]:
         yield from super().check(host)
-        ways = [nic for guest in host.guests for nic in host.uplinks(guest)]
+        ways: list[model.Nic] = []
+        for guest in host.guests:
+            ways.extend(host.uplinks(guest))
         need(ways, "no NIC is known that carries guests' traffic")
         need(any(nic.node is not None for nic in ways), "the nodes of NICs are unknown", NoDataError)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
         nodes = host.nodes_of(cpus)
-        uplinks = [nic for nic in host.uplinks(guest) if nic.node is not None]
-        if len(nodes) == 1 and uplinks and not any(nic.node in nodes for nic in uplinks):
-            names = ", ".join(f"{nic.name} (node {nic.node})" for nic in uplinks)
+        if len(nodes) != 1:
+            return
+        evidence: list[tuple[str, object]] = []
+        names: list[str] = []
+        for nic in host.uplinks(guest):
+            if nic.node in nodes:
+                return
+            if nic.node is not None:
+                evidence.append(host.node_file(nic))
+                names.append(f"{nic.name} (node {nic.node})")
+        if names:
+            evidence.append((guest.path, f"vCPUs on {cpulist.named(cpus)}"))
             yield self.finding(
-                [*map(host.node_file, uplinks), (guest.path, f"vCPUs on {cpulist.named(cpus)}")],
-                f"{guest.name} runs on node {min(nodes)}, its traffic leaves through {names}",
+                evidence,
+                f"{guest.name} runs on node {min(nodes)}, its traffic leaves through {', '.join(names)}",
                 subject=guest.name,
             )
 
@@ -120,13 +138,13 @@ class LargerThanNode(_OnNodes):
 
     def check(self, host: Host) -> Iterator[Finding]:
         yield from super().check(host)
-        need(_largest_node(host)[1], "the memory of nodes is unknown", NoDataError)
+        need(host.largest_node[1], "the memory of nodes is unknown", NoDataError)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         much = _too_much(host, guest)
         if guest.inventory.cells > 1 or not much:
             return
-        cpus, memory = _largest_node(host)
+        cpus, memory = host.largest_node
         vcpus, remedy = guest.domain.vcpus, "resize to a smaller flavor: however it is split, it does not fit here"
         for count in range(len(host.nodes_of(host.sets.online)), 1, -1):  # Nova splits vCPUs evenly, or not at all
             fits = not memory or guest.inventory.memory_kib <= memory * count
@@ -148,32 +166,62 @@ class GuestPins(GuestRule):
 
     def guests(self, host: Host) -> Sequence[Guest]:
         need(host.guests, "no guests")
-        return [guest for guest in host.guests if any(texts for _kind, _element, texts in guest.domain.pins())]
+        pinned: list[Guest] = []
+        for guest in host.guests:
+            domain = guest.domain
+            if domain.vcpu_pins or domain.iothread_pins or domain.emulator_pin is not None:
+                pinned.append(guest)
+        return pinned
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        present = frozenset(cpu.id for cpu in host.facts.cpus)
+        yield from self._absent(host, guest)
+        memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
+        for vcpus, nodes in memory:
+            yield from self._far(host, guest, vcpus, nodes)
+
+    def _absent(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield the pins to CPUs that this host lacks."""
+        present = host.present
+        if not present:
+            return
         for _kind, element, texts in guest.domain.pins():
-            absent = cpulist.union(texts) - present
-            if absent and present:
-                lost = any(not cpulist.parse(text) & present for text in texts)
+            absent: set[int] = set()
+            evidence: list[str] = []
+            level: Level | None = Level.WARNING
+            for text in texts:
+                cpus = cpulist.parse(text)
+                if cpus - present:
+                    absent |= cpus - present
+                    evidence.append(f"<{element} cpuset='{text}'>")
+                if not cpus & present:
+                    level = None
+            if absent:
                 why = f"{element} of {guest.name} names {cpulist.named(absent)}, which this host lacks"
-                evidence = [f"<{element} cpuset='{text}'>" for text in texts if cpulist.parse(text) - present]
-                yield self.of(guest, evidence, why, level=None if lost else Level.WARNING)
-        for vcpus, nodes in guest.inventory.memory or (("", guest.domain.memory_nodes or ""),):
-            cell = cpulist.parse(vcpus) or frozenset(guest.domain.vcpu_pins)
-            near = {vcpu: host.nodes_of(cpulist.parse(guest.domain.vcpu_pins.get(vcpu, ""))) for vcpu in cell}
-            far = [vcpu for vcpu in sorted(near) if near[vcpu] and not near[vcpu] & cpulist.parse(nodes)]
-            if nodes and far:
-                pins = {guest.domain.vcpu_pins[vcpu] for vcpu in far}
-                yield self.of(
-                    guest,
-                    [
-                        f"memory on node {nodes}",
-                        f"{cpulist.named(far, 'vCPU')} on {cpulist.named(cpulist.union(pins))}",
-                    ],
-                    f"{cpulist.named(far, 'vCPU')} of {guest.name} cannot run beside the memory on node {nodes}",
-                    level=Level.WARNING,
-                )
+                yield self.of(guest, evidence, why, level=level)
+
+    def _far(self, host: Host, guest: Guest, vcpus: str, nodes: str) -> Iterator[Finding]:
+        """Yield those of ``vcpus`` (empty: all that are pinned) whose pins are on none of
+        ``nodes``.
+        """
+        if not nodes:
+            return
+        pins = guest.domain.vcpu_pins
+        far: list[int] = []
+        cpus: frozenset[int] = frozenset()
+        for vcpu in cpulist.parse(vcpus) or pins:
+            pinned = cpulist.parse(pins.get(vcpu, ""))
+            near = host.nodes_of(pinned)
+            if near and not near & cpulist.parse(nodes):
+                far.append(vcpu)
+                cpus |= pinned
+        if far:
+            named_vcpus = cpulist.named(far, "vCPU")
+            yield self.of(
+                guest,
+                [f"memory on node {nodes}", f"{named_vcpus} on {cpulist.named(cpus)}"],
+                f"{named_vcpus} of {guest.name} cannot run beside the memory on node {nodes}",
+                level=Level.WARNING,
+            )
 
 
 class _ThreadsOnDedicated(Rule):
@@ -183,37 +231,28 @@ class _ThreadsOnDedicated(Rule):
     threads: ClassVar[str]
 
     def check(self, host: Host) -> Iterator[Finding]:
-        placed = [item for guest in host.guests for item in self._placed(guest)]
+        placed: list[Placed] = []
+        for guest in host.guests:
+            placed.extend(guest_threads.placed(guest, self.kinds))
         need(placed, "no running guests, and no pins of others")
         need(host.sets.reserved, "no dedicated CPUs")
-        disturbing: dict[str, tuple[tuple[str, str], frozenset[int]]] = {}
-        for name, evidence, text in placed:
-            if both := cpulist.parse(text or "") & host.sets.reserved:
-                disturbing.setdefault(name, (evidence, both))
-        unknown = {name for name, _evidence, text in placed if text is None}
+        disturbing: dict[str, Placed] = {}  # guest -> the first of its threads that does
+        unknown: set[str] = set()
+        for thread in placed:
+            if thread.cpus is None:
+                unknown.add(thread.guest)
+            elif cpulist.parse(thread.cpus) & host.sets.reserved:
+                disturbing.setdefault(thread.guest, thread)
         need(disturbing or not unknown, f"threads unknown: {named(sorted(unknown))}", NoDataError)
-        more = f"; so may those of {counted(len(disturbing) - 3, 'more guest')}" if len(disturbing) > 3 else ""
-        for name, (evidence, both) in list(disturbing.items())[:3]:
+        more = _more(len(disturbing), "so may those of")
+        for thread in list(disturbing.values())[:_SHOWN]:
+            both = cpulist.parse(thread.cpus or "") & host.sets.reserved
             yield self.finding(
-                [evidence],
-                f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or polling programs "
-                f"own{more}",
-                subject=name,
+                [thread.evidence],
+                f"{self.threads} of {thread.guest} may run on {cpulist.named(both)}, which vCPUs or polling "
+                f"programs own{more}",
+                subject=thread.guest,
             )
-
-    def _placed(self, guest: Guest) -> Iterator[tuple[str, tuple[str, str], str | None]]:
-        """Yield name, evidence and cpulist (None: unknown) of a guest's threads, of its pins while it is off."""
-        if guest.process is not None:
-            for thread in guest.process.threads:
-                if thread.kind in self.kinds:
-                    path = f"/proc/{thread.tid}/status Cpus_allowed_list"
-                    yield guest.name, (path, thread.affinity or "unknown"), thread.affinity
-        elif guest.path.startswith(f"/{guests.RUNNING}/"):
-            yield guest.name, (guest.path, "it runs, its process is not known"), None
-        else:
-            for kind, element, texts in guest.domain.pins():
-                for text in texts if kind in self.kinds else ():
-                    yield guest.name, (guest.path, f"<{element} cpuset='{text}'>"), text
 
 
 class EmulatorOnDedicated(_ThreadsOnDedicated):
@@ -251,25 +290,47 @@ class NapiOnDedicated(Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        known = [nic for nic in host.facts.nics if nic.threaded is not None or nic.napis]
-        threads = {nic.name: [thread for _napi, thread in napi.threads(nic)] for nic in known}
+        known = False
+        lost: list[str] = []
+        by_nic: dict[str, list[model.Thread]] = {}
+        for nic in host.facts.nics:
+            if nic.threaded is None and not nic.napis:
+                continue
+            known = True
+            threads = [thread for _napi, thread in napi.threads(nic)]
+            if threads:
+                by_nic[nic.name] = threads
+            elif nic.threaded:
+                lost.append(nic.name)
         need(known, "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)", NoDataError)
-        lost = [nic.name for nic in known if nic.threaded and not threads[nic.name]]
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
-        need(any(threads.values()), "no threaded NAPI")
+        need(by_nic, "no threaded NAPI")
         taken = host.sets.reserved | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
-        for name, there in threads.items():
-            wrong = [thread for thread in there if cpulist.parse(thread.affinity or "") & taken]
-            if wrong:
-                planned = filter(None, (host.planned.get(("thread_affinity", f"tid:{one.tid}")) for one in wrong))
-                both = cpulist.named(cpulist.union(one.affinity or "" for one in wrong) & taken)
-                yield self.finding(
-                    [(f"/proc/{one.tid}/status Cpus_allowed_list", one.affinity) for one in wrong[:3]],
-                    f"{counted(len(wrong), 'NAPI thread')} of {name} may run on {both}: guests' or isolated",
-                    subject=name,
-                    settings=[dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned],
-                )
+        for name, threads in by_nic.items():
+            yield from self._judge(host, name, threads, taken)
+
+    def _judge(
+        self, host: Host, nic: str, threads: Sequence[model.Thread], taken: frozenset[int]
+    ) -> Iterator[Finding]:
+        evidence: list[tuple[str, str]] = []
+        targets: list[str] = []
+        both: frozenset[int] = frozenset()
+        for thread in threads:
+            affinity = thread.affinity or ""
+            disturbed = cpulist.parse(affinity) & taken
+            if disturbed:
+                evidence.append((f"/proc/{thread.tid}/status Cpus_allowed_list", affinity))
+                targets.append(f"tid:{thread.tid}")
+                both |= disturbed
+        if targets:
+            threads_of = counted(len(targets), "NAPI thread")
+            yield self.finding(
+                evidence[:3],
+                f"{threads_of} of {nic} may run on {cpulist.named(both)}: guests' or isolated",
+                subject=nic,
+                settings=host.planned_for("thread_affinity", targets, f"audit-{self.id}"),
+            )
 
 
 #: The interrupts that carry packets: of each queue one, or one for each direction.
@@ -277,9 +338,6 @@ _Queues: TypeAlias = Sequence[Sequence[model.Irq]]
 _NOWHERE: Final = (
     "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 )
-_IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
-#: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
-_BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 
 
 class NicInterruptRule(Rule):
@@ -296,54 +354,59 @@ class NicInterruptRule(Rule):
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
-    @staticmethod
-    def _is_refused(host: Host, nic: model.Nic, irq: model.Irq) -> bool:
-        """Whether the kernel does not take the interrupt elsewhere: nobody can put it right."""
-        refused = host.options.refused
-        if not refused or ("irq_affinity", f"irq:{irq.number}") in host.planned:
-            return False
-        pool = host.sets.interrupts(nic.node)
-        return refused.is_managed(irq) or (pool is not None and pool.members <= refused.full)
-
     def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
         shown: list[tuple[str, object]] = []
         for irq in irqs[:3]:
-            name, cpus = ("effective", irq.effective) if irq.effective else ("smp", irq.affinity)
-            shown.append((f"/proc/irq/{irq.number}/{name}_affinity_list", f"{cpus} ({irq.name or 'no handler'})"))
+            name, cpus = "smp", irq.affinity
+            if irq.effective:
+                name, cpus = "effective", irq.effective
+            path = f"/proc/irq/{irq.number}/{name}_affinity_list"
+            shown.append((path, f"{cpus} ({irq.name or 'no handler'})"))
         if len(irqs) > 3:
             more = cpulist.format(irq.number for irq in irqs[3:])
             shown.append(("/proc/irq/*/smp_affinity_list", f"and {len(irqs) - 3} more: {more}"))
         return shown
 
     def check(self, host: Host) -> Iterator[Finding]:
-        by_queue = [(nic, vectors.classify(nic, host.interrupts(nic)).queues.values()) for nic in host.links]
-        unknown = [nic.name for nic, queues in by_queue if not queues]
         need(host.facts.nics, "network devices are not in this record", NoDataError)
-        need(by_queue, "no NIC that is up")
-        for nic, queues in by_queue:
-            irqs, where = self.wrong(host, nic, list(queues)) if queues else ([], "")
-            irqs = [irq for irq in irqs if not self._is_refused(host, nic, irq)]
+        need(host.links, "no NIC that is up")
+        unknown: list[str] = []
+        for nic in host.links:
+            queues = list(vectors.classify(nic, host.interrupts(nic)).queues.values())
+            if not queues:
+                unknown.append(nic.name)
+                continue
+            wrong, where = self.wrong(host, nic, queues)
+            irqs = [irq for irq in wrong if not host.is_refused(nic, irq)]
             if irqs:
-                planned = filter(None, (host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs))
-                settings = [dataclasses.replace(setting, rule=f"audit-{self.id}") for setting in planned]
-                speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
-                apply = (
-                    f"nova-perf apply --rule {self.id}{{given}}  # 'nova-perf plan --all{{given}}' shows where to"
-                )
-                yield self.finding(
-                    self.evidence(host, nic, irqs),
-                    f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
-                    apply if settings else _NOWHERE,
-                    subject=nic.name,
-                    settings=settings,
-                )
+                yield self._about(host, nic, irqs, where)
         need(not unknown, f"which interrupts carry packets of {named(unknown)} is not known", NoDataError)
+
+    def _about(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq], where: str) -> Finding:
+        targets = [f"irq:{irq.number}" for irq in irqs]
+        settings = host.planned_for("irq_affinity", targets, f"audit-{self.id}")
+        remedy = _NOWHERE
+        if settings:
+            remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows where to"
+        speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
+        return self.finding(
+            self.evidence(host, nic, irqs),
+            f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
+            remedy,
+            subject=nic.name,
+            settings=settings,
+        )
 
 
 def _cpus(irq: model.Irq) -> frozenset[int]:
     """Return the CPU that serves an interrupt; the CPUs that may, where the kernel does not tell."""
     return cpulist.parse(irq.effective or irq.affinity or "")
+
+
+def _flat(queues: _Queues) -> list[model.Irq]:
+    """Return the interrupts of all queues."""
+    return [irq for queue in queues for irq in queue]
 
 
 class OnCpu0(NicInterruptRule):
@@ -355,10 +418,11 @@ class OnCpu0(NicInterruptRule):
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
-        there = [irq for queue in queues for irq in queue if _cpus(irq) == {0}]
+        there = [irq for irq in _flat(queues) if _cpus(irq) == {0}]
         # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
-        moved = any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there)
-        return there if moved else [], "served by CPU 0 beside the timers of the whole host"
+        if not any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there):
+            return [], ""
+        return there, "served by CPU 0 beside the timers of the whole host"
 
 
 class RemoteNode(NicInterruptRule):
@@ -373,14 +437,19 @@ class RemoteNode(NicInterruptRule):
         need(any(link.node is not None for link in host.links), "the nodes of NICs are unknown", NoDataError)
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
-        nodes = {irq.number: host.nodes_of(_cpus(irq)) for queue in queues for irq in queue}
-        every = [irq for queue in queues for irq in queue]
-        far = [irq for irq in every if nodes[irq.number] and vectors.node_of(nic, irq) not in nodes[irq.number]]
-        others = cpulist.format({node for irq in far for node in nodes[irq.number]})
-        return far, f"served on node {others}, the NIC is on node {nic.node}"
+        far: list[model.Irq] = []
+        others: set[int] = set()
+        for irq in _flat(queues):
+            nodes = host.nodes_of(_cpus(irq))
+            if nodes and vectors.node_of(nic, irq) not in nodes:
+                far.append(irq)
+                others |= nodes
+        return far, f"served on node {cpulist.format(others)}, the NIC is on node {nic.node}"
 
     def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
-        return [host.node_file(nic), *super().evidence(host, nic, irqs)]
+        shown = [host.node_file(nic)]
+        shown += super().evidence(host, nic, irqs)
+        return shown
 
 
 class OnDedicated(NicInterruptRule):
@@ -393,9 +462,14 @@ class OnDedicated(NicInterruptRule):
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         taken = host.sets.reserved | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
-        there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
-        cpus = cpulist.named({cpu for irq in there for cpu in _cpus(irq)})
-        return there, f"on {cpus}, owned by guests or programs, or isolated for them"
+        there: list[model.Irq] = []
+        cpus: set[int] = set()
+        for irq in host.interrupts(nic):
+            serving = _cpus(irq)
+            if serving and serving <= taken:
+                there.append(irq)
+                cpus |= serving
+        return there, f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them"
 
 
 class OneCpu(NicInterruptRule):
@@ -407,12 +481,18 @@ class OneCpu(NicInterruptRule):
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         pool = host.sets.interrupts(nic.node)
-        irqs = [irq for queue in queues for irq in queue]
-        used = {cpus for irq in irqs if (cpus := _cpus(irq))}
-        if len(queues) < 2 or pool is None or len(pool.cpus) < 2 or len(used) != 1 or len(min(used)) != 1:
+        if len(queues) < 2 or pool is None or len(pool.cpus) < 2:
+            return [], ""
+        irqs = _flat(queues)
+        used = {_cpus(irq) for irq in irqs}
+        used.discard(frozenset())  # where an interrupt is served is not known
+        if len(used) != 1:
+            return [], ""
+        cpus = used.pop()
+        if len(cpus) != 1:
             return [], ""
         spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
-        return irqs, f"of all {len(queues)} queues served by CPU {min(min(used))}; {spare}"
+        return irqs, f"of all {len(queues)} queues served by CPU {min(cpus)}; {spare}"
 
 
 class Irqbalance(Rule):
@@ -430,56 +510,26 @@ class Irqbalance(Rule):
         need(host.programs or host.has("proc/1/comm"), "running programs are not in this record", NoDataError)
         if "irqbalance" not in host.programs:
             return
-        file = next((path for path in _IRQBALANCE if host.content(path) is not None), _IRQBALANCE[0])
-        lines = [line.strip() for line in (host.content(file) or "").splitlines()]
-        options = {
-            key: value.strip().strip("\"'")
-            for key, equals, value in (line.partition("=") for line in lines)
-            if equals and key.isidentifier()
-        }
+        environment = Environment.read(host)
         taken = host.sets.reserved | host.sets.isolated
-        name = next((name for name in _BANNED_CPUS if name in options), None)
-        banned = _banned_cpus(name, options[name]) if name else frozenset()
-        exported = next((line for line in lines if re.match(r"export\s+IRQBALANCE_BANNED_CPU", line)), None)
+        name = environment.banning
+        banned = environment.banned
         level = None
-        if name and not banned and (host.sets.isolated or (options[name] and host.runs_guests)):
+        if name and not banned and (host.sets.isolated or (environment.options[name] and host.runs_guests)):
             why = f"{name} is empty or no list of CPUs: it bans none"
             if host.sets.isolated:
                 cancelled = f"the automatic ban of {cpulist.named(host.sets.isolated)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
+        elif not host.runs_guests or environment.leaves_interrupts_alone(host) or (taken and taken <= banned):
+            return
+        elif banned:
+            why = f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
         else:
-            words = " ".join(value for key, value in options.items() if key not in _BANNED_CPUS)
-            ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
-            if not host.runs_guests or ours or _bans_interrupts(host, words) or (taken and taken <= banned):
-                return
             why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
-            if banned:
-                why = f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
-            elif exported:
+            if environment.exported:
                 why = f"systemd passes over lines with export: {why}"
-        read = exported or " ".join(f"{key}={value}" for key, value in options.items()) or "no bans"
-        evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"), (f"/{file}", read)]
+        evidence = [
+            (f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"),
+            (f"/{environment.path}", environment.shown),
+        ]
         yield self.finding(evidence, why, level=level)
-
-
-def _banned_cpus(name: str, value: str) -> frozenset[int]:
-    """Return the CPUs that a variable bans; none where it is not of its form: cputree.c, setup_banned_cpus()."""
-    if name == "IRQBALANCE_BANNED_CPUS":
-        return frozenset(cpulist.parse_mask(value)) if cpulist.is_mask(value) else frozenset()
-    return cpulist.find(value) or frozenset()
-
-
-def _bans_interrupts(host: Host, words: str) -> bool:
-    """Whether irqbalance's options leave all queues' interrupts alone: by a script, by modules or one by one."""
-    given = re.findall(r"(?:^|\s)(--\w+|-[ilm])[=\s]*([^\s-]\S*)", words)
-    if any(option in ("--policyscript", "--banscript", "-l") for option, _value in given):
-        return True
-    modules = {value for option, value in given if option in ("--banmod", "-m")}
-    numbers = {value for option, value in given if option in ("--banirq", "-i")}
-    queues = [
-        (nic.driver, str(irq.number))
-        for nic in host.links
-        for serving in vectors.classify(nic, host.interrupts(nic)).queues.values()
-        for irq in serving
-    ]
-    return bool(queues) and all(driver in modules or number in numbers for driver, number in queues)

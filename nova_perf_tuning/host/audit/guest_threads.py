@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where threads of guests may run: by their processes, or by the pins of guests that are off."""
+
+import dataclasses
+from collections.abc import Collection, Iterator
+
+from nova_perf_tuning.host.audit.host import Guest
+from nova_perf_tuning.host.facts import guests
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a thread of a guest may run.
+
+    :ivar cpus: a cpulist; None where it is not known.
+    """
+
+    guest: str
+    evidence: tuple[str, str]
+    cpus: str | None
+
+
+def placed(guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
+    """Yield where a guest's threads of some kinds may run; while it is off, where its pins put them."""
+    if guest.process is not None:
+        for thread in guest.process.threads:
+            if thread.kind in kinds:
+                path = f"/proc/{thread.tid}/status Cpus_allowed_list"
+                yield Placed(guest.name, (path, thread.affinity or "unknown"), thread.affinity)
+    elif guest.path.startswith(f"/{guests.RUNNING}/"):
+        yield Placed(guest.name, (guest.path, "it runs, its process is not known"), None)
+    else:
+        for kind, element, texts in guest.domain.pins():
+            if kind in kinds:
+                for text in texts:
+                    yield Placed(guest.name, (guest.path, f"<{element} cpuset='{text}'>"), text)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What irqbalance leaves alone by the options of its service: CPUs and interrupts."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.plan import vectors
+
+_FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
+#: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
+_BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Environment:
+    """The file from which irqbalance's service gets its options.
+
+    :ivar options: variable -> text, without quotes.
+    :ivar exported: a line ``export IRQBALANCE_BANNED_...``, which systemd passes over; None: none.
+    """
+
+    path: str
+    options: Mapping[str, str]
+    exported: str | None
+
+    @classmethod
+    def read(cls, host: Host) -> "Environment":
+        """Return the first of the files that is there, the first of their names without any."""
+        path, content = _FILES[0], ""
+        for each in _FILES:
+            text = host.content(each)
+            if text is not None:
+                path, content = each, text
+                break
+        options: dict[str, str] = {}
+        exported = None
+        for line in content.splitlines():
+            line = line.strip()
+            key, equals, value = line.partition("=")
+            if equals and key.isidentifier():
+                options[key] = value.strip().strip("\"'")
+            if exported is None and re.match(r"export\s+IRQBALANCE_BANNED_CPU", line):
+                exported = line
+        return cls(path, options, exported)
+
+    @property
+    def banning(self) -> str:
+        """The variable that bans CPUs, empty where there is none."""
+        for name in _BANNED_CPUS:
+            if name in self.options:
+                return name
+        return ""
+
+    @property
+    def banned(self) -> frozenset[int]:
+        """The CPUs that :attr:`banning` bans; none where its text is not of its form.
+
+        Both forms: cputree.c, setup_banned_cpus().
+        """
+        text = self.options.get(self.banning, "")
+        if self.banning != "IRQBALANCE_BANNED_CPUS":
+            return cpulist.find(text) or frozenset()
+        if not cpulist.is_mask(text):
+            return frozenset()
+        return cpulist.parse_mask(text)
+
+    @property
+    def arguments(self) -> str:
+        """The texts of all variables but those that ban CPUs."""
+        return " ".join(value for key, value in self.options.items() if key not in _BANNED_CPUS)
+
+    @property
+    def shown(self) -> str:
+        """What is read there, as evidence."""
+        if self.exported:
+            return self.exported
+        return " ".join(f"{key}={value}" for key, value in self.options.items()) or "no bans"
+
+    def leaves_interrupts_alone(self, host: Host) -> bool:
+        """Whether irqbalance moves no queue's interrupt: by our script, or by its options."""
+        if host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"]):
+            return True
+        return _bans_interrupts(host, self.arguments)
+
+
+def _bans_interrupts(host: Host, arguments: str) -> bool:
+    """Whether options leave all queues' interrupts alone: by a script, by modules or one by one."""
+    modules: set[str] = set()
+    numbers: set[str] = set()
+    for option, value in re.findall(r"(?:^|\s)(--\w+|-[ilm])[=\s]*([^\s-]\S*)", arguments):
+        if option in ("--policyscript", "--banscript", "-l"):
+            return True
+        if option in ("--banmod", "-m"):
+            modules.add(value)
+        elif option in ("--banirq", "-i"):
+            numbers.add(value)
+    some = False
+    for nic in host.links:
+        queues = vectors.classify(nic, host.interrupts(nic)).queues
+        for irqs in queues.values():
+            some = True
+            if nic.driver not in modules and any(str(irq.number) not in numbers for irq in irqs):
+                return False
+    return some
