@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything of a picture lies: boxes of packages, nodes, L3 groups, cores and CPUs, in pixels."""
+"""Where everything of a picture lies: boxes of packages, nodes, L3 groups, cores and CPUs, in
+pixels.
+"""
 
 import dataclasses
 import math
@@ -31,7 +33,8 @@ _WIDTHS: Final = (330, 420, 560, 700, 860, 1060, 1300, 1600, 2000)
 class Box:
     """Something with a place; x and y are absolute once :func:`place` has run.
 
-    :ivar role: ``host``, ``package``, ``node``, ``l3``, ``no-l3``, ``core``, ``cell``, ``chip``, ``chip device``.
+    :ivar role: ``host``, ``package``, ``node``, ``l3``, ``no-l3``, ``core``, ``cell``, ``chip``,
+        ``chip device``.
     :ivar number: of a package, node or CPU; :ivar cpus: all in it.
     :ivar name: of a chip: NIC or PCI address.
     """
@@ -61,75 +64,147 @@ class Box:
 
 def text_width(text: str, size: float = 10) -> float:
     """Return the width that a text may take, wide characters counted double."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text) * size * _CHARACTER
+    characters = len(text)
+    for char in text:
+        if unicodedata.east_asian_width(char) in "WF":
+            characters += 1
+    return characters * size * _CHARACTER
 
 
 def fit(text: str, width: float, size: float = 10) -> str:
     """Return what of a text surely fits into a width."""
     text = printable(text[:400])
-    ends = (f"{text[:end]}…" for end in range(len(text) - 1, 0, -1))
-    return next((shown for shown in (text, *ends) if text_width(shown, size) <= width), "")
+    if text_width(text, size) <= width:
+        return text
+    for end in range(len(text) - 1, 0, -1):
+        shown = f"{text[:end]}…"
+        if text_width(shown, size) <= width:
+            return shown
+    return ""
 
 
 def tree(facts: model.HostFacts) -> Box:
     """Return the boxes of a host, nowhere yet."""
-    online = [cpu for cpu in facts.cpus if cpu.online]
-    # As a rule packages hold nodes, and these L3 groups; of kinds that are there, the fewer hold the more.
-    counts = {kind: len({getattr(cpu, kind) for cpu in online} - {None}) for kind in ("package", "node", "l3")}
+    counts = _counts(facts)
+    # As a rule packages hold nodes, and these L3 groups; of kinds that are there, the fewer hold
+    # the more.
     kinds = sorted(counts, key=lambda kind: counts[kind] or math.inf)
-    # Of an offline CPU only the node is known; what holds this node holds it, too.
-    beside, known = {cpu.node: cpu for cpu in online}, kinds[: kinds.index("node")]
-    cpus = [
-        cpu
-        if cpu.online or cpu.node not in beside
-        else dataclasses.replace(cpu, **{kind: getattr(beside[cpu.node], kind) for kind in known})
-        for cpu in facts.cpus
-    ]
-    nodes = {node.id: node.memory_kib for node in facts.nodes}
-    host = Box("host", children=_nest(cpus, kinds, nodes, len(cpus) > DETAILED))
+    cpus = _with_offline(facts, kinds[: kinds.index("node")])
+    memory = {node.id: node.memory_kib for node in facts.nodes}
+    host = Box("host", children=_nest(cpus, kinds, memory, len(cpus) > DETAILED))
     shown = {box.number for box in host.walk("node")}
-    host.children += [_box("node", number, [], memory) for number, memory in nodes.items() if number not in shown]
+    for number, size in memory.items():
+        if number not in shown:
+            host.children.append(_box("node", number, [], size))
     chips = _chips(facts)
     for box in host.walk("node"):
         box.children[:0] = chips.pop(box.number, [])
-    host.children[:0] = [chip for rest in chips.values() for chip in rest]
+    of_no_node: list[Box] = []
+    for rest in chips.values():
+        of_no_node += rest
+    host.children[:0] = of_no_node
     return host
 
 
+def _counts(facts: model.HostFacts) -> dict[str, int]:
+    """Return how many packages, nodes and L3 groups the online CPUs have."""
+    counts: dict[str, int] = {}
+    for kind in ("package", "node", "l3"):
+        there = {getattr(cpu, kind) for cpu in facts.cpus if cpu.online}
+        counts[kind] = len(there - {None})
+    return counts
+
+
+def _with_offline(facts: model.HostFacts, kinds: Sequence[str]) -> list[model.Cpu]:
+    """Return all CPUs, offline ones where online ones of their node are.
+
+    Of an offline CPU only the node is known; what holds this node (``kinds``) holds it, too.
+    """
+    online = {cpu.node: cpu for cpu in facts.cpus if cpu.online}
+    cpus: list[model.Cpu] = []
+    for cpu in facts.cpus:
+        if not cpu.online and cpu.node in online:
+            known = {kind: getattr(online[cpu.node], kind) for kind in kinds}
+            cpu = dataclasses.replace(cpu, **known)
+        cpus.append(cpu)
+    return cpus
+
+
 def _nest(
-    cpus: Sequence[model.Cpu], kinds: Sequence[str], nodes: Mapping[int, int | None], collapsed: bool
+    cpus: Sequence[model.Cpu], kinds: Sequence[str], memory: Mapping[int, int | None], collapsed: bool
 ) -> list[Box]:
-    """Return the boxes of CPUs, of the first kind and all others inside; :param nodes: memory of each, in KiB."""
+    """Return the boxes of CPUs, of the first kind and all others inside.
+
+    :param memory: of each node, in KiB. :param collapsed: one cell stands for all CPUs of a box.
+    """
     if not kinds and collapsed:
-        numbers = tuple(cpu.id for cpu in cpus)
-        return [Box("cell", cpulist.format(numbers), None, numbers)]
-    groups: dict[int | str | None, list[model.Cpu]] = {}
-    for cpu in cpus:
-        core = cpu.siblings if cpu.online else f"{cpu.id} offline"
-        groups.setdefault(getattr(cpu, kinds[0]) if kinds else core, []).append(cpu)
-    boxes = []
+        return [Box("cell", cpulist.format(_numbers(cpus)), None, _numbers(cpus))]
+    if not kinds:
+        return _cores(cpus)
+    kind = kinds[0]
+    groups = grouped((getattr(cpu, kind), cpu) for cpu in cpus)
+    boxes: list[Box] = []
     for key, members in groups.items():
-        kind = kinds[0] if kinds else "core"
-        boxes.append(_box(kind, key, members, nodes.get(key) if kind == "node" and isinstance(key, int) else None))
-        if kinds:
-            boxes[-1].children = _nest(members, kinds[1:], nodes, collapsed)
+        if kind == "l3":
+            box = _l3(key, members)
+        elif kind == "node" and isinstance(key, int):
+            box = _box(kind, key, members, memory.get(key))
         else:
-            boxes[-1].children = [Box("cell", str(cpu.id), cpu.id, (cpu.id,)) for cpu in members]
+            box = _box(kind, key, members, None)
+        box.children = _nest(members, kinds[1:], memory, collapsed)
+        boxes.append(box)
     return boxes
 
 
+def _cores(cpus: Sequence[model.Cpu]) -> list[Box]:
+    """Return the cores of CPUs, with a cell for each thread; an offline CPU is a core of its own."""
+    groups: dict[str, list[model.Cpu]] = {}
+    for cpu in cpus:
+        core = cpu.siblings if cpu.online else f"{cpu.id} offline"
+        groups.setdefault(core, []).append(cpu)
+    cores: list[Box] = []
+    for members in groups.values():
+        box = Box("core", "", None, _numbers(members))
+        for cpu in members:
+            box.children.append(Box("cell", str(cpu.id), cpu.id, (cpu.id,)))
+        cores.append(box)
+    return cores
+
+
+def _numbers(cpus: Sequence[model.Cpu]) -> tuple[int, ...]:
+    return tuple(cpu.id for cpu in cpus)
+
+
 def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: int | None) -> Box:
-    """Return a box, empty yet; CPUs without an L3 cache are a group as well."""
-    numbers, number = tuple(cpu.id for cpu in cpus), key if isinstance(key, int) else None
-    if kind == "core" or (kind == "l3" and key is None):
-        return Box("core" if kind == "core" else "no-l3", "", None, numbers)
-    if kind == "l3":
-        return Box(kind, f"L3: {counted(len({cpu.siblings for cpu in cpus}), 'core')}", None, numbers)
-    size = "" if memory is None else f"{memory / (1 << 20):.1f} GiB, " if memory else "no memory, "
-    name = f"{'NUMA ' if kind == 'node' else ''}{kind} {'unknown' if number is None else number}"
+    """Return the box of a package or node, empty yet.
+
+    :param memory: of a node, in KiB; None where it is not known.
+    """
+    number = None
+    name = "unknown"
+    if isinstance(key, int):
+        number = key
+        name = str(key)
+    label = f"{kind} {name}: "
+    if kind == "node":
+        label = f"NUMA {label}"
+    if memory:
+        label += f"{memory / (1 << 20):.1f} GiB, "
+    elif memory == 0:
+        label += "no memory, "
     online = sum(cpu.online for cpu in cpus)
-    offline = f", {len(cpus) - online} offline" if online < len(cpus) else ""
-    return Box(kind, f"{name}: {size}{counted(online, 'CPU')}{offline}", number, numbers)
+    label += counted(online, "CPU")
+    if online < len(cpus):
+        label += f", {len(cpus) - online} offline"
+    return Box(kind, label, number, _numbers(cpus))
+
+
+def _l3(key: int | str | None, cpus: Sequence[model.Cpu]) -> Box:
+    """Return the box of an L3 group, empty yet; CPUs without an L3 cache are a group as well."""
+    if key is None:
+        return Box("no-l3", "", None, _numbers(cpus))
+    cores = {cpu.siblings for cpu in cpus}
+    return Box("l3", f"L3: {counted(len(cores), 'core')}", None, _numbers(cpus))
 
 
 def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
@@ -138,12 +213,19 @@ def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
     found: list[tuple[int | None, Box]] = []
     for nic in facts.nics:
         if nic.kind in ("physical", "vf") and (nic.pci or "").lower() not in passed:
-            speed = f"{nic.speed_mbps / 1000:g} Gbit/s, " if nic.speed_mbps else ""
-            found.append((nic.node, Box("chip", f"{speed}{counted(nic.rx_queues, 'queue')}", name=nic.name)))
+            label = counted(nic.rx_queues, "queue")
+            if nic.speed_mbps:
+                label = f"{nic.speed_mbps / 1000:g} Gbit/s, {label}"
+            found.append((nic.node, Box("chip", label, name=nic.name)))
     node_of = {(irq.device or "").lower(): irq.node for irq in facts.irqs.values()}
-    devices = ((node_of.get(name), Box("chip device", f"of {passed[name]}", name=name)) for name in sorted(passed))
+    for name in sorted(passed):
+        found.append((node_of.get(name), Box("chip device", f"of {passed[name]}", name=name)))
     known = {node.id for node in facts.nodes}
-    return grouped((node if node in known else None, box) for node, box in (*found, *devices))
+    chips: dict[int | None, list[Box]] = {}
+    for node, box in found:
+        place = node if node in known else None
+        chips.setdefault(place, []).append(box)
+    return chips
 
 
 def place(host: Box, rows: int, shape: float) -> None:
@@ -164,38 +246,59 @@ def _arrange(box: Box, limit: float, rows: int) -> float:
     Boxes with CPUs stand in columns; chips, and nodes that have none, fill lines of their own.
     """
     if box.role == "cell":
-        is_tile = box.number is None
-        box.width = TILE_WIDTH if is_tile else CELL_WIDTH
-        box.height = (TILE_HEAD if is_tile else CELL_HEAD) + MARK_HEIGHT * rows
+        box.width, box.height = CELL_WIDTH, CELL_HEAD + MARK_HEIGHT * rows
+        if box.number is None:
+            box.width, box.height = TILE_WIDTH, TILE_HEAD + MARK_HEIGHT * rows
     if box.name:
         box.width, box.height = _CHIP_WIDTH, _CHIP_HEIGHT
     if not box.children and box.width:
         return 1
     padding, gap = _GAPS.get(box.role, (7, 6))
-    parts = [child for child in box.children if child.cpus]
-    is_grid = bool(parts) and parts[0].role in ("core", "cell")
+    with_cpus = [child for child in box.children if child.cpus]
+    is_grid = bool(with_cpus) and with_cpus[0].role in ("core", "cell")
     inner = math.inf if is_grid else limit - 2 * padding
     for child in box.children:
         _arrange(child, inner, rows)
-    in_line = (inner + gap) // (max((child.width for child in parts), default=1) + gap)
-    lines = math.ceil(len(parts) / max(1, in_line))
-    across = _columns(len(parts)) if is_grid else math.ceil(len(parts) / max(1, lines))
-    x, y, line, right, count = padding, padding + (_HEAD if box.label else 0), 0.0, 0.0, 0
-    for before, child in zip((None, *box.children), box.children, strict=False):
-        full = count == across if child.cpus else x + child.width > inner + padding
-        if before and (full or bool(before.cpus) != bool(child.cpus)):
-            x, y, line, count = padding, y + line + gap, 0.0, 0
+    if is_grid:
+        columns = _columns(len(with_cpus))
+    else:
+        columns = _fitting(with_cpus, inner + gap, gap)
+    x = y = padding
+    if box.label:
+        y += _HEAD
+    right = height = 0.0  # of all lines, of this line
+    count = 0
+    before: Box | None = None
+    for child in box.children:
+        full = count == columns if child.cpus else x + child.width > inner + padding
+        if before is not None and (full or bool(before.cpus) != bool(child.cpus)):
+            x, y = padding, y + height + gap
+            height, count = 0.0, 0
         child.x, child.y = x, y
-        right, line, count = max(right, x + child.width), max(line, child.height), count + 1
+        right = max(right, x + child.width)
+        height = max(height, child.height)
+        count += 1
         x += child.width + gap
-    box.width = max(right + padding, text_width(box.label) + 2 * padding if box.label else 0)
-    box.height = y + line + padding
+        before = child
+    box.width = right + padding
+    if box.label:
+        box.width = max(box.width, text_width(box.label) + 2 * padding)
+    box.height = y + height + padding
     return box.width / box.height
+
+
+def _fitting(boxes: Sequence[Box], width: float, gap: float) -> int:
+    """Return how many boxes stand side by side, so that all lines of them are equally full."""
+    widest = max((box.width for box in boxes), default=1)
+    in_line = width // (widest + gap)
+    lines = math.ceil(len(boxes) / max(1, in_line))
+    return math.ceil(len(boxes) / max(1, lines))
 
 
 def _columns(number: int) -> int:
     """Return how many of equal things stand side by side: a divisor where one is near."""
     root = math.sqrt(number)
-    return next(
-        (count for count in range(math.ceil(root), int(2 * root) + 1) if not number % count), math.ceil(root)
-    )
+    for count in range(math.ceil(root), int(2 * root) + 1):
+        if number % count == 0:
+            return count
+    return math.ceil(root)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a host as SVG: whose each CPU is, what works on it, and where that disturbs somebody.
+"""The picture of a host as SVG: whose each CPU is, what works on it, and where that disturbs
+somebody.
 
-It needs nothing else: no script, no font, no other file. Everything has a letter beside its colour.
+It needs nothing else: no script, no font, no other file. Everything has a letter beside its
+colour.
 """
 
 import collections
+import dataclasses
 import importlib.resources
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,8 +16,9 @@ from typing import Final
 from lxml import etree
 
 from nova_perf_tuning import cpulist, errors, rules
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.owners import CpuOwners, Owner
+from nova_perf_tuning.host.owners import Claim, CpuOwners, Owner
 from nova_perf_tuning.host.picture import layout
 from nova_perf_tuning.host.picture import work as work_module
 from nova_perf_tuning.host.picture.layout import Box, fit
@@ -43,7 +47,8 @@ _SIGNS: Final = (
     ("moved", "mark comes", "v", "comes here"),
 )
 _MARGIN, _TITLE, _HEAD, _LINE = 14, 50, 38, 17
-#: Lines of marks in a cell, the least width of a state, and lines between nodes that can be told apart.
+#: Lines of marks in a cell, the least width of a state, and lines between nodes that can be told
+#: apart.
 _LINES, _STATE, _FAR_WIRES = 3, 330, 60
 #: What is counted under the title: attribute of a CPU and its noun.
 _NOUNS = {"package": "package", "node": "NUMA node", "l3": "L3 group", "siblings": "core", "id": "online CPU"}
@@ -53,6 +58,20 @@ _GUESTS, _NAMES = 36, 4
 
 _States = Sequence[tuple[str, Sequence[Work]]]
 _Settings = Sequence[model.Setting]
+#: An entry of the legend: class, letter and meaning.
+_Entry = tuple[str, str, str]
+
+
+@dataclasses.dataclass(slots=True)
+class _Sign:
+    """A mark as it is drawn: its code and its width."""
+
+    mark: Mark
+    code: str
+    width: float
+
+
+_Line = list[_Sign]
 
 
 def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None) -> bytes:
@@ -61,12 +80,15 @@ def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _S
     :param name: of the host, for the title.
     :raises errors.PerfTuningError: no CPU of the host is known.
     """
-    states = [("Now", list(work_module.present(facts, owners)))]
+    now = list(work_module.present(facts, owners))
+    states = [("Now", now)]
+    what = "CPUs"
     if settings is not None:
+        what = "Plan"
         title = f"Planned: {counted(len(settings), 'setting')}, {_changes(settings)} to change"
-        states.append((title, work_module.planned(states[0][1], settings)))
-    what = "CPUs" if settings is None else "Plan"
-    return _Picture(facts, owners, states, settings or ()).render(f"{what} of {name or 'this host'}")
+        states.append((title, work_module.planned(now, settings)))
+    picture = _Picture(facts, owners, states, settings or ())
+    return picture.render(f"{what} of {name or 'this host'}")
 
 
 def _changes(settings: _Settings) -> int:
@@ -80,40 +102,73 @@ class _Picture:
         if not facts.cpus:
             raise errors.PerfTuningError("no CPU of this host is known: there is nothing to draw")
         self.facts, self.states, self.settings = facts, states, settings
-        self.claims = {cpu.id: owners.by_cpu[cpu.id][0] if cpu.online else None for cpu in facts.cpus}
-        self.roles = {cpu: claim.owner.value if claim else "offline" for cpu, claim in self.claims.items()}
-        self.guests = {claim.name: number for number, claim in enumerate(owners.of_kind(Owner.GUEST), 1)}
-        self.node_of = {cpu.id: cpu.node for cpu in facts.cpus}
+        self.claims: dict[int, Claim | None] = {}
+        self.roles: dict[int, str] = {}
+        self.node_of: dict[int, int | None] = {}
+        for cpu in facts.cpus:
+            self.node_of[cpu.id] = cpu.node
+            self.claims[cpu.id] = None
+            self.roles[cpu.id] = "offline"
+            if cpu.online:
+                owner = owners.by_cpu[cpu.id][0]
+                self.claims[cpu.id] = owner
+                self.roles[cpu.id] = owner.owner.value
+        self.guests: dict[str, int] = {}
+        for number, claim in enumerate(owners.of_kind(Owner.GUEST), 1):
+            self.guests[claim.name] = number
         self.host = layout.tree(facts)
         self.cells = list(self.host.walk("cell"))
         self.detailed = self.cells[0].number is not None
+        self.cell_of: dict[int, int] = {}
+        for number, cell in enumerate(self.cells):
+            for cpu_id in cell.cpus:
+                self.cell_of[cpu_id] = number
         self.chips = list(self.host.walk("chip", "chip device"))
-        self.numbers = {chip.name: str(number) for number, chip in enumerate(self.chips, 1)}
-        self.cell_of = {cpu: index for index, cell in enumerate(self.cells) for cpu in cell.cpus}
-        self.marks = [
-            work_module.marks(here, beside, self.cell_of, owners, self.node_of)
-            for (_title, here), (_beside, beside) in zip(states, reversed(states), strict=True)
-        ]
-        self.lines = [{cell: self._lines(marks) for cell, marks in every.items()} for every in self.marks]
-        rows = max((len(lines) for every in self.lines for lines in every.values()), default=0)
+        self.numbers: dict[str, str] = {}
+        for number, chip in enumerate(self.chips, 1):
+            self.numbers[chip.name] = str(number)
+        self.marks: list[dict[int, list[Mark]]] = []
+        self.lines: list[dict[int, list[_Line]]] = []
+        rows = 0
+        for (_title, here), (_beside, beside) in zip(states, reversed(states), strict=True):
+            marks = work_module.marks(here, beside, self.cell_of, owners, self.node_of)
+            lines = {cell: self._lines(of_cell) for cell, of_cell in marks.items()}
+            rows = max(rows, max(map(len, lines.values()), default=0))
+            self.marks.append(marks)
+            self.lines.append(lines)
         layout.place(self.host, rows, 1.8 / len(states))
 
-    def _lines(self, marks: Sequence[Mark]) -> list[list[tuple[Mark, str, float]]]:
-        """Return marks in lines, each with its code and width; the last code counts those without room."""
+    def _lines(self, marks: Sequence[Mark]) -> list[_Line]:
+        """Return marks in lines; the last code counts those without room."""
         room = (layout.CELL_WIDTH if self.detailed else layout.TILE_WIDTH) - 4
-        lines: list[list[tuple[Mark, str, float]]] = [[]]
+        lines: list[_Line] = [[]]
+        taken = 0.0
         for index, mark in enumerate(marks):
-            nic = self.numbers.get(next(iter(mark.names)), "?") if mark.kind is Kind.IRQ and self.detailed else ""
-            count = mark.names.total()
-            code = (nic or mark.kind.value[0]) + (f"{'×' if nic else ''}{count}" if count > 1 else "")
+            code = self._code(mark)
             width = max(11.0, 4.5 + 5.6 * len(code))
-            if sum(before for _mark, _code, before in lines[-1]) + width > room:
+            if taken + width > room:
                 if len(lines) == _LINES:
-                    lines[-1][-1] = lines[-1][-1][0], f"+{len(marks) - index + 1}", lines[-1][-1][2]
+                    lines[-1][-1].code = f"+{len(marks) - index + 1}"
                     break
                 lines.append([])
-            lines[-1].append((mark, code, width))
+                taken = 0.0
+            lines[-1].append(_Sign(mark, code, width))
+            taken += width
         return lines
+
+    def _code(self, mark: Mark) -> str:
+        """Return the letter of a mark's kind, or the number of its NIC, with how many it stands
+        for.
+        """
+        count = mark.names.total()
+        times = ""
+        code = mark.kind.value[0]
+        if mark.kind is Kind.IRQ and self.detailed:
+            times = "×"
+            code = self.numbers.get(next(iter(mark.names)), "?")
+        if count > 1:
+            code = f"{code}{times}{count}"
+        return code
 
     def render(self, title: str) -> bytes:
         """Return the whole as a document of its own."""
@@ -124,27 +179,39 @@ class _Picture:
         _add(root, "style", _STYLE)
         background = _rect(root, (0, 0, width, 0), "bg")
         _text(root, _MARGIN, 24, fit(title, width - 2 * _MARGIN, 16), "t1")
-        online = [cpu for cpu in self.facts.cpus if cpu.online]
-        counts = {noun: len({getattr(cpu, kind) for cpu in online} - {None}) for kind, noun in _NOUNS.items()}
-        counts["NUMA node"] = len(self.facts.nodes)  # also those without CPUs
-        summary = [counted(number, noun) for noun, number in counts.items() if number]
-        _text(root, _MARGIN, 40, ", ".join([*summary, counted(len(self.facts.guests), "running guest")]), "soft")
+        _text(root, _MARGIN, 40, self._summary(), "soft")
         for index in range(len(self.states)):
             self._state(root, index, _MARGIN + index * step)
         bottom = self._rules(root, _TITLE + _HEAD + self.host.height + 14, width)
-        size = {"width": f"{width:.0f}", "height": f"{self._legend(root, bottom, width) + 6:.0f}"}
+        bottom = self._legend(root, bottom, width) + 6
+        size = {"width": f"{width:.0f}", "height": f"{bottom:.0f}"}
         background.attrib.update(size)
-        root.attrib.update({**size, "viewBox": " ".join(["0 0", *size.values()])})
+        root.attrib.update(size)
+        root.set("viewBox", f"0 0 {size['width']} {size['height']}")
         return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=True))
 
+    def _summary(self) -> str:
+        """Return what the host has, for the line under the title."""
+        parts: list[str] = []
+        for kind, noun in _NOUNS.items():
+            if kind == "node":
+                number = len(self.facts.nodes)  # also those without CPUs
+            else:
+                there = {getattr(cpu, kind) for cpu in self.facts.cpus if cpu.online}
+                number = len(there - {None})
+            if number:
+                parts.append(counted(number, noun))
+        parts.append(counted(len(self.facts.guests), "running guest"))
+        return ", ".join(parts)
+
     def _state(self, root: etree._Element, index: int, left: float) -> None:
-        every = [mark for marks in self.marks[index].values() for mark in marks]
-        conflict = len({cpu for mark in every for cpu in mark.conflict})
-        far = len({cpu for mark in every for cpu in mark.far})
-        found = [f"work on {counted(conflict, 'reserved CPU')}"] if conflict else []
-        found += [f"far work on {counted(far, 'CPU')}"] if far else []
-        _text(root, left, _TITLE + 16, fit(self.states[index][0], max(_STATE, self.host.width), 13), "t2")
-        _text(root, left, _TITLE + 30, ", ".join(found) or "no conflict", "worse" if found else "soft")
+        title, work = self.states[index]
+        found = self._findings(index)
+        _text(root, left, _TITLE + 16, fit(title, max(_STATE, self.host.width), 13), "t2")
+        if found:
+            _text(root, left, _TITLE + 30, ", ".join(found), "worse")
+        else:
+            _text(root, left, _TITLE + 30, "no conflict", "soft")
         group = _add(root, "g", transform=f"translate({left:.0f} {_TITLE + _HEAD})", **{"class": "state"})
         for box in self.host.walk("package", "node", "l3", "core"):
             part = _add(group, "g", **{"data-cpus": cpulist.format(box.cpus)})
@@ -153,7 +220,7 @@ class _Picture:
             if box.number is not None:
                 part.set(f"data-{box.role}", str(box.number))
             _rect(part, box.place, box.role, 3)
-        self._wires(group, self.states[index][1])
+        self._wires(group, work)
         for box in self.host.walk("package", "node", "l3"):
             _rect(group, (box.x + 5, box.y + 2, layout.text_width(box.label), 12), f"{box.role} under")
             _text(group, box.x + 7, box.y + 11.5, box.label, "soft" if box.role == "l3" else "")
@@ -162,130 +229,185 @@ class _Picture:
         for chip in self.chips:
             self._chip(group, chip, index)
 
+    def _findings(self, index: int) -> list[str]:
+        """Return what is wrong in a state, in words."""
+        conflict: set[int] = set()
+        far: set[int] = set()
+        for marks in self.marks[index].values():
+            for mark in marks:
+                conflict |= mark.conflict
+                far |= mark.far
+        found: list[str] = []
+        if conflict:
+            found.append(f"work on {counted(len(conflict), 'reserved CPU')}")
+        if far:
+            found.append(f"far work on {counted(len(far), 'CPU')}")
+        return found
+
     def _cell(self, parent: etree._Element, cell: Box, state: int, number: int) -> None:
         """Draw a CPU or an L3 group with its marks."""
-        marks, node, roles = self.marks[state].get(number, []), self.node_of[cell.cpus[0]], self.roles
+        marks = self.marks[state].get(number, [])
+        conflict: set[int] = set()
+        targets: list[str] = []
+        is_far = False
+        for mark in marks:
+            conflict |= mark.conflict
+            targets += mark.targets
+            is_far = is_far or bool(mark.far)
         group = _add(parent, "g", **{"class": "cpu", "data-cpus": cpulist.format(cell.cpus)})
-        group.set("data-owner", " ".join(dict.fromkeys(roles[cpu] for cpu in cell.cpus)))
-        group.set("data-settings", " ".join(target for mark in marks for target in mark.targets))
+        group.set("data-owner", " ".join(dict.fromkeys(self.roles[cpu] for cpu in cell.cpus)))
+        group.set("data-settings", " ".join(targets))
+        node = self.node_of[cell.cpus[0]]
         if node is not None:
             group.set("data-node", str(node))
         _add(group, "title", printable("\n".join(self._words(cell, marks)), "\n"))
-        conflict = len({cpu for mark in marks for cpu in mark.conflict})
         if self.detailed:
-            claim, role, head = self.claims[cell.cpus[0]], roles[cell.cpus[0]], layout.CELL_HEAD
-            guest = self.guests[claim.name] if claim and claim.owner is Owner.GUEST else None
-            _rect(group, cell.place, f"{role} odd" if guest and guest % 2 else role)
-            code = str(guest or _OWNERS[role][0])
+            code = self._cpu(group, cell)
+            head, label_width = layout.CELL_HEAD, cell.width - 22
         else:
-            head, code = layout.TILE_HEAD, f"{conflict}!" if conflict else ""
-            _rect(group, cell.place, "tile")
-            heat = 0.15 + 0.45 * conflict / len(cell.cpus) if conflict else 0
-            _rect(group, cell.place, "heat").set("fill-opacity", f"{heat:.2f}")
-            x = cell.x + 4
-            for role, count in sorted(collections.Counter(roles[cpu] for cpu in cell.cpus).items()):
-                width = (cell.width - 8) * count / len(cell.cpus)
-                _rect(group, (x, cell.y + 16, width, 14), role)
-                label = fit(f"{_OWNERS[role][0]}{count}", width, 9)
-                _text(group, x + width / 2, cell.y + 26.5, label, "code mid")
-                x += width
-        _text(group, cell.x + 3, cell.y + 11, fit(cell.label, cell.width - (22 if self.detailed else 34)))
+            code = self._tile(group, cell, len(conflict))
+            head, label_width = layout.TILE_HEAD, cell.width - 34
+        _text(group, cell.x + 3, cell.y + 11, fit(cell.label, label_width))
         _text(group, cell.x + cell.width - 3, cell.y + 11, code, "code end")
-        if conflict or any(mark.far for mark in marks):
-            _rect(group, cell.place, "ring" if conflict else "ring far")
+        if conflict:
+            _rect(group, cell.place, "ring")
+        elif is_far:
+            _rect(group, cell.place, "ring far")
         for row, line in enumerate(self.lines[state].get(number, [])):
-            x, y = cell.x + 2, cell.y + head + row * layout.MARK_HEIGHT
-            for mark, code, width in line:
-                is_wide, moved = mark.wide == mark.names.total(), "comes" if state else "leaves"
-                kinds = (("bad", mark.conflict), ("wide", is_wide), (moved, mark.moved))
-                kind = " ".join(["mark", *(name for name, holds in kinds if holds)])
-                radius = 5.5 if mark.kind is Kind.IRQ else 1.5
-                _rect(group, (x + 0.7, y + 0.7, width - 1.4, 11), kind, radius)
-                _text(group, x + width / 2, y + 9.3, code)
-                x += width
+            y = cell.y + head + row * layout.MARK_HEIGHT
+            _signs(group, line, cell.x + 2, y, "comes" if state else "leaves")
+
+    def _cpu(self, group: etree._Element, cell: Box) -> str:
+        """Draw the ground of a CPU; return the number of its guest, or the letter of its owner."""
+        claim, role = self.claims[cell.cpus[0]], self.roles[cell.cpus[0]]
+        if claim is None or claim.owner is not Owner.GUEST:
+            _rect(group, cell.place, role)
+            return _OWNERS[role][0]
+        guest = self.guests[claim.name]
+        _rect(group, cell.place, _guest_role(guest))
+        return str(guest)
+
+    def _tile(self, group: etree._Element, cell: Box, conflict: int) -> str:
+        """Draw the ground of an L3 group; return how many of its CPUs have a conflict, if any has."""
+        _rect(group, cell.place, "tile")
+        heat = 0.0
+        code = ""
+        if conflict:
+            heat = 0.15 + 0.45 * conflict / len(cell.cpus)
+            code = f"{conflict}!"
+        _rect(group, cell.place, "heat").set("fill-opacity", f"{heat:.2f}")
+        x = cell.x + 4
+        counts = collections.Counter(self.roles[cpu] for cpu in cell.cpus)
+        for role, count in sorted(counts.items()):
+            width = (cell.width - 8) * count / len(cell.cpus)
+            _rect(group, (x, cell.y + 16, width, 14), role)
+            label = fit(f"{_OWNERS[role][0]}{count}", width, 9)
+            _text(group, x + width / 2, cell.y + 26.5, label, "code mid")
+            x += width
+        return code
 
     def _words(self, cell: Box, marks: Sequence[Mark]) -> Iterator[str]:
         """Yield the lines of a cell's tooltip."""
         node = self.node_of[cell.cpus[0]]
-        yield f"CPU {cpulist.format(cell.cpus)}{'' if node is None else f', node {node}'}"
+        where = f"CPU {cpulist.format(cell.cpus)}"
+        if node is not None:
+            where += f", node {node}"
+        yield where
         shares: dict[str, list[int]] = {}
         for cpu in cell.cpus:
-            claim, meaning = self.claims[cpu], _OWNERS[self.roles[cpu]][1]
-            shares.setdefault(f"{meaning} ({claim.name})" if claim else meaning, []).append(cpu)
-        yield from (f"{cpulist.format(cpus)}: {owner}" for owner, cpus in list(shares.items())[: 4 * _NAMES])
+            claim, owner = self.claims[cpu], _OWNERS[self.roles[cpu]][1]
+            if claim is not None:
+                owner = f"{owner} ({claim.name})"
+            shares.setdefault(owner, []).append(cpu)
+        for owner in list(shares)[: 4 * _NAMES]:
+            yield f"{cpulist.format(shares[owner])}: {owner}"
         for mark in marks:
-            names = rules.named((f"{name} ({number})" for name, number in mark.names.items()), _NAMES)
-            yield f"{counted(mark.names.total(), mark.kind.value[1])}: {names}"
-            for cpus, what in ((mark.conflict, "conflict: reserved CPUs"), (mark.far, "not of its node: CPUs")):
-                if cpus:
-                    yield f"  {what} {cpulist.format(cpus)}"
+            names = [f"{name} ({number})" for name, number in mark.names.items()]
+            count = counted(mark.names.total(), mark.kind.value[1])
+            yield f"{count}: {rules.named(names, _NAMES)}"
+            if mark.conflict:
+                yield f"  conflict: reserved CPUs {cpulist.format(mark.conflict)}"
+            if mark.far:
+                yield f"  not of its node: CPUs {cpulist.format(mark.far)}"
             if mark.moved:
                 yield f"  {mark.moved} not here in the other state"
 
     def _wires(self, parent: etree._Element, work: Sequence[Work]) -> None:
-        """Draw a line from each NIC to each cell that serves it; far ones only while they can be told apart."""
-        served: dict[str, dict[int, bool]] = {}
+        """Draw a line from each NIC to each cell that serves it; far ones only while they can be
+        told apart.
+        """
+        served: dict[str, dict[int, bool]] = {}  # NIC -> cell -> whether it is far
         for item in work:
             if item.kind is Kind.IRQ and len(item.cpus) == 1 and item.cpus <= self.cell_of.keys():
-                served.setdefault(item.owner, {})[self.cell_of[min(item.cpus)]] = bool(item.far(self.node_of))
-        is_crowded = sum(far for ends in served.values() for far in ends.values()) > _FAR_WIRES
+                number = self.cell_of[min(item.cpus)]
+                served.setdefault(item.owner, {})[number] = bool(item.far(self.node_of))
+        is_crowded = sum(sum(ends.values()) for ends in served.values()) > _FAR_WIRES
         for chip in self.chips:
             x, y = chip.x + chip.width / 2, chip.y + chip.height
             for number, is_far in served.get(chip.name, {}).items():
+                if is_far and is_crowded:
+                    continue
                 cell = self.cells[number]
                 to_x, bend = cell.x + cell.width / 2, max(18.0, abs(cell.y - y) / 2)
                 bends = f"{x:.0f} {y + bend:.0f} {to_x:.0f} {cell.y - bend:.0f}"
-                if not (is_far and is_crowded):
-                    curve = f"M{x:.0f} {y:.0f}C{bends} {to_x:.0f} {cell.y + 1:.0f}"
-                    _add(parent, "path", d=curve, **{"class": "wire far" if is_far else "wire"})
+                curve = f"M{x:.0f} {y:.0f}C{bends} {to_x:.0f} {cell.y + 1:.0f}"
+                _add(parent, "path", d=curve, **{"class": "wire far" if is_far else "wire"})
 
     def _chip(self, parent: etree._Element, chip: Box, state: int) -> None:
         """Draw a NIC or passed-through devices; planned steering is shown here."""
-        steering = [item for item in self.settings if state and item.target.partition("/")[0] == chip.name]
-        irqs = [item for item in self.states[state][1] if item.kind is Kind.IRQ and item.owner == chip.name]
-        far = sum(bool(item.far(self.node_of)) for item in irqs)
-        cpus = frozenset[int]().union(*(item.cpus for item in irqs))
+        far = irqs = 0
+        cpus: set[int] = set()
+        for item in self.states[state][1]:
+            if item.kind is Kind.IRQ and item.owner == chip.name:
+                irqs += 1
+                cpus |= item.cpus
+                if item.far(self.node_of):
+                    far += 1
+        steering: list[model.Setting] = []
+        targets: list[str] = []
+        kinds: dict[str, None] = {}
+        if state:
+            for setting in self.settings:
+                if setting.target.partition("/")[0] == chip.name:
+                    steering.append(setting)
+                    targets.append(setting.target)
+                    kinds[setting.kind.upper()] = None
         group = _add(parent, "g", **{"data-nic": chip.name, "data-cpus": cpulist.format(cpus)})
-        group.set("data-settings", " ".join(setting.target for setting in steering))
+        group.set("data-settings", " ".join(targets))
         words = [chip.name, chip.label]
         if steering:
-            kinds = "/".join(dict.fromkeys(setting.kind.upper() for setting in steering))
-            words.append(f"{kinds}: {_changes(steering)}/{len(steering)} change")
-        words += [f"{far} of {len(irqs)} far"] if far else []
+            words.append(f"{'/'.join(kinds)}: {_changes(steering)}/{len(steering)} change")
+        if far:
+            words.append(f"{far} of {irqs} far")
         _add(group, "title", printable("\n".join(words), "\n"))
         _rect(group, chip.place, chip.role, 6)
         _rect(group, (chip.x + 4, chip.y + 4, 20, 12), "mark", 5.5)
         _text(group, chip.x + 14, chip.y + 13, self.numbers[chip.name])
         _text(group, chip.x + 28, chip.y + 13.5, fit(chip.name, chip.width - 32), "code")
-        _text(group, chip.x + 5, chip.y + 25.5, fit(words[-1], chip.width - 8, 9), "worse" if far else "soft")
+        role = "worse" if far else "soft"
+        _text(group, chip.x + 5, chip.y + 25.5, fit(words[-1], chip.width - 8, 9), role)
 
     def _rules(self, root: etree._Element, top: float, width: float) -> float:
         """Write some lines for each rule of the plan; return where they end."""
-        by_rule = dict.fromkeys(setting.rule for setting in self.settings)
-        for rule in by_rule:
-            settings = [setting for setting in self.settings if setting.rule == rule]
+        by_rule = grouped((setting.rule, setting) for setting in self.settings)
+        if not by_rule:
+            return top
+        columns = int((width - 2 * _MARGIN) / layout.text_width("x"))
+        for rule, settings in by_rule.items():
             example = max(settings, key=lambda setting: setting.current != setting.value).reason
             words = f"{rule}: {_changes(settings)} of {len(settings)} change, for example: {example}"
-            for line in textwrap.wrap(words[:400], int((width - 2 * _MARGIN) / layout.text_width("x"))):
+            for line in textwrap.wrap(words[:400], columns):
                 _text(root, _MARGIN, top + 10, line).set("data-rule", rule)
                 top += _LINE
-        return top + (8 if by_rule else 0)
+        return top + 8
 
     def _legend(self, root: etree._Element, top: float, width: float) -> float:
         """Draw what occurs, with its meaning; return where it ends."""
-        entries = [(role, *words) for role, words in _OWNERS.items() if role in self.roles.values()]
-        marks = [mark for every in self.marks for of_cell in every.values() for mark in of_cell]
-        seen = {mark.kind for mark in marks}
-        by_nic = ("1", "interrupt of the NIC or device of this number") if self.detailed else Kind.IRQ.value
-        entries += [("mark", *(by_nic if kind is Kind.IRQ else kind.value)) for kind in Kind if kind in seen]
-        entries += [sign[1:] for sign in _SIGNS if any(getattr(mark, sign[0]) for mark in marks)]
-        if not self.detailed and any(mark.conflict for mark in marks):
-            entries.append(("bad wide", "5!", "reserved CPUs with other work: the more, the darker"))
-        named = self.guests.items() if self.detailed else ()
-        guests = [("guest odd" if number % 2 else "guest", str(number), name) for name, number in named]
-        more = [("guest", "…", f"and {len(guests) - _GUESTS} more guests")] if len(guests) > _GUESTS else []
+        entries = self._owners() + self._kinds()
+        if self.detailed:
+            entries += self._named_guests()
         x = float(_MARGIN)
-        for role, code, meaning in [*entries, *guests[:_GUESTS], *more]:
+        for role, code, meaning in entries:
             words = fit(meaning, 420)
             needed = 44 + layout.text_width(words)
             if x > _MARGIN and x + needed > width:
@@ -296,6 +418,74 @@ class _Picture:
             x += needed
         return top + _LINE
 
+    def _owners(self) -> list[_Entry]:
+        """Return the entries of the legend for the owners of CPUs."""
+        there = set(self.roles.values())
+        entries: list[_Entry] = []
+        for role, (code, meaning) in _OWNERS.items():
+            if role in there:
+                entries.append((role, code, meaning))
+        return entries
+
+    def _kinds(self) -> list[_Entry]:
+        """Return the entries of the legend for the kinds of marks, and for what may be of a mark."""
+        seen: set[Kind] = set()
+        signs: set[str] = set()
+        for every in self.marks:
+            for of_cell in every.values():
+                for mark in of_cell:
+                    seen.add(mark.kind)
+                    signs.update(name for name, *_words in _SIGNS if getattr(mark, name))
+        entries: list[_Entry] = []
+        for kind in Kind:
+            if kind is Kind.IRQ and kind in seen and self.detailed:
+                entries.append(("mark", "1", "interrupt of the NIC or device of this number"))
+            elif kind in seen:
+                code, meaning = kind.value
+                entries.append(("mark", code, meaning))
+        for name, role, code, meaning in _SIGNS:
+            if name in signs:
+                entries.append((role, code, meaning))
+        if not self.detailed and "conflict" in signs:
+            entries.append(("bad wide", "5!", "reserved CPUs with other work: the more, the darker"))
+        return entries
+
+    def _named_guests(self) -> list[_Entry]:
+        """Return the entries of the legend for guests with CPUs of their own."""
+        entries: list[_Entry] = []
+        for name, number in list(self.guests.items())[:_GUESTS]:
+            entries.append((_guest_role(number), str(number), name))
+        more = len(self.guests) - _GUESTS
+        if more > 0:
+            entries.append((Owner.GUEST.value, "…", f"and {more} more guests"))
+        return entries
+
+
+def _guest_role(number: int) -> str:
+    """Return the class of a guest's CPUs: guests beside each other have different colours."""
+    role = Owner.GUEST.value
+    return f"{role} odd" if number % 2 else role
+
+
+def _signs(group: etree._Element, line: _Line, x: float, y: float, moved: str) -> None:
+    """Draw a line of marks.
+
+    :param moved: class of a mark that is not there in the other state.
+    """
+    for sign in line:
+        mark = sign.mark
+        role = "mark"
+        if mark.conflict:
+            role += " bad"
+        if mark.wide == mark.names.total():
+            role += " wide"
+        if mark.moved:
+            role += f" {moved}"
+        radius = 5.5 if mark.kind is Kind.IRQ else 1.5
+        _rect(group, (x + 0.7, y + 0.7, sign.width - 1.4, 11), role, radius)
+        _text(group, x + sign.width / 2, y + 9.3, sign.code)
+        x += sign.width
+
 
 def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
     element = etree.SubElement(parent, tag, attributes)
@@ -304,8 +494,8 @@ def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes
 
 
 def _rect(parent: etree._Element, place: Sequence[float], role: str, radius: float = 2) -> etree._Element:
-    values = zip(("x", "y", "width", "height", "rx"), (*place, radius), strict=True)
-    return _add(parent, "rect", **{name: f"{value:.5g}" for name, value in values}, **{"class": role})
+    x, y, width, height = (f"{value:.5g}" for value in place)
+    return _add(parent, "rect", x=x, y=y, width=width, height=height, rx=f"{radius:.5g}", **{"class": role})
 
 
 def _text(parent: etree._Element, x: float, y: float, words: str, role: str = "") -> etree._Element:

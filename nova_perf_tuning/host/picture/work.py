@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on which CPUs, now or by a plan, and where it disturbs somebody: the values behind a picture."""
+"""What works on which CPUs, now or by a plan, and where it disturbs somebody: the values behind a
+picture.
+"""
 
 import collections
 import dataclasses
@@ -49,17 +51,26 @@ class Work(NamedTuple):
 
     def far(self, node_of: Mapping[int, int | None]) -> set[int]:
         """Return its CPUs that are of no node of its own."""
-        home = {*(self.home or ()), None}
-        return {cpu for cpu in self.cpus if self.home and node_of.get(cpu) not in home}
+        if not self.home:
+            return set()
+        far: set[int] = set()
+        for cpu in self.cpus:
+            node = node_of.get(cpu)
+            if node is not None and node not in self.home:
+                far.add(cpu)
+        return far
 
 
 @dataclasses.dataclass(slots=True)
 class Mark:
-    """All work of one kind in one cell of the picture; interrupts of a CPU are told apart by their NIC.
+    """All work of one kind in one cell of the picture; interrupts of a CPU are told apart by their
+    NIC.
 
-    :ivar names: whom it serves, with how many; :ivar targets: named once, on the first CPU of each.
+    :ivar names: whom it serves, with how many; :ivar targets: named once, on the first CPU of
+        each.
     :ivar conflict, far: CPUs on which it disturbs their owner, or which are not of its node.
-    :ivar moved, wide: how many are not here in the state beside this one, or may run on other CPUs too.
+    :ivar moved, wide: how many are not here in the state beside this one, or may run on other CPUs
+        too.
     """
 
     kind: Kind
@@ -73,22 +84,11 @@ class Mark:
 
 def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     """Yield what works on this host now: interrupts of NICs and passed-through devices, threads."""
-    node_of = {cpu.id: cpu.node for cpu in facts.cpus}
-    every = frozenset(node for node in node_of.values() if node is not None)
-    own: dict[str, frozenset[int]] = {}
-    for cpu, (claim, *_weaker) in owners.by_cpu.items():
-        own[claim.name] = own.get(claim.name, _NO_CPUS) | {cpu}
-    asked: dict[str, frozenset[int]] = {}
-    for guest in facts.guests:
-        domain = guest.domain
-        home = guests.guest_nodes(domain, node_of, every) if domain else None
-        for thread in guest.threads:
-            cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            cpus -= own.get(guest.name, _NO_CPUS) if thread.kind == "vcpu" else _NO_CPUS
-            if (kind := Kind.__members__.get(thread.kind.upper())) and (cpus or kind is not Kind.VCPU):
-                yield Work(kind, guest.name, f"tid:{thread.tid}", cpus, home)
-        if domain and domain.request and domain.request.irq_placement == "vcpu":
-            asked |= {address.lower(): own.get(guest.name, _NO_CPUS) for address in domain.hostdevs}
+    own: dict[str, frozenset[int]] = {}  # owner -> its CPUs
+    for cpu, claims in owners.by_cpu.items():
+        owner = claims[0].name
+        own[owner] = own.get(owner, _NO_CPUS) | {cpu}
+    yield from _guest_threads(facts, own)
     for other in facts.programs:
         cpus, claimed = cpulist.parse(other.affinity), own.get(other.program, _NO_CPUS)
         yield Work(Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
@@ -96,22 +96,65 @@ def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
         for _napi, thread in napi.threads(nic):
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
             yield Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, _home(nic.node))
-    devices = [((irq.device or "").lower(), irq) for _label, irq in guests.left_alone(facts, ())]
+    yield from _interrupts(facts, own)
+
+
+def _guest_threads(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
+    """Yield the threads of guests; a vCPU works on no CPU that its guest owns."""
+    node_of = {cpu.id: cpu.node for cpu in facts.cpus}
+    nodes = frozenset(node for node in node_of.values() if node is not None)
+    for guest in facts.guests:
+        home = None
+        if guest.domain:
+            home = guests.guest_nodes(guest.domain, node_of, nodes)
+        for thread in guest.threads:
+            kind = Kind.__members__.get(thread.kind.upper())
+            cpus = cpulist.find(thread.affinity) or _NO_CPUS
+            if kind is Kind.VCPU:
+                cpus -= own.get(guest.name, _NO_CPUS)
+                if not cpus:
+                    continue
+            if kind is not None:
+                yield Work(kind, guest.name, f"tid:{thread.tid}", cpus, home)
+
+
+def _interrupts(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
+    """Yield the interrupts of NICs and of passed-through devices.
+
+    Those of a guest that wants them on its vCPUs disturb nobody on the guest's CPUs.
+    """
+    asked: dict[str, frozenset[int]] = {}  # PCI address -> CPUs
+    for guest in facts.guests:
+        domain = guest.domain
+        if domain and domain.request and domain.request.irq_placement == "vcpu":
+            for address in domain.hostdevs:
+                asked[address.lower()] = own.get(guest.name, _NO_CPUS)
     by_name = {nic.name: nic for nic in facts.nics}
-    for owner, irq in (*nics.left_alone(facts, ()), *devices):
+    found: list[tuple[str, model.Irq]] = []
+    found.extend(nics.left_alone(facts, ()))
+    for _label, irq in guests.left_alone(facts, ()):
+        found.append(((irq.device or "").lower(), irq))
+    for owner, irq in found:
         cpus = cpulist.find(irq.effective or irq.affinity) or _NO_CPUS
-        home = _home(vectors.node_of(by_name[owner], irq) if owner in by_name else irq.node)
-        yield Work(Kind.IRQ, owner, f"irq:{irq.number}", cpus, home, asked.get(owner, _NO_CPUS))
+        node = irq.node
+        if owner in by_name:
+            node = vectors.node_of(by_name[owner], irq)
+        yield Work(Kind.IRQ, owner, f"irq:{irq.number}", cpus, _home(node), asked.get(owner, _NO_CPUS))
 
 
 def _home(node: int | None) -> frozenset[int] | None:
-    return None if node is None else frozenset([node])
+    """Return the nodes that the work of a NIC belongs to; None where its node is unknown."""
+    if node is None:
+        return None
+    return frozenset([node])
 
 
 def planned(work: Iterable[Work], settings: Iterable[model.Setting]) -> list[Work]:
     """Return the work with the CPUs that settings give it."""
-    kinds = (model.IrqTarget.kind, model.ThreadTarget.kind)
-    cpus = {setting.target: cpulist.parse(setting.value) for setting in settings if setting.kind in kinds}
+    cpus: dict[str, frozenset[int]] = {}
+    for setting in settings:
+        if setting.kind in (model.IrqTarget.kind, model.ThreadTarget.kind):
+            cpus[setting.target] = cpulist.parse(setting.value)
     return [item._replace(cpus=cpus.get(item.target, item.cpus)) for item in work]
 
 
@@ -124,29 +167,53 @@ def marks(
 ) -> dict[int, list[Mark]]:
     """Return the marks of each cell, in the order of their kinds.
 
-    :param beside: the same work in the other state that is drawn; :param cells: CPU -> number of its cell.
+    :param beside: the same work in the other state that is drawn.
+    :param cells: CPU -> number of its cell.
     """
     detailed = len(set(cells.values())) == len(cells)
-    reserved, isolated = owners.cpus(*_RESERVED), owners.cpus(Owner.ISOLATED)
-    other = {item.target: item.cpus for item in beside}
-    # Hundreds of threads share few sets of CPUs.
-    alike: dict[tuple[Work, frozenset[int]], list[Work]] = {}
-    for item in work:
-        is_irq = item.kind is Kind.IRQ
-        key = item._replace(owner=item.owner if is_irq and detailed else "", target=""), other[item.target]
-        alike.setdefault(key, []).append(item)
-    found: dict[int, dict[tuple[int, str], Mark]] = {}
-    for (shared, before), group in alike.items():
-        conflict = shared.cpus & (reserved | isolated if shared.kind is Kind.IRQ else reserved) - shared.own
-        far, inside = shared.far(node_of), dict[int, set[int]]()
+    reserved = owners.cpus(*_RESERVED)
+    disturbed_by_irq = reserved | owners.cpus(Owner.ISOLATED)
+    found: dict[int, dict[tuple[int, str], Mark]] = {}  # cell -> rank and owner -> mark
+    for (shared, before), group in _alike(work, beside, detailed).items():
+        protected = disturbed_by_irq if shared.kind is Kind.IRQ else reserved
+        conflict = (shared.cpus & protected) - shared.own
+        far = shared.far(node_of)
+        inside: dict[int, set[int]] = {}  # cell -> CPUs
         for cpu in sorted(shared.cpus & cells.keys()):
             inside.setdefault(cells[cpu], set()).add(cpu)
-        for index, (cell, cpus) in enumerate(inside.items()):
-            mark = found.setdefault(cell, {}).setdefault((_RANKS[shared.kind], shared.owner), Mark(shared.kind))
+        targets = [item.target for item in group]
+        for cell, cpus in inside.items():
+            key = _RANKS[shared.kind], shared.owner
+            mark = found.setdefault(cell, {}).setdefault(key, Mark(shared.kind))
             mark.names.update(item.owner for item in group)
-            mark.targets += [] if index else [item.target for item in group]
+            mark.targets += targets
+            targets = []  # they are named once, in the first cell
             mark.conflict |= cpus & conflict
             mark.far |= cpus & far
-            mark.moved += 0 if cpus <= before else len(group)
-            mark.wide += len(group) if len(shared.cpus) > 1 else 0
-    return {cell: [by_key[key] for key in sorted(by_key)] for cell, by_key in found.items()}
+            if not cpus <= before:
+                mark.moved += len(group)
+            if len(shared.cpus) > 1:
+                mark.wide += len(group)
+    ordered: dict[int, list[Mark]] = {}
+    for cell, by_key in found.items():
+        ordered[cell] = [by_key[key] for key in sorted(by_key)]
+    return ordered
+
+
+def _alike(
+    work: Iterable[Work], beside: Iterable[Work], detailed: bool
+) -> dict[tuple[Work, frozenset[int]], list[Work]]:
+    """Return the work that is drawn alike, by what it has in common and its CPUs in the other
+    state.
+
+    Hundreds of threads share few sets of CPUs.
+    """
+    other = {item.target: item.cpus for item in beside}
+    alike: dict[tuple[Work, frozenset[int]], list[Work]] = {}
+    for item in work:
+        owner = ""
+        if item.kind is Kind.IRQ and detailed:
+            owner = item.owner
+        common = item._replace(owner=owner, target="")
+        alike.setdefault((common, other[item.target]), []).append(item)
+    return alike
