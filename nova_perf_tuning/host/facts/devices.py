@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interrupts out of /proc/irq/N (Documentation/core-api/irq/irq-affinity.rst), who owns them, and network devices.
+"""Interrupts out of /proc/irq/N (Documentation/core-api/irq/irq-affinity.rst), who owns them, and
+network devices.
 
-/proc/interrupts is never read: on a large host the kernel must format millions of counters for it and takes every
-interrupt's lock while it does. One listing of a network device's directory (Documentation/ABI/testing/
-sysfs-class-net*) tells its kind and memberships; only what is there is then read.
+/proc/interrupts is never read: on a large host the kernel must format millions of counters for it
+and takes every interrupt's lock while it does. One listing of a network device's directory
+(Documentation/ABI/testing/ sysfs-class-net*) tells its kind and memberships; only what is there is
+then read.
 """
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
@@ -21,7 +23,8 @@ _BUS: Final = "sys/bus/pci/devices"
 _MAX_IRQ: Final = 1 << 24  # far above any nr_irqs; a bound for hostile names
 
 _DIRECTORY: Final = "proc/irq"
-#: What the kernel itself puts into an interrupt's directory; anything else is the name of a handler.
+#: What the kernel itself puts into an interrupt's directory; anything else is the name of a
+#: handler.
 FILES: Final = frozenset(
     "smp_affinity smp_affinity_list effective_affinity effective_affinity_list affinity_hint node spurious".split()
 )
@@ -31,7 +34,8 @@ _CLASS: Final = "sys/class/net"
 _VIRTUAL: Final = "sys/devices/virtual/net"
 _HARDWARE: Final = frozenset(("physical", "vf"))
 _MAX_QUEUES: Final = 4096
-#: dev_valid_name() of the kernel, less what a shell or a command's options would make something else of.
+#: dev_valid_name() of the kernel, less what a shell or a command's options would make something
+#: else of.
 _NAME: Final = re.compile(r"(?!bonding_masters)[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}", re.ASCII)
 #: Names of guests' taps by Neutron and by libvirt.
 _TAP: Final = re.compile(r"tap[0-9a-f]{8}(-[0-9a-f]{2})?|vnet[0-9]+")
@@ -47,7 +51,8 @@ class PciDevice:
     """A PCI device with interrupts.
 
     :ivar node: its NUMA node, None when the firmware gives none.
-    :ivar irqs: MSI and MSI-X vectors that the kernel has allocated, ascending; else the legacy line.
+    :ivar irqs: MSI and MSI-X vectors that the kernel has allocated, ascending; else the legacy
+        line.
     """
 
     address: str
@@ -56,127 +61,183 @@ class PciDevice:
 
 
 def _node_of(root: Root, directory: Directory | None, file: str = "numa_node") -> int | None:
-    """Return the node that ``file`` of a device's or interrupt's directory names; the kernel's -1 is None."""
+    """Return the node that ``file`` of a device's or interrupt's directory names.
+
+    The kernel's -1 is None.
+    """
     node = root.number(directory, file)
-    return node if node is not None and node >= 0 else None
+    if node is None or node < 0:
+        return None
+    return node
 
 
 def read_devices(root: Root) -> dict[str, PciDevice]:
     """Return every PCI device that owns message-signalled interrupts, by address.
 
-    These are the ones whose affinity can be set one by one; a legacy line may be shared by several devices.
+    These are the ones whose affinity can be set one by one; a legacy line may be shared by several
+    devices.
     """
     devices: dict[str, PciDevice] = {}
     bus = root.directory(_BUS)
     for address in sorted(root.names(bus)):
         if _ADDRESS.fullmatch(address):
             directory = root.child(bus, address)
-            if irqs := tuple(numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ)):
-                devices[address] = PciDevice(address, _node_of(root, directory), irqs)
+            irqs = numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ)
+            if irqs:
+                devices[address] = PciDevice(address, _node_of(root, directory), tuple(irqs))
     return devices
 
 
 def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.Irq]:
     """Return every interrupt by its number; ``devices`` tells the owners.
 
-    The node of a device's interrupt is the device's own: the kernel allocates its descriptor there.
+    The node of a device's interrupt is the device's own: the kernel allocates its descriptor
+    there.
     """
-    owners = {irq: device for device in devices.values() for irq in device.irqs}
+    owners: dict[int, PciDevice] = {}
+    for device in devices.values():
+        for number in device.irqs:
+            owners[number] = device
     base = root.directory(_DIRECTORY)
     there = numbers(root.directories(base), 0, _MAX_IRQ)
     if not there:
         root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
-    values = root.each(base, [f"{irq}/{file}" for irq in there for file in _AFFINITIES])
+    values = root.each(base, [f"{number}/{file}" for number in there for file in _AFFINITIES])
     irqs: dict[int, model.Irq] = {}
-    for irq, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
-        directory = Directory(f"{base}/{irq}")
-        owner = owners.get(irq)
+    for number, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
+        directory = Directory(f"{base}/{number}")
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
-        handlers = sorted(name for name in root.names(directory) if name not in FILES and name.isprintable())
-        irqs[irq] = model.Irq(
-            irq,
-            ",".join(handlers) or None,
-            None if owner is None else owner.address,
+        irq = model.Irq(
+            number,
+            _handlers(root, directory),
+            None,
             root.cpu_list(affinity, directory),
             root.cpu_list(effective, directory),
-            owner.node if owner is not None and owner.node is not None else _node_of(root, directory, "node"),
+            None,
         )
+        owner = owners.get(number)
+        if owner is not None:
+            irq.device = owner.address
+            irq.node = owner.node
+        if irq.node is None:
+            irq.node = _node_of(root, directory, "node")
+        irqs[number] = irq
     return irqs
+
+
+def _handlers(root: Root, directory: Directory) -> str | None:
+    """Return the names of an interrupt's handlers, None where it has none."""
+    handlers: list[str] = []
+    for name in root.names(directory):
+        if name not in FILES and name.isprintable():
+            handlers.append(name)
+    return ",".join(sorted(handlers)) or None
 
 
 def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
-    RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of guests' taps, of
-    which a host can have thousands, the operational state is not read either.
+    RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of
+    guests' taps, of which a host can have thousands, the operational state is not read either.
     """
     classes = root.directory(_CLASS)
     virtual = root.directory(_VIRTUAL)
     without_device = frozenset(root.directories(virtual))
     names = _names(root, classes)
     taps = [name for name in names if name in without_device and _TAP.fullmatch(name)]
-    nics = _read_taps(root, virtual, taps)
+    found = _read_taps(root, virtual, taps)
     for name in frozenset(names).difference(taps):
-        directory = Directory(f"{virtual}/{name}") if name in without_device else root.canonical(classes, name)
+        if name in without_device:
+            directory: Directory | None = Directory(f"{virtual}/{name}")
+        else:
+            directory = root.canonical(classes, name)
         if directory is not None:
-            nics.append(_read_nic(root, name, directory, devices))
-    if not nics:
+            found.append(_read_nic(root, name, directory, devices))
+    if not found:
         root.notes.add(NoteCode.NO_NICS, directory=_CLASS)
-    kinds = {nic.name: nic.kind for nic, _ in nics}
-    for nic, master in nics:
+    kinds = {nic.name: nic.kind for nic, _master in found}
+    nics: list[model.Nic] = []
+    for nic, master in found:
         kind = kinds.get(master or "")
         if kind == "bond":
             nic.bond = master
-        elif kind == "bridge" or master == "ovs-system":  # the master of all ports of kernel Open vSwitch
+        elif kind == "bridge" or master == "ovs-system":  # of all ports of kernel Open vSwitch
             nic.bridge = master
-    return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
+        nics.append(nic)
+    return tuple(sorted(nics, key=lambda nic: _natural(nic.name)))
 
 
 def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, model.Irq]) -> None:
     """Give NICs the interrupts beside those of their own PCI function.
 
-    These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans several (multi-PF,
-    Socket Direct), and without PCI those that bear the name of the NIC or of its device.
+    These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans
+    several (multi-PF, Socket Direct), and without PCI those that bear the name of the NIC or of
+    its device.
     """
     functions: dict[str, list[int]] = {}
     for irq in irqs.values():
         if irq.device is not None and _MLX5_QUEUE.match(irq.name or ""):
             functions.setdefault(irq.device, []).append(irq.number)
-    spare = {address: functions[address] for address in functions.keys() - {nic.pci for nic in nics}}
+    spare = dict(functions)
+    for nic in nics:
+        if nic.pci is not None:
+            spare.pop(nic.pci, None)
     classes = root.directory(_CLASS)
     for nic in nics:
-        more = {napi.irq for napi in nic.napis if napi.irq in irqs}
+        more: set[int] = set()
+        for napi in nic.napis:
+            if napi.irq is not None and napi.irq in irqs:
+                more.add(napi.irq)
         if not more and nic.pci in functions:
             more.update(_of_other_functions(nic, len(functions[nic.pci]), spare))
         elif nic.pci is None and nic.kind in _HARDWARE:
-            names = (nic.name, root.link(root.child(classes, nic.name), "device") or nic.name)
-            own = re.compile(rf"(ibmvnic-)?({'|'.join(map(re.escape, names))})([-:@].*)?")
-            more.update(
-                irq.number for irq in irqs.values() if irq.device is None and own.fullmatch(irq.name or "")
-            )
-        nic.irqs = tuple(sorted({*nic.irqs, *filter(None, more)}))
+            device = root.link(root.child(classes, nic.name), "device") or nic.name
+            more.update(_of_name(irqs, nic.name, device))
+        more.discard(0)
+        nic.irqs = tuple(sorted(more.union(nic.irqs)))
 
 
-def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[int]]) -> Iterable[int]:
-    """Return the queue vectors of functions without a netdev that make up just the channels that a NIC lacks.
+def _of_name(irqs: Mapping[int, model.Irq], nic: str, device: str) -> list[int]:
+    """Return the interrupts without PCI that bear the name of a NIC or of its device."""
+    own = re.compile(rf"(ibmvnic-)?({re.escape(nic)}|{re.escape(device)})([-:@].*)?")
+    found: list[int] = []
+    for irq in irqs.values():
+        if irq.device is None and own.fullmatch(irq.name or ""):
+            found.append(irq.number)
+    return found
 
-    mlx5 deals channels round robin to functions of the same digit; where that fits in two ways it is not known.
 
-    :param own: how many queue vectors the NIC's own function has; :param spare: vectors by function.
+def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[int]]) -> list[int]:
+    """Return the queue vectors of functions that make up just the channels that a NIC lacks.
+
+    mlx5 deals channels round robin to functions of the same digit, which have no netdev; where
+    that fits in two ways it is not known.
+
+    :param own: how many queue vectors the NIC's own function has. :param spare: vectors by
+        function.
     """
-    beside = [vectors for address, vectors in sorted(spare.items()) if address[-1] == (nic.pci or "")[-1]]
-    shares = [own, *map(len, beside)]
-    dealt = [(nic.rx_queues + len(shares) - 1 - index) // len(shares) for index in range(len(shares))]
-    return [irq for vectors in beside for irq in vectors] if beside and shares == dealt else ()
+    found: list[int] = []
+    shares = [own]
+    for address, vectors in sorted(spare.items()):
+        if address[-1] == (nic.pci or "")[-1]:
+            found += vectors
+            shares.append(len(vectors))
+    functions = len(shares)
+    dealt = [(nic.rx_queues + functions - 1 - index) // functions for index in range(functions)]
+    if shares != dealt:
+        return []
+    return found
 
 
 def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what few reads show of them."""
-    taps = []
+    taps: list[tuple[model.Nic, str | None]] = []
     for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
         directory = Directory(f"{virtual}/{name}")
-        mtu = None if data is None else decimal(root.line(data, directory))
+        mtu = None
+        if data is not None:
+            mtu = decimal(root.line(data, directory))
         rx, tx, rps, xps = _queues(root, directory, False)
         nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
         taps.append((nic, root.link(directory, "master")))
@@ -184,7 +245,9 @@ def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[
 
 
 def _names(root: Root, directory: Directory | None) -> list[str]:
-    """Return the names of network devices that follow the kernel's rule and that a shell takes as they are."""
+    """Return the names of network devices that follow the kernel's rule and that a shell takes as
+    they are.
+    """
     names = []
     for name in root.names(directory):
         if _NAME.fullmatch(name):
@@ -204,31 +267,56 @@ def _read_nic(
 ) -> tuple[model.Nic, str | None]:
     """Return the device and the name of its master, if any."""
     there = frozenset(root.names(directory))
-    device = root.canonical(directory, "device") if "device" in there else None
+    device = None
+    if "device" in there:
+        device = root.canonical(directory, "device")
     address, pci_directory = _pci_function(root, device)
     kind = _kind(root, name, directory, there, device, pci_directory)
     rx, tx, rps, xps = _queues(root, directory, kind in _HARDWARE)
-    known = devices.get(address) if address is not None else None
-    if known is not None:
-        node, irqs = known.node, known.irqs
-    else:
-        node = _node_of(root, pci_directory or device)
-        line = root.number(pci_directory, "irq")  # of a device without MSI
-        irqs = (line,) if line and 0 < line <= _MAX_IRQ else ()
+    node, irqs = _node_and_irqs(root, address, pci_directory or device, devices)
     driver, mtu = root.link(device, "driver"), root.number(directory, "mtu")
-    speed = root.number(directory, "speed") if kind in _HARDWARE or kind == "bond" else None
-    if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
-        speed = None
+    speed = None
+    if kind in _HARDWARE or kind == "bond":
+        speed = root.number(directory, "speed")
+        if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
+            speed = None
     state = root.text(directory, "operstate")
     nic = model.Nic(name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps)
-    if "threaded" in there and (threaded := root.one_of(directory, "threaded", ("0", "1", "2"))):
-        nic.threaded = threaded != "0"
-    return nic, root.link(directory, "master") if "master" in there else None
+    if "threaded" in there:
+        threaded = root.one_of(directory, "threaded", ("0", "1", "2"))
+        if threaded is not None:
+            nic.threaded = threaded != "0"
+    master = None
+    if "master" in there:
+        master = root.link(directory, "master")
+    return nic, master
+
+
+def _node_and_irqs(
+    root: Root, address: str | None, directory: Directory | None, devices: Mapping[str, PciDevice]
+) -> tuple[int | None, tuple[int, ...]]:
+    """Return node and interrupts of a NIC's PCI function, or the node of another device.
+
+    :param directory: of the function or device.
+    """
+    known = devices.get(address or "")
+    if known is not None:
+        return known.node, known.irqs
+    irqs: tuple[int, ...] = ()
+    if address is not None:
+        line = root.number(directory, "irq")  # of a device without MSI
+        if line and 0 < line <= _MAX_IRQ:
+            irqs = (line,)
+    return _node_of(root, directory), irqs
 
 
 def _pci_function(root: Root, device: Directory | None) -> tuple[str | None, Directory | None]:
-    """Return address and directory of the PCI function behind a device, virtio and auxiliary ones included."""
-    parts = device.split("/") if device is not None else []
+    """Return address and directory of the PCI function behind a device, virtio and auxiliary ones
+    included.
+    """
+    if device is None:
+        return None, None
+    parts = device.split("/")
     for length in range(len(parts), 0, -1):
         if _ADDRESS.fullmatch(parts[length - 1]):
             return parts[length - 1], root.directory("/".join(parts[:length]))
@@ -256,7 +344,8 @@ def _kind(
         return "loopback"
     if "DEVTYPE=vlan" in (root.read(directory, "uevent") or b"").decode("ascii", "replace").split():
         return "vlan"
-    # The other end of a veth pair is its iflink; a device on top of another one also has a lower_* link to it.
+    # The other end of a veth pair is its iflink; a device on top of another one also has a lower_*
+    # link to it.
     if not any(file.startswith("lower_") for file in there):
         peer = root.number(directory, "iflink")
         if peer and root.number(directory, "type") == 1 and peer != root.number(directory, "ifindex"):
@@ -267,19 +356,27 @@ def _kind(
 def _queues(
     root: Root, directory: Directory, with_masks: bool
 ) -> tuple[int, int, tuple[str | None, ...], tuple[str | None, ...]]:
-    """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their order."""
+    """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their
+    order.
+    """
     queues = root.child(directory, "queues")
     names = root.directories(queues) if with_masks else root.names(queues)
     # The kernel numbers the queues of each direction from 0 without holes.
-    rx = min(_MAX_QUEUES, len([name for name in names if name.startswith("rx-")]))
-    tx = min(_MAX_QUEUES, len([name for name in names if name.startswith("tx-")]))
+    rx = tx = 0
+    for name in names:
+        if name.startswith("rx-"):
+            rx += 1
+        elif name.startswith("tx-"):
+            tx += 1
+    rx, tx = min(rx, _MAX_QUEUES), min(tx, _MAX_QUEUES)
     if not with_masks:
         return rx, tx, (None,) * rx, (None,) * tx
-    rps = root.each(queues, [f"rx-{index}/rps_cpus" for index in range(rx)])
-    xps = root.each(queues, [f"tx-{index}/xps_cpus" for index in range(tx)])
-    return (
-        rx,
-        tx,
-        tuple([root.cpu_mask(data, queues or "", "rps_cpus") for data in rps]),
-        tuple([root.cpu_mask(data, queues or "", "xps_cpus") for data in xps]),
-    )
+    return rx, tx, _masks(root, queues, "rx", rx, "rps_cpus"), _masks(root, queues, "tx", tx, "xps_cpus")
+
+
+def _masks(root: Root, queues: Directory | None, direction: str, number: int, file: str) -> tuple[str | None, ...]:
+    """Return the masks of the queues of one direction, in their order."""
+    masks: list[str | None] = []
+    for data in root.each(queues, [f"{direction}-{index}/{file}" for index in range(number)]):
+        masks.append(root.cpu_mask(data, queues or "", file))
+    return tuple(masks)

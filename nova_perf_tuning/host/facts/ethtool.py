@@ -31,7 +31,8 @@ class Link:
 
     :ivar features: kernel name (``rx-lro``) -> on; :ivar fixed: features that cannot be changed.
     :ivar rings: ``rx``, ``tx`` descriptors and ``rx_max``, ``tx_max``.
-    :ivar channels: ``rx``, ``tx``, ``combined`` and what each may be at most, ``combined_max`` and so on.
+    :ivar channels: ``rx``, ``tx``, ``combined`` and what each may be at most, ``combined_max`` and
+        so on.
     """
 
     features: Mapping[str, bool]
@@ -45,7 +46,9 @@ class Link:
 
 
 def read(root: Root, device: str) -> Link | None:
-    """Return what is known of ``device``; None when nothing is (no such NIC, or an older recorded host)."""
+    """Return what is known of ``device``; None when nothing is (no such NIC, or an older recorded
+    host).
+    """
     if root.live:
         return _ask(device)
     data = root.read(root.directory(DIRECTORY), f"{device}.json")

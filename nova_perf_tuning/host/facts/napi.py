@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NAPIs of network devices: which queues and which interrupt they serve, and the threads that poll in their place.
+"""NAPIs of network devices: which queues and which interrupt they serve, and the threads that poll
+in their place.
 
-Since Linux 6.8 the kernel tells it by generic netlink (Documentation/netlink/specs/netdev.yaml); a recorded host
-has a file for it. Threads of older kernels are found by their names, ``napi/DEVICE-N``, in whole since 5.17.
+Since Linux 6.8 the kernel tells it by generic netlink (Documentation/netlink/specs/netdev.yaml); a
+recorded host has a file for it. Threads of older kernels are found by their names,
+``napi/DEVICE-N``, in whole since 5.17.
 """
 
 import contextlib
@@ -12,7 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
@@ -25,61 +27,108 @@ DIRECTORY: Final = "nova-perf"
 FILE: Final = "napis"
 _LINE: Final = re.compile(rf"({model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)")
 _THREAD: Final = re.compile(rb"napi/(" + model.DEVICE.encode() + rb")-(\d{1,10})")
-#: Device, number, interrupt, thread, receive and transmit queues of a NAPI.
-_Known = tuple[str, int, int | None, int | None, Sequence[int], Sequence[int]]
-
-#: linux/netlink.h and linux/genetlink.h; pyroute2 would cost the agent a quarter more memory at rest.
+#: linux/netlink.h and linux/genetlink.h; pyroute2 would cost the agent a quarter more memory at
+#: rest.
 _NETLINK_GENERIC, _CONTROL, _ERROR, _DONE = 16, 16, 2, 3
 _REQUEST, _MULTI, _DUMP = 1, 2, 0x300
 _HEADER: Final = struct.Struct("=IHHIIBBH")
-#: Numbers of commands, and their attributes by number: of linux/genetlink.h, then of linux/netdev.h.
+#: Numbers of commands, and their attributes by number: of linux/genetlink.h, then of
+#: linux/netdev.h.
 _FAMILY: Final = (3, ("", "id", "name"))
 _QUEUE: Final = (10, ("", "id", "ifindex", "type", "napi"))
 _NAPI: Final = (11, ("", "ifindex", "id", "irq", "pid"))
 
 
+class _Known(NamedTuple):
+    """A NAPI of a device: its number, interrupt, thread, receive and transmit queues."""
+
+    device: str
+    id: int
+    irq: int | None
+    tid: int | None
+    rx: Sequence[int]
+    tx: Sequence[int]
+
+
 def read_napis(root: Root, nics: Sequence[model.Nic]) -> None:
     """Give NICs, and other devices with threaded NAPI, their NAPIs."""
     wanted = {nic.name: nic for nic in nics if nic.kind in ("physical", "vf") or nic.threaded}
-    known = list(_ask(wanted) if root.live else _recorded(root))
-    threads = dict(_threads(root, sorted({tid for _name, _napi, _irq, tid, *_queues in known if tid})))
-    for name, number, irq, tid, rx, tx in known:
-        if name in wanted:
-            thread = threads[tid][1] if tid in threads else None
-            wanted[name].napis += (model.Napi(number, irq, tuple(rx), tuple(tx), thread),)
-    lacking = [nic for nic in wanted.values() if nic.threaded and not any(napi.thread for napi in nic.napis)]
-    for _tid, (name, thread) in _threads(root, None) if lacking else ():
-        if any(nic.name == name for nic in lacking):
-            wanted[name].napis += (model.Napi(thread.index or 0, None, (), (), thread),)
+    known = _ask(wanted) if root.live else list(_recorded(root))
+    tids = {napi.tid for napi in known if napi.tid}
+    threads: dict[int, model.Thread] = {}
+    for _device, thread in _threads(root, sorted(tids)):
+        threads[thread.tid] = thread
+    for napi in known:
+        if napi.device in wanted:
+            own = threads.get(napi.tid or 0)
+            queues = tuple(napi.rx), tuple(napi.tx)
+            wanted[napi.device].napis += (model.Napi(napi.id, napi.irq, *queues, own),)
+    lacking: set[str] = set()
+    for nic in wanted.values():
+        if nic.threaded and not any(napi.thread for napi in nic.napis):
+            lacking.add(nic.name)
+    if not lacking:
+        return
+    for device, thread in _threads(root, None):
+        if device in lacking:
+            wanted[device].napis += (model.Napi(thread.index or 0, None, (), (), thread),)
 
 
 def as_text(nics: Sequence[model.Nic]) -> str:
     """Return the record that :func:`read_napis` reads."""
-    lines = []
-    for device, napi in ((nic.name, napi) for nic in nics for napi in nic.napis):
-        irq, tid = "" if napi.irq is None else napi.irq, napi.thread.tid if napi.thread else ""
-        rx, tx = cpulist.format(napi.rx), cpulist.format(napi.tx)
-        lines.append(f"{device} {napi.id} irq={irq} thread={tid} rx={rx} tx={tx}\n")
+    lines: list[str] = []
+    for nic in nics:
+        for napi in nic.napis:
+            irq = tid = ""
+            if napi.irq is not None:
+                irq = str(napi.irq)
+            if napi.thread is not None:
+                tid = str(napi.thread.tid)
+            rx, tx = cpulist.format(napi.rx), cpulist.format(napi.tx)
+            lines.append(f"{nic.name} {napi.id} irq={irq} thread={tid} rx={rx} tx={tx}\n")
     return "".join(lines)
 
 
 def _recorded(root: Root) -> Iterator[_Known]:
+    """Yield the NAPIs in a recorded host's file up to the first line that is wrong, which is
+    noted.
+    """
     data = root.read(root.directory(DIRECTORY), FILE, 1 << 20) or b""
     left = 1 << 16  # queues of all: a line of 40 bytes may name 16,384
-    for match in map(_LINE.fullmatch, data.decode("ascii", "replace").splitlines()):
-        rx, tx = map(cpulist.find, match.groups()[4:]) if match else (None, None)
-        left -= len(rx or ()) + len(tx or ())
-        if match is None or rx is None or tx is None or left < 0:
+    for line in data.decode("ascii", "replace").splitlines():
+        napi = _parsed(line)
+        if napi is not None:
+            left -= len(napi.rx) + len(napi.tx)
+        if napi is None or left < 0:
             root.notes.add(NoteCode.NAPI_UNKNOWN, f"{DIRECTORY}/{FILE}")
             return
-        irq, tid = (int(text) if text else None for text in match.groups()[2:4])
-        yield match[1], int(match[2]), irq, tid, sorted(rx), sorted(tx)
+        yield napi
 
 
-def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[int, tuple[str, model.Thread]]]:
-    """Yield the threads of NAPIs, by their ids, with the names of their devices."""
+def _parsed(line: str) -> _Known | None:
+    """Return the NAPI that a line of a recorded host's file describes, None where it is wrong."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    device, number, irq, tid, rx, tx = match.groups()
+    receive, transmit = cpulist.find(rx), cpulist.find(tx)
+    if receive is None or transmit is None:
+        return None
+    napi = _Known(device, int(number), None, None, sorted(receive), sorted(transmit))
+    if irq:
+        napi = napi._replace(irq=int(irq))
+    if tid:
+        napi = napi._replace(tid=int(tid))
+    return napi
+
+
+def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[str, model.Thread]]:
+    """Yield the threads of NAPIs, with the names of their devices.
+
+    :param tids: where to look; None: at every process.
+    """
     for match, (tid, _name, start, affinity) in guests.kernel_threads(root, _THREAD, tids):
-        yield tid, (match[1].decode(), model.Thread(tid, "napi", int(match[2]), affinity, start, True))
+        yield match[1].decode(), model.Thread(tid, "napi", int(match[2]), affinity, start, True)
 
 
 def _ask(names: Iterable[str]) -> list[_Known]:
@@ -87,16 +136,16 @@ def _ask(names: Iterable[str]) -> list[_Known]:
     known: list[_Known] = []
     with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as link:
         link.settimeout(2)
-        (family,) = [answer["id"] for answer in _request(link, _CONTROL, 0, _FAMILY, "name", b"netdev\0\0")]
+        (answer,) = _request(link, _CONTROL, 0, _FAMILY, "name", b"netdev\0\0")
         for name in names:
             with contextlib.suppress(OSError):  # it has gone, or is in no state to be asked
                 index = struct.pack("=I", socket.if_nametoindex(name))
                 queues: dict[int | None, tuple[list[int], list[int]]] = {}
-                for queue in _request(link, family, _DUMP, _QUEUE, "ifindex", index):
+                for queue in _request(link, answer["id"], _DUMP, _QUEUE, "ifindex", index):
                     queues.setdefault(queue.get("napi"), ([], []))[queue["type"]].append(queue["id"])
-                for napi in _request(link, family, _DUMP, _NAPI, "ifindex", index):
-                    served = queues.get(napi["id"], ([], []))
-                    known.append((name, napi["id"], napi.get("irq"), napi.get("pid"), *served))
+                for napi in _request(link, answer["id"], _DUMP, _NAPI, "ifindex", index):
+                    rx, tx = queues.get(napi["id"], ([], []))
+                    known.append(_Known(name, napi["id"], napi.get("irq"), napi.get("pid"), rx, tx))
     return known
 
 
