@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims CPUs besides Nova and the kernel's command line: threads of programs, and slices of systemd."""
+"""What claims CPUs besides Nova and the kernel's command line: threads of programs, and slices of
+systemd.
+"""
 
 import dataclasses
 import re
@@ -20,13 +22,15 @@ ISOLATED: Final = "cpuset.cpus.isolated"
 SLICE_FILES: Final = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
 #: Name of the process of Open vSwitch.
 OVS: Final = "ovs-vswitchd"
-#: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters. Before Open vSwitch 2.11
+#: lib/dpif-netdev.c and ofproto/ofproto-dpif-upcall.c; the kernel keeps 15 characters. Before Open
+#: vSwitch 2.11
 #: pmd5. EAL's lcore-worker5 and the like have one CPU, too, but sleep in Open vSwitch.
 _OVS_THREAD: Final = re.compile(r"(pmd(?:-c)?|handler|revalidator)\d").match
 _PMD: Final = re.compile(r"pmd(-c)?\d").match
 #: Threads of one Open vSwitch that are kept, PMD threads first: a machine of 2,048 CPUs has less.
 MAX_SWITCH_THREADS: Final = 4096
-#: Threads of other programs on isolated CPUs: of one process, and of all. Nothing is decided by them.
+#: Threads of other programs on isolated CPUs: of one process, and of all. Nothing is decided by
+#: them.
 MAX_BOUND_THREADS: Final = 64
 MAX_BOUND_IN_ALL: Final = 1024
 #: Slices of one level; those of systemd itself and of guests come first.
@@ -36,16 +40,20 @@ _FIRST_SLICES: Final = ("machine.slice", "system.slice", "user.slice")
 
 def read_slices(root: Root) -> tuple[model.Slice, ...]:
     """Return the slices, on two levels, that do not simply have the CPUs of what is above them."""
-    slices = []
+    paths: list[str] = []
     for name in _slices(root, root.directory(CGROUPS)):
-        slices += [name, *(f"{name}/{nested}" for nested in _slices(root, root.directory(f"{CGROUPS}/{name}")))]
-    limited = []
-    for path in slices:
+        paths.append(name)
+        for nested in _slices(root, root.directory(f"{CGROUPS}/{name}")):
+            paths.append(f"{name}/{nested}")
+    limited: list[model.Slice] = []
+    for path in paths:
         directory = root.directory(f"{CGROUPS}/{path}")
-        cpus, effective = (root.cpus(directory, name) for name in SLICE_FILES[:2])
+        cpus = root.cpus(directory, SLICE_FILES[0])
+        effective = root.cpus(directory, SLICE_FILES[1])
         partition = root.text(directory, SLICE_FILES[2]) or "member"
         if effective and (cpus or partition != "member"):
-            # The kernel's word comes first, and of an invalid partition its reason, of which nothing depends.
+            # The kernel's word comes first, and of an invalid partition its reason, of which
+            # nothing depends.
             limited.append(model.Slice(path, cpus, effective, partition[:200]))
     return tuple(sorted(limited, key=lambda group: group.path))
 
@@ -62,22 +70,26 @@ def in_slices(
     root: Root, guests: tuple[model.GuestProcess, ...], slices: tuple[model.Slice, ...]
 ) -> tuple[model.GuestProcess, ...]:
     """Return the guests, each with the slice of these that holds its process."""
-    held = []
-    for guest in guests if slices else ():
+    if not slices:
+        return guests
+    held: list[model.GuestProcess] = []
+    for guest in guests:
         data = root.read(root.directory(f"proc/{guest.pid}"), "cgroup") or b""
-        # The line of cgroup v2: 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
+        # The line of cgroup v2:
+        # 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
         path = f"\n{data.decode('utf-8', 'replace')}".partition("\n0::/")[2].partition("\n")[0]
         holding = [group.path for group in slices if path.startswith(f"{group.path}/")]
         held.append(dataclasses.replace(guest, slice=max(holding, key=len, default=None)))
-    return tuple(held) or guests
+    return tuple(held)
 
 
 def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) -> tuple[model.ProgramThread, ...]:
-    """Return the workers of Open vSwitch, and threads of other programs that are bound to one isolated CPU.
+    """Return the workers of Open vSwitch, and threads of other programs that are bound to one
+    isolated CPU.
 
-    An Open vSwitch that neither root nor its configured user runs is passed over, which is noted: any user may
-    start a process of that name. Other programs own nothing, for any user may bind a thread to an isolated CPU;
-    a note names them.
+    An Open vSwitch that neither root nor its configured user runs is passed over, which is noted:
+    any user may start a process of that name. Other programs own nothing, for any user may bind a
+    thread to an isolated CPU; a note names them.
 
     :param guests: processes that are left out.
     """
@@ -87,8 +99,11 @@ def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) 
     others: list[tuple[int, str]] = []
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
         stat = guests_module.parse_stat(root, data, base)
-        name = stat[0].decode("utf-8", "replace") if stat else ""
-        if not stat or guests_module.KTHREADD in (pid, stat[1]) or not name.isprintable():
+        if stat is None:
+            continue
+        comm, parent, _start = stat
+        name = comm.decode("utf-8", "replace")
+        if guests_module.KTHREADD in (pid, parent) or not name.isprintable():
             continue
         if name == OVS:
             switches.append(pid)
@@ -119,7 +134,7 @@ def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
             polling.append(model.ProgramThread(OVS, pid, tid, own, affinity, True))
         else:
             sleeping.append(model.ProgramThread(OVS, pid, tid, own, affinity, False))
-    return _bounded(root, [*polling, *sleeping], MAX_SWITCH_THREADS)
+    return _bounded(root, polling + sleeping, MAX_SWITCH_THREADS)
 
 
 def _on_isolated(
@@ -155,12 +170,18 @@ def _bounded(root: Root, threads: list[model.ProgramThread], most: int) -> list[
 
 def _threads(root: Root, tasks: Directory) -> tuple[dict[int, str], dict[int, str]]:
     """Return the affinities of a process's threads by id, and of a recorded one their names."""
-    known: list[tuple[int, str, str | None]]
+    affinities: dict[int, str] = {}
+    names: dict[int, str] = {}
     if root.live:
-        tids = numbers(root.names(tasks), 1, domain.MAX_PID)
-        known = [(tid, "", guests_module.may_use(tid)) for tid in tids]
-    else:
-        recorded = guests_module.recorded(root, tasks, 0)
-        known = [(tid, name.decode("ascii", "replace")[:15], affinity) for tid, name, _start, affinity in recorded]
-    affinities = {tid: affinity for tid, _name, affinity in known if affinity}
-    return affinities, {tid: name for tid, name, _affinity in known if name.isprintable()}
+        for tid in numbers(root.names(tasks), 1, domain.MAX_PID):
+            affinity = guests_module.may_use(tid)
+            if affinity:
+                affinities[tid] = affinity
+        return affinities, names
+    for tid, comm, _start, affinity in guests_module.recorded(root, tasks, 0):
+        if affinity:
+            affinities[tid] = affinity
+        name = comm.decode("ascii", "replace")[:15]
+        if name.isprintable():
+            names[tid] = name
+    return affinities, names

@@ -8,7 +8,8 @@ from nova_perf_tuning.host.facts.root import Root, numbers
 
 #: The user ids of root.
 ROOT: Final = frozenset([0])
-#: Where the user of Open vSwitch is configured: the packages' default, Red Hat's and SUSE's file, Debian's file.
+#: Where the user of Open vSwitch is configured: the packages' default, Red Hat's and SUSE's file,
+#: Debian's file.
 SWITCH_FILES: Final = (
     "etc/openvswitch/default.conf",
     "etc/sysconfig/openvswitch",
@@ -19,7 +20,8 @@ USER_FILES: Final = ("etc/passwd", "usr/lib/passwd")
 #: User of the packages of Red Hat, SUSE and Debian.
 _SWITCH_USER: Final = "openvswitch"
 _FIELD: Final = re.compile(rb"^Uid:\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})$", re.MULTILINE)
-#: ``OVS_USER_ID="openvswitch:hugetlbfs"``, or ``--ovs-user`` in the options of ovs-ctl(8); a group may follow.
+#: ``OVS_USER_ID="openvswitch:hugetlbfs"``, or ``--ovs-user`` in the options of ovs-ctl(8); a group
+#: may follow.
 _SETTING: Final = re.compile(
     r"^[^#\n]*(?:OVS_USER_ID=|--ovs-user[= ])[\"']?([A-Za-z0-9_][\w.-]{0,31})", re.MULTILINE
 )
@@ -28,10 +30,12 @@ _MAX_ID: Final = (1 << 32) - 1
 
 
 def user_ids(root: Root, pid: int) -> frozenset[int] | None:
-    """Return the real, effective, saved and file system user id of a process; None where they are not known.
+    """Return the real, effective, saved and file system user id of a process; None where they are
+    not known.
 
-    They are read from ``status``, since root owns the files in /proc/PID of a process that is not dumpable,
-    whoever runs it (proc(5)). All four count: a set-user-ID program has the effective id of another user.
+    They are read from ``status``, since root owns the files in /proc/PID of a process that is not
+    dumpable, whoever runs it (proc(5)). All four count: a set-user-ID program has the effective id
+    of another user.
     """
     for place in (f"proc/{pid}", f"proc/{pid}/task/{pid}"):
         data = root.read(root.directory(place), "status") or b""
@@ -44,19 +48,24 @@ def user_ids(root: Root, pid: int) -> frozenset[int] | None:
 def is_roots(root: Root, pid: int) -> bool:
     """Whether root runs a process.
 
-    In a recorded host without user ids it counts as root's: older versions did not record them, and only root
-    can have written what lies in /proc of that host.
+    In a recorded host without user ids it counts as root's: older versions did not record them,
+    and only root can have written what lies in /proc of that host.
     """
     return _is_of(user_ids(root, pid), ROOT, root)
 
 
 def is_switchs(root: Root, pid: int) -> bool:
-    """Whether root or the configured user of Open vSwitch runs a process; unknown ids as in :func:`is_roots`."""
+    """Whether root or the configured user of Open vSwitch runs a process; unknown ids as in
+    :func:`is_roots`.
+    """
     ids = user_ids(root, pid)
     if _is_of(ids, ROOT, root):
         return True
-    files = [_content(root, path) for path in USER_FILES]
-    known = [data for data in files if data is not None]
+    known: list[bytes] = []
+    for path in USER_FILES:
+        data = _content(root, path)
+        if data is not None:
+            known.append(data)
     if not known and not root.live:
         return True  # the recorded host says nothing of its users
     return _is_of(ids, ROOT | _ids_of(switch_users(root), b"\n".join(known)), root)
