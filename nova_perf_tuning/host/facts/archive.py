@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without unpacking it.
+"""A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without
+unpacking it.
 
-Nothing is written to disk, so no name or link in the archive can reach out of it. The headers are read by
-:mod:`tarfile`, the members here: tarfile itself takes extended headers and sparse maps of any size into memory.
+Nothing is written to disk, so no name or link in the archive can reach out of it. The headers are
+read by
+:mod:`tarfile`, the members here: tarfile itself takes extended headers and sparse maps of any size
+    into memory.
 """
 
 import bz2
@@ -16,7 +19,8 @@ from typing import BinaryIO, Final, cast
 
 from nova_perf_tuning.host.facts.root import VALUE_LIMIT, Directory, FactsError, Root
 
-#: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a tar file.
+#: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a
+#: tar file.
 MAX_MEMBERS: Final = 300_000
 MAX_BYTES: Final = 256 << 20
 MAX_NAME: Final = 1024
@@ -26,12 +30,22 @@ _MAX_EXTENDED: Final = 16 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
 #: Links, directories and devices, which have no content whatever their header says.
 _EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(tarfile.REGULAR_TYPES, tarfile.GNU_TYPES)
-_PAX: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+#: Headers that hold a long name or target of the next member.
+_EXTENDED: Final = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 _BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
 
+#: First bytes of a file -> what reads it.
 _OPENERS: Final[Mapping[bytes, Callable[..., object]]] = {
-    b"\xfd7zXZ": lzma.open, b"BZh": bz2.open, b"\x1f\x8b": gzip.open, b"": open
-}  # fmt: skip
+    b"\xfd7zXZ": lzma.open,
+    b"BZh": bz2.open,
+    b"\x1f\x8b": gzip.open,
+}
 
 #: A file's content, a link's target, or the names in a directory.
 Entry = bytes | str | set[str]
@@ -40,7 +54,8 @@ Entry = bytes | str | set[str]
 class ArchiveRoot(Root):
     """A recorded host in a tar file, plain or compressed by xz, bzip2 or gzip.
 
-    One directory around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are left out.
+    One directory around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are
+    left out.
 
     :raises FactsError: not such a file, damaged, or beyond the bounds of this module.
     """
@@ -49,20 +64,17 @@ class ArchiveRoot(Root):
         try:
             with open(path, "rb") as file:
                 magic = file.read(6)
-            opener = next(opener for start, opener in _OPENERS.items() if magic.startswith(start))
-            with cast(BinaryIO, opener(path, "rb")) as stream:
+            with _opened(path, magic) as stream:
                 entries = dict(_members(stream))
-            tops = {name.partition("/")[0] for name in entries}
-            if len(tops) == 1 and not tops & {"sys", "proc"}:
-                around = f"{tops.pop()}/"
-                entries = {name[len(around) :]: entry for name, entry in entries.items() if around in name}
-            self._hold(entries)
+            self._hold(_without_top(entries))
         except _BROKEN as error:
             reason = str(error).partition("\n")[0][:120] or type(error).__name__
             raise FactsError(f"sysroot {path!r}: no recorded host, or damaged ({reason})") from None
 
     def _hold(self, entries: dict[str, Entry]) -> None:
-        """Become the root of ``entries`` by their paths; directories around them need not be among them."""
+        """Become the root of ``entries`` by their paths; directories around them need not be among
+        them.
+        """
         super().__init__("archive")
         self._entries: dict[str, Entry] = {"": set()}
         for path, entry in entries.items():
@@ -81,29 +93,41 @@ class ArchiveRoot(Root):
 
     def _kind(self, path: str) -> int:
         entry = self._entries.get(path)
+        if entry is None:
+            return 0
         if isinstance(entry, bytes):
             return stat.S_IFREG
         if isinstance(entry, str):
             return stat.S_IFLNK
-        return 0 if entry is None else stat.S_IFDIR
+        return stat.S_IFDIR
 
     def _target(self, path: str) -> str:
         entry = self._entries.get(path)
-        return entry if isinstance(entry, str) else ""
+        if isinstance(entry, str):
+            return entry
+        return ""
 
     def names(self, directory: Directory | None) -> list[str]:
-        entry = None if directory is None else self._entries.get(directory)
-        return sorted(entry) if isinstance(entry, set) else []
+        if directory is None:
+            return []
+        entry = self._entries.get(directory)
+        if isinstance(entry, set):
+            return sorted(entry)
+        return []
 
     def directories(self, directory: Directory | None) -> list[str]:
-        return [
-            name for name in self.names(directory) if isinstance(self._entries.get(f"{directory}/{name}"), set)
-        ]
+        found: list[str] = []
+        for name in self.names(directory):
+            if isinstance(self._entries.get(f"{directory}/{name}"), set):
+                found.append(name)
+        return found
 
     def each(
         self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
     ) -> list[bytes | None]:
-        return [None if directory is None else self._value(None, directory, name, limit) for name in names]
+        if directory is None:
+            return [None] * len(names)
+        return [self._value(None, directory, name, limit) for name in names]
 
     def _value(
         self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
@@ -111,13 +135,41 @@ class ArchiveRoot(Root):
         entry = self._entries.get(f"{directory}/{name}")
         if isinstance(entry, str):
             entry = self._entries.get(self._resolve(f"{directory}/{name}") or "")
-        if not isinstance(entry, bytes) or len(entry) <= limit:
-            return entry if isinstance(entry, bytes) else None
+        if not isinstance(entry, bytes):
+            return None
+        if len(entry) <= limit:
+            return entry
         return self._cut(entry, limit, whole, directory, name)
 
 
+def _opened(path: str, magic: bytes) -> BinaryIO:
+    """Return the content of a file as a stream, decompressed as its first bytes say."""
+    opener: Callable[..., object] = open
+    for start, compressed in _OPENERS.items():
+        if magic.startswith(start):
+            opener = compressed
+    return cast(BinaryIO, opener(path, "rb"))
+
+
+def _without_top(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Return the entries below the one directory around ``sys`` and ``proc``, all where there is
+    none.
+    """
+    tops = {name.partition("/")[0] for name in entries}
+    if len(tops) != 1 or tops & {"sys", "proc"}:
+        return entries
+    around = f"{tops.pop()}/"
+    below: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        if name.startswith(around):
+            below[name.removeprefix(around)] = entry
+    return below
+
+
 def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
-    """Yield path and content of each file, link and directory, while what was read stays within the bounds."""
+    """Yield path and content of each file, link and directory, while what was read stays within
+    the bounds.
+    """
     budget = MAX_BYTES
     long: dict[str, str] = {}
     while True:
@@ -125,13 +177,15 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
         if not header.strip(b"\0"):
             return
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-        extended = member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
+        extended = member.type in _EXTENDED
         size = 0 if member.type in _EMPTY else member.size
         budget -= _BLOCK + size
-        if not 0 <= size <= (_MAX_EXTENDED if extended else budget) or budget < 0:
+        most = _MAX_EXTENDED if extended else budget
+        if not 0 <= size <= most or budget < 0:
             raise ValueError(f"more than {MAX_BYTES >> 20} MiB, or names beyond all measure")
         content = stream.read(size)
-        if len(content) < size or len(stream.read(-size % _BLOCK)) < -size % _BLOCK:
+        padding = -size % _BLOCK
+        if len(content) < size or len(stream.read(padding)) < padding:
             raise EOFError("it ends in the middle")
         if extended:
             long |= _long(member.type, content)
@@ -143,21 +197,28 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
             raise ValueError(f"a name has more than {MAX_NAME} bytes or {MAX_PARTS} parts")
         if not parts or ".." in parts:
             continue
+        path = "/".join(parts)
         if member.isreg() and member.type != tarfile.GNUTYPE_SPARSE:
-            yield "/".join(parts), content
+            yield path, content
         elif member.issym():
-            yield "/".join(parts), target
+            yield path, target
         elif member.isdir():
-            yield "/".join(parts), set()
+            yield path, set()
 
 
 def _long(kind: bytes, content: bytes) -> dict[str, str]:
     """Return the long ``path`` or ``linkpath`` of the next member that an extended header holds."""
-    if kind == tarfile.XGLTYPE:
-        return {}
-    if kind in _PAX:
-        records = (record.partition(b" ")[2].partition(b"=") for record in content.split(b"\n"))
-        names = {key.decode("ascii", "replace"): value for key, _, value in records}
-    else:
-        names = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
-    return {key: names[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in names}
+    names: dict[str, bytes] = {}
+    if kind == tarfile.GNUTYPE_LONGNAME:
+        names["path"] = content.rstrip(b"\0")
+    elif kind == tarfile.GNUTYPE_LONGLINK:
+        names["linkpath"] = content.rstrip(b"\0")
+    elif kind != tarfile.XGLTYPE:
+        for record in content.split(b"\n"):  # "30 path=NAME"
+            key, _, value = record.partition(b" ")[2].partition(b"=")
+            names[key.decode("ascii", "replace")] = value
+    found: dict[str, str] = {}
+    for name in ("path", "linkpath"):
+        if name in names:
+            found[name] = names[name].decode("utf-8", "surrogateescape")
+    return found

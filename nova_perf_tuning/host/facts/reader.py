@@ -35,6 +35,7 @@ _DMI: Final = (
     ("QEMU", "tcg"),
     ("Xen", "xen-hvm"),  # a PV guest has no such tables
 )
+_XEN_FRONTEND: Final = re.compile(r"v(bd|if)-\d+")
 #: What the machine's name is known by where the kernel does not give it (before Linux 6.1).
 _ARCHITECTURES: Final = (
     (b"IBM/S390", "s390x"),
@@ -47,7 +48,8 @@ _ARCHITECTURES: Final = (
 
 
 def open_root(sysroot: str = "/") -> Root:
-    """Return the root to read from: ``/`` is the live host, another directory or file a recorded one.
+    """Return the root to read from: ``/`` is the live host, another directory or file a recorded
+    one.
 
     :raises FactsError: there is no such file, it may not be read, or it holds no host.
     """
@@ -61,7 +63,9 @@ def open_root(sysroot: str = "/") -> Root:
         else:
             root = archive.ArchiveRoot(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
         raise FactsError(f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host") from None
     if root.directory("sys") is None and root.directory("proc") is None:
         raise FactsError(f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host")
@@ -80,7 +84,9 @@ def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root."""
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
-    isolated, nohz_full = (root.cpus(root.directory(topology.CPUS), name) for name in ("isolated", "nohz_full"))
+    directory = root.directory(topology.CPUS)
+    isolated = root.cpus(directory, "isolated")
+    nohz_full = root.cpus(directory, "nohz_full")
     isolated_now = root.cpus(root.directory(claims.CGROUPS), claims.ISOLATED)
     slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
@@ -101,7 +107,7 @@ def read_root(root: Root) -> model.HostFacts:
         online=online,
         isolated=isolated,
         nohz_full=nohz_full,
-        arch=root.text(kernel, "arch") or next((name for mark, name in _ARCHITECTURES if mark in cpuinfo), None),
+        arch=root.text(kernel, "arch") or _architecture(cpuinfo),
         kernel=release,
         vhost_mode=read_vhost_mode(root, release or ""),
         virtualization=_find_virtualization(root, cpuinfo),
@@ -114,65 +120,98 @@ def read_root(root: Root) -> model.HostFacts:
     )
 
 
+def _architecture(cpuinfo: bytes) -> str | None:
+    """Return the machine's name by marks in /proc/cpuinfo."""
+    for mark, name in _ARCHITECTURES:
+        if mark in cpuinfo:
+            return name
+    return None
+
+
 def _read_sysctls(root: Root) -> dict[str, str]:
-    places = {key: key.replace(".", "/").rpartition("/") for key in SYSCTLS}
-    texts = {key: root.text(root.directory(f"proc/sys/{above}"), name) for key, (above, _, name) in places.items()}
-    return {key: text for key, text in texts.items() if text is not None}
+    sysctls: dict[str, str] = {}
+    for key in SYSCTLS:
+        above, _, name = key.replace(".", "/").rpartition("/")
+        text = root.text(root.directory(f"proc/sys/{above}"), name)
+        if text is not None:
+            sysctls[key] = text
+    return sysctls
 
 
 def read_vhost_mode(root: Root, release: str) -> str | None:
-    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.HostFacts`; None: not known.
+    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.HostFacts`; None:
+    not known.
 
-    Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module chooses, where the
-    kernel has CONFIG_VHOST_ENABLE_FORK_OWNER_CONTROL. The CPU of a task is QEMU's, also for its cpuset.
+    Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module
+    chooses, where the kernel has CONFIG_VHOST_ENABLE_FORK_OWNER_CONTROL. The CPU of a task is
+    QEMU's, also for its cpuset.
     """
-    file = root.directory("sys/module/vhost/parameters"), "fork_from_owner_default"
+    directory, name = root.directory("sys/module/vhost/parameters"), "fork_from_owner_default"
+    chosen = root.one_of(directory, name, ("Y", "N"))
+    if chosen is not None:
+        return "task" if chosen == "Y" else "kthread"
     version = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", release)
-    chosen = root.one_of(*file, ("Y", "N"))
-    if version and not root.has(*file):
-        chosen = "Y" if (int(version[1]), int(version[2])) >= (6, 4) else "N"
-    return {"Y": "task", "N": "kthread"}.get(chosen or "")
+    if version is None or root.has(directory, name):
+        return None
+    if (int(version[1]), int(version[2])) >= (6, 4):
+        return "task"
+    return "kthread"
 
 
 def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
     """Return what this host runs on; None where nothing tells it.
 
     By files alone, so that a recorded host gives the same answer: Xen's /sys/hypervisor
-    (Documentation/ABI/stable/sysfs-hypervisor-xen), the ``hypervisor`` bit of CPUID.1:ECX in /proc/cpuinfo, the
-    clock that a KVM guest offers, and the DMI vendor. The last alone never tells KVM from TCG: QEMU writes the
-    same tables for both. ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``,
-    ``hyperv`` ...; ``vm`` is a hypervisor that shows itself by its CPUID bit alone.
+    (Documentation/ABI/stable/sysfs-hypervisor-xen), the ``hypervisor`` bit of CPUID.1:ECX in
+    /proc/cpuinfo, the clock that a KVM guest offers, and the DMI vendor. The last alone never
+    tells KVM from TCG: QEMU writes the same tables for both. ``none``, ``kvm``, ``tcg``,
+    ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...; ``vm`` is a hypervisor that
+    shows itself by its CPUID bit alone.
     """
-    if xen := _xen(root):
+    xen = _xen(root)
+    if xen is not None:
         return xen
-    clocks = (
-        root.text(root.directory("sys/devices/system/clocksource/clocksource0"), "available_clocksource") or ""
-    )
+    clocksource = root.directory("sys/devices/system/clocksource/clocksource0")
+    clocks = (root.text(clocksource, "available_clocksource") or "").split()
     for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
-        if any(clock.startswith(mark) for clock in clocks.split()):
+        if any(clock.startswith(mark) for clock in clocks):
             return kind
     tree = root.text(root.directory("proc/device-tree/hypervisor"), "compatible") or ""
     if tree.startswith("linux,kvm"):
         return "kvm"
     if b"\nflags" not in cpuinfo:  # not x86
         return _dmi(root)
-    return (_dmi(root) or "vm") if b" hypervisor" in cpuinfo else "none"
+    if b" hypervisor" not in cpuinfo:
+        return "none"
+    return _dmi(root) or "vm"
 
 
 def _xen(root: Root) -> str | None:
+    """Return the kind of Xen guest that this host is, None where it is none."""
     hypervisor = root.directory("sys/hypervisor")
-    if root.text(hypervisor, "type") != "xen":  # a record without it still has frontends; dom0's backends differ
-        frontends = filter(re.compile(r"v(bd|if)-\d+").fullmatch, root.names(root.directory("sys/devices")))
-        return _dmi(root) or "xen" if any(frontends) else None
+    if root.text(hypervisor, "type") != "xen":
+        # A record without it still has frontends; dom0's backends have other names.
+        for name in root.names(root.directory("sys/devices")):
+            if _XEN_FRONTEND.fullmatch(name):
+                return _dmi(root) or "xen"
+        return None
     if "control_d" in (root.text(root.directory("proc/xen"), "capabilities") or ""):
         return "xen-dom0"
     guest = (root.text(hypervisor, "guest_type") or "").lower()
-    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else _dmi(root) or "xen"
+    if guest in ("pv", "hvm", "pvh"):
+        return f"xen-{guest}"
+    return _dmi(root) or "xen"
 
 
 def _dmi(root: Root) -> str | None:
+    """Return what the firmware's tables say of the machine's maker, None where it makes real ones."""
     directory = root.directory("sys/class/dmi/id")
     vendor = root.text(directory, "sys_vendor") or ""
     if vendor.startswith("Microsoft"):
-        return "hyperv" if root.text(directory, "product_name") == "Virtual Machine" else None
-    return next((name for start, name in _DMI if vendor.startswith(start)), None)
+        if root.text(directory, "product_name") == "Virtual Machine":
+            return "hyperv"
+        return None
+    for start, name in _DMI:
+        if vendor.startswith(start):
+            return name
+    return None

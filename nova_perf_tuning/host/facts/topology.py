@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPUs, cores, packages and NUMA nodes out of /sys/devices/system (Documentation/admin-guide/cputopology.rst).
+"""CPUs, cores, packages and NUMA nodes out of /sys/devices/system
+(Documentation/admin-guide/cputopology.rst).
 
-Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware threads. Cores and
-packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels (s390 repeats core ids and gives
-no package id at all), and a node's CPUs come from the node, not from the CPU's directory.
+Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware
+threads. Cores and packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels
+(s390 repeats core ids and gives no package id at all), and a node's CPUs come from the node, not
+from the CPU's directory.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
@@ -23,18 +25,22 @@ _MAX_THREADS: Final = 256
 #: MAX_NUMNODES is 1024 at most (CONFIG_NODES_SHIFT).
 _MAX_NODE: Final = 1023
 _MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
-#: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask only).
+#: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask
+#: only).
 _CORE_SETS: Final = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
 _PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list")
 _NODE_SETS: Final = ("cpulist", "cpumap")
-#: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads of one core, with
+#: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads
+#: of one core, with
 #: core ids of their own.
 _AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
 _MASKS: Final = frozenset(("thread_siblings", "cpumap", "shared_cpu_map"))
 
 
 def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
-    """Return CPUs, nodes and the cpulist of the CPUs that are online; ``cpuinfo`` is how /proc/cpuinfo begins."""
+    """Return CPUs, nodes and the cpulist of the CPUs that are online; ``cpuinfo`` is how
+    /proc/cpuinfo begins.
+    """
     base = root.directory(CPUS)
     directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
     if not directories:
@@ -47,14 +53,16 @@ def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tu
 
 def _numbered(root: Root, base: Directory | None, prefix: str, limit: int) -> dict[int, Directory]:
     """Return the directories ``prefixN`` in ``base`` by their number, ascending."""
-    return {
-        number: Directory(f"{base}/{prefix}{number}")
-        for number in numbers(root.directories(base), 0, limit, prefix)
-    }
+    found: dict[int, Directory] = {}
+    for number in numbers(root.directories(base), 0, limit, prefix):
+        found[number] = Directory(f"{base}/{prefix}{number}")
+    return found
 
 
 def _online(root: Root, base: Directory | None, directories: Mapping[int, Directory]) -> frozenset[int]:
-    """CPUs that run: the kernel's list, on kernels before 2.6.26 each CPU's own file (CPU 0 has none)."""
+    """CPUs that run: the kernel's list, on kernels before 2.6.26 each CPU's own file (CPU 0 has
+    none).
+    """
     online = _members(root, base, ("online",), directories)
     if online:
         return frozenset(online)
@@ -66,7 +74,9 @@ def _online(root: Root, base: Directory | None, directories: Mapping[int, Direct
 def _members(
     root: Root, directory: Directory | None, names: Iterable[str], cpus: Collection[int]
 ) -> set[int] | None:
-    """Return those of ``cpus`` that are in the first of the files ``names`` that there is, else None."""
+    """Return those of ``cpus`` that are in the first of the files ``names`` that there is, else
+    None.
+    """
     for name in names:
         if name in _MASKS:
             mask = root.cpu_mask(root.read(directory, name), directory or "", name)
@@ -92,10 +102,7 @@ def _read_cpus(
     :param modules: the kernel's lists of threads name modules of two cores.
     """
     cores = _read_cores(root, directories, online, modules)
-    rated = bool(cores) and "cpu_capacity" in root.names(directories[next(iter(cores))])
-    capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
-    if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
-        capacities = [None] * len(cores)
+    capacities = _read_capacities(root, base, directories, list(cores))
     caches = _read_caches(root, directories, cores, online)
     kinds = _read_kinds(root)
     cpus: dict[int, model.Cpu] = {}
@@ -107,24 +114,50 @@ def _read_cpus(
             cpus[thread] = model.Cpu(thread, *known, kinds.get(thread))
     for cpu, place in directories.items():
         if cpu not in cpus:
-            # While it is offline the kernel keeps its link to the node, but the node's list forgets it.
-            links = () if cpu in node_of else numbers(root.names(place), 0, _MAX_NODE, "node")
-            node = next(iter(links), node_of.get(cpu))
+            node = node_of.get(cpu)
+            if node is None:
+                # While it is offline the kernel keeps its link to the node, but the node's list
+                # forgets it.
+                links = numbers(root.names(place), 0, _MAX_NODE, "node")
+                node = links[0] if links else None
             cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
 
 
+def _read_capacities(
+    root: Root, base: Directory | None, directories: Mapping[int, Directory], leaders: Sequence[int]
+) -> list[bytes | None]:
+    """Return the ``cpu_capacity`` of cores by their leaders; None each where all cores are alike."""
+    unknown: list[bytes | None] = [None] * len(leaders)
+    if not leaders or "cpu_capacity" not in root.names(directories[leaders[0]]):
+        return unknown
+    capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in leaders])
+    if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
+        return unknown
+    return capacities
+
+
 def _read_kinds(root: Root) -> dict[int, str]:
-    """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no ``cpu_capacity``."""
-    lists = {kind: root.cpus(root.directory(f"sys/devices/cpu_{kind}"), "cpus") for kind in model.KINDS}
-    kinds = {cpu: kind for kind, cpus in lists.items() for cpu in cpulist.parse(cpus)}
-    return kinds if len(set(kinds.values())) > 1 else {}
+    """Return the kinds of the CPUs of a hybrid machine; Intel's has a PMU for each, and no
+    ``cpu_capacity``.
+    """
+    kinds: dict[int, str] = {}
+    for kind in model.KINDS:
+        cpus = root.cpus(root.directory(f"sys/devices/cpu_{kind}"), "cpus")
+        kinds |= dict.fromkeys(cpulist.parse(cpus), kind)
+    if len(set(kinds.values())) < 2:
+        return {}
+    return kinds
 
 
 def _natural(root: Root, data: bytes | None) -> int | None:
     """Return a number that is not negative; the kernel writes -1 for what it does not know."""
-    number = None if data is None else decimal(root.line(data, CPUS))
-    return number if number is not None and number >= 0 else None
+    if data is None:
+        return None
+    number = decimal(root.line(data, CPUS))
+    if number is None or number < 0:
+        return None
+    return number
 
 
 class _Core(NamedTuple):
@@ -140,7 +173,8 @@ def _read_cores(
 ) -> dict[int, _Core]:
     """Return the cores by the first CPU of each.
 
-    Packages whose CPUs the kernel lists without an id (s390: -1) are numbered in the order of their first CPUs.
+    Packages whose CPUs the kernel lists without an id (s390: -1) are numbered in the order of
+    their first CPUs.
     """
     cores: dict[int, _Core] = {}
     claimed: set[int] = set()
@@ -181,10 +215,14 @@ def _read_cores(
 def _read_caches(
     root: Root, directories: Mapping[int, Directory], leaders: Iterable[int], online: frozenset[int]
 ) -> dict[int, str]:
-    """Return the cpulist of the L3 cache of each CPU that has one; one CPU tells it for all that share it."""
+    """Return the cpulist of the L3 cache of each CPU that has one; one CPU tells it for all that
+    share it.
+    """
     caches: dict[int, str] = {}
     for cpu in leaders:
-        place = None if cpu in caches else Directory(f"{directories[cpu]}/cache")
+        if cpu in caches:
+            continue
+        place = Directory(f"{directories[cpu]}/cache")
         indexes = [name for name in root.directories(place) if name.startswith("index")]
         levels = root.each(place, [f"{index}/level" for index in indexes])
         for index, level in zip(indexes, levels, strict=True):
@@ -209,30 +247,31 @@ def _read_nodes(
     for node, directory in places.items():
         cpus = _members(root, directory, _NODE_SETS, directories) or set()
         if cpus and cpus in members.values():
-            # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the firmware's tables.
+            # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the
+            # firmware's tables.
             root.notes.add(NoteCode.NODE_REPEATED, f"node {node}")
         else:
             members[node] = cpus
-    node_of: dict[int, int] = {}
-    for node in sorted(members, key=lambda node: (len(members[node]), node)):  # the smallest of those that overlap
-        for cpu in members[node]:
-            if node_of.setdefault(cpu, node) != node:
-                root.notes.add(NoteCode.NODES_OVERLAP, f"node {node}")
-                break
-        node_of = dict.fromkeys(members[node], node) | node_of
+    node_of = _node_of_cpus(root, members)
     online_nodes = cpulist.find(root.text(base, "online")) or frozenset()
     # The columns of ``distance`` stand for all nodes that are online, in ascending order.
     ids = sorted(online_nodes if online_nodes >= set(places) else places)
-    nodes = tuple(
-        model.Node(
-            node,
-            cpulist.format(cpu for cpu in cpus if cpu in online),
-            _memory(root, places[node], node),
-            _distances(root, places[node], ids, members),
-        )
-        for node, cpus in members.items()
-    )
-    return nodes, node_of
+    nodes: list[model.Node] = []
+    for node, cpus in members.items():
+        memory = _memory(root, places[node], node)
+        distances = _distances(root, places[node], ids, members)
+        nodes.append(model.Node(node, cpulist.format(cpus & online), memory, distances))
+    return tuple(nodes), node_of
+
+
+def _node_of_cpus(root: Root, members: Mapping[int, set[int]]) -> dict[int, int]:
+    """Return CPU -> node, of nodes that overlap the smallest; a note says so."""
+    node_of: dict[int, int] = {}
+    for node in sorted(members, key=lambda node: (len(members[node]), node)):
+        if not node_of.keys().isdisjoint(members[node]):
+            root.notes.add(NoteCode.NODES_OVERLAP, f"node {node}")
+        node_of = dict.fromkeys(members[node], node) | node_of
+    return node_of
 
 
 def _memory(root: Root, directory: Directory, node: int) -> int | None:
@@ -244,14 +283,20 @@ def _memory(root: Root, directory: Directory, node: int) -> int | None:
 
 
 def _distances(root: Root, directory: Directory, ids: list[int], nodes: Collection[int]) -> dict[int, int]:
+    """Return the distances from a node to those of ``nodes``; none where they are not known."""
     text = root.text(directory, "distance")
     if text is None:
         return {}
-    distances = [decimal(word) or 0 for word in text.split()]
-    if len(distances) != len(ids):
+    words = text.split()
+    if len(words) != len(ids):
         root.notes.add(NoteCode.DISTANCE_COUNT, directory)
-    elif not all(0 < distance <= _MAX_DISTANCE for distance in distances):
-        root.notes.add(NoteCode.DISTANCE_RANGE, directory)
-    else:
-        return {node: distance for node, distance in zip(ids, distances, strict=True) if node in nodes}
-    return {}
+        return {}
+    distances: dict[int, int] = {}
+    for node, word in zip(ids, words, strict=True):
+        distance = decimal(word) or 0
+        if not 0 < distance <= _MAX_DISTANCE:
+            root.notes.add(NoteCode.DISTANCE_RANGE, directory)
+            return {}
+        if node in nodes:
+            distances[node] = distance
+    return distances
