@@ -23,9 +23,10 @@ _IS_MANAGED = "it is managed by the kernel, which places it itself"
 class IrqAffinity(base.Attribute):
     """``smp_affinity_list`` of an interrupt.
 
-    Identity is ``DEVICE|ACTION``: the PCI address that owns the vector (empty for a legacy interrupt) and the
-    handler's name as its directory below /proc/irq/N shows it. Numbers are reused when a driver is loaded again
-    or changes its channels. A NIC that is down keeps its vectors without their handlers: they are the same.
+    Identity is ``DEVICE|ACTION``: the PCI address that owns the vector (empty for a legacy
+    interrupt) and the handler's name as its directory below /proc/irq/N shows it. Numbers are
+    reused when a driver is loaded again or changes its channels. A NIC that is down keeps its
+    vectors without their handlers: they are the same.
     """
 
     kind = model.IrqTarget.kind
@@ -48,13 +49,17 @@ class IrqAffinity(base.Attribute):
             raise
 
     def meanwhile(self, target: str, value: str) -> str | None:
-        """Return ``effective_affinity_list`` where it is set (the interrupt is started) and names other CPUs."""
+        """Return ``effective_affinity_list`` where it is set (the interrupt is started) and names
+        other CPUs.
+        """
         path = f"{os.path.dirname(self.path(target))}/effective_affinity_list"
         try:
             effective = bounded_read.kernel_text(self.prefix, path)
         except FileNotFoundError:
             return None
-        return None if not effective or _fires_on(effective, value) else effective
+        if not effective or _fires_on(effective, value):
+            return None
+        return effective
 
     def identity(self, target: str) -> str:
         return self._now(target).identity
@@ -75,28 +80,36 @@ class IrqAffinity(base.Attribute):
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
         """Interrupt number -> PCI address, read once: only while one plan is applied or checked."""
-        owners = devices.read_devices(reader.open_root(self.root)).values()
-        return {number: device.address for device in owners for number in device.irqs}
+        owners: dict[int, str] = {}
+        for device in devices.read_devices(reader.open_root(self.root)).values():
+            owners |= dict.fromkeys(device.irqs, device.address)
+        return owners
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        """Of the identity only the handler's directory is looked for: it changes with the driver's vectors.
+        """Of the identity only the handler's directory is looked for: it changes with the driver's
+        vectors.
 
         The way to the affinity leads through it: it is there, or opening fails.
         """
-        try:
-            vectors = [model.IrqTarget.parse(setting.target, setting.identity) for setting in settings]
-        except base.TargetError:
-            return [False] * len(settings)  # the files alone do not tell
-        ways = [f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number) for irq in vectors]
-        prefix, top = self.prefix, "/proc/irq"
-        affinities = bounded_read.kernel_pages(prefix, top, [f"{way}/smp_affinity_list" for way in ways])
-        effective_ways = [f"{irq.number}/effective_affinity_list" for irq in vectors]
-        effective = bounded_read.kernel_pages(prefix, top, effective_ways)
-        return [
-            content == f"{setting.value}\n".encode("ascii", "replace")
-            and (not cpus or _fires_on(cpus.decode("ascii", "replace"), setting.value))
-            for content, cpus, setting in zip(affinities, effective, settings, strict=True)
-        ]
+        files: list[str] = []
+        effective_files: list[str] = []
+        for setting in settings:
+            try:
+                irq = model.IrqTarget.parse(setting.target, setting.identity)
+            except base.TargetError:
+                return [False] * len(settings)  # the files alone do not tell
+            way = f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number)
+            files.append(f"{way}/smp_affinity_list")
+            effective_files.append(f"{irq.number}/effective_affinity_list")
+        affinities = bounded_read.kernel_pages(self.prefix, "/proc/irq", files)
+        effective = bounded_read.kernel_pages(self.prefix, "/proc/irq", effective_files)
+        held: list[bool] = []
+        for content, cpus, setting in zip(affinities, effective, settings, strict=True):
+            holds = content == f"{setting.value}\n".encode("ascii", "replace")
+            if holds and cpus:
+                holds = _fires_on(cpus.decode("ascii", "replace"), setting.value)
+            held.append(holds)
+        return held
 
 
 def _fires_on(effective: str, value: str) -> bool:
@@ -106,12 +119,14 @@ def _fires_on(effective: str, value: str) -> bool:
 
 
 class ThreadAffinity(base.SettingKind):
-    """CPU affinity of one thread: QEMU's, vhost's and NAPI's kernel threads; those of a sysroot are only records.
+    """CPU affinity of one thread: QEMU's, vhost's and NAPI's kernel threads; those of a sysroot
+    are only records.
 
-    Identity is ``PID:START``: the QEMU process, of a NAPI the thread itself, and the thread's start time in ticks
-    after boot. The kernel cuts what is written to the cpuset of the thread's cgroup without a word; reading back
-    shows it. After a restore the thread runs where it ran, but keeps a mask of its own: since Linux 6.2 a cpuset
-    that is widened later (emulatorpin) does not widen it.
+    Identity is ``PID:START``: the QEMU process, of a NAPI the thread itself, and the thread's
+    start time in ticks after boot. The kernel cuts what is written to the cpuset of the thread's
+    cgroup without a word; reading back shows it. After a restore the thread runs where it ran, but
+    keeps a mask of its own: since Linux 6.2 a cpuset that is widened later (emulatorpin) does not
+    widen it.
     """
 
     kind = model.ThreadTarget.kind
@@ -140,18 +155,24 @@ class ThreadAffinity(base.SettingKind):
         return base.same_cpus(value, current)
 
     def identity(self, target: str) -> str:
-        """Return the QEMU process that a thread serves: its own, or the one that vhost's is named after."""
+        """Return the QEMU process that a thread serves: its own, or the one that vhost's is named
+        after.
+        """
         tid = self._tid(target)
         name, parent, group = privileged.status_fields(tid, b"Name", b"PPid", b"Tgid")
-        vhost = _VHOST(name) if parent == b"2" else None
+        pid = int(group)
+        vhost = _VHOST(name)
+        if vhost and parent == b"2":
+            pid = int(vhost[1])
         start = guest_cpu.started(f"/proc/{tid}/task/{tid}")
-        return model.ThreadTarget(tid, int(vhost[1] if vhost else group), start).identity
+        return model.ThreadTarget(tid, pid, start).identity
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Compare process by process.
 
-        Of each process one thread's start time is read and the numbers of all its threads; a thread that was
-        replaced by another of the same living process under the same number is taken for the first.
+        Of each process one thread's start time is read and the numbers of all its threads; a
+        thread that was replaced by another of the same living process under the same number is
+        taken for the first.
         """
         try:
             self.require_live()

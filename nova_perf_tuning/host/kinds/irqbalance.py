@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which interrupts irqbalance leaves alone: ``irqbalance`` = ``43,44``.
 
-It asks a policy script of ours, which reads a list of them, when it first sees an interrupt or looks at the host
-anew. Its socket would do for few only: it reads 500 bytes of a list, since 1.9.5 16,384, and keeps none.
+It asks a policy script of ours, which reads a list of them, when it first sees an interrupt or
+looks at the host anew. Its socket would do for few only: it reads 500 bytes of a list, since 1.9.5
+16,384, and keeps none.
 """
 
 import contextlib
 import errno
-import itertools
 import os
 import signal
 from collections.abc import Iterable
@@ -30,8 +30,9 @@ SCRIPT: Final = "irqbalance-policy-nova-perf"
 class IrqbalanceBan(base.SettingKind):
     """The list that irqbalance's policy script reads.
 
-    A file below /run: it outlives irqbalance and the agent, not the boot, and holds any number of interrupts.
-    What others have banned, by irqbalance's options or its socket, is not in it and stays banned.
+    A file below /run: it outlives irqbalance and the agent, not the boot, and holds any number of
+    interrupts. What others have banned, by irqbalance's options or its socket, is not in it and
+    stays banned.
     """
 
     kind = "irqbalance_ban"
@@ -71,7 +72,9 @@ class IrqbalanceBan(base.SettingKind):
 
     def describe(self, target: str, value: str) -> str:
         path, numbers = self._path(target), " ".join(map(str, _numbers(value)))
-        write = f"printf '%s\\n' {numbers} > {path}" if numbers else f"rm -f {path}"
+        write = f"rm -f {path}"
+        if numbers:
+            write = f"printf '%s\\n' {numbers} > {path}"
         return f"{write}; pkill -HUP -x irqbalance"
 
 
@@ -81,7 +84,10 @@ def as_text(numbers: Iterable[int]) -> str:
 
 
 def _numbers(value: str) -> list[int]:
-    return [] if value == NONE else sorted(base.whole_number("irqbalance_ban", part) for part in value.split(","))
+    """Return the interrupts of a setting's value."""
+    if value == NONE:
+        return []
+    return sorted(base.whole_number("irqbalance_ban", part) for part in value.split(","))
 
 
 def uses_our_script(pid: int) -> bool:
@@ -90,19 +96,28 @@ def uses_our_script(pid: int) -> bool:
         words = bounded_read.kernel_bytes(f"/proc/{pid}/cmdline").split(b"\0")
     except OSError:
         return False
-    paths = [word for before, word in itertools.pairwise(words) if before in (b"-l", b"--policyscript")]
-    paths += [word.partition(b"=")[2] for word in words if word.startswith(b"--policyscript=")]
-    return any(b"nova-perf" in os.path.basename(path) for path in paths)
+    before = b""
+    for word in words:
+        path = b""
+        if before in (b"-l", b"--policyscript"):
+            path = word
+        elif word.startswith(b"--policyscript="):
+            path = word.partition(b"=")[2]
+        if b"nova-perf" in os.path.basename(path):
+            return True
+        before = word
+    return False
 
 
 def rescan() -> None:
-    """Make each irqbalance of ours that runs our script ask it again, at its next look at the host.
+    """Make each irqbalance of ours that runs our script ask it again, at its next look at the
+    host.
 
-    It passes over the signal before its first look after a start and, since 1.9.4, before the one that follows
-    another rescan. Whoever sees interrupts moved that are on the list sends it again.
+    It passes over the signal before its first look after a start and, since 1.9.4, before the one
+    that follows another rescan. Whoever sees interrupts moved that are on the list sends it again.
 
-    A process that irqbalance starts looks like irqbalance until it is the script. The signal would end it there,
-    and irqbalance would take an interrupt for one that is not on the list.
+    A process that irqbalance starts looks like irqbalance until it is the script. The signal would
+    end it there, and irqbalance would take an interrupt for one that is not on the list.
     """
     parents = {}
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:

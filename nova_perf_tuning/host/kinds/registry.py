@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of settings: our own, and those of others under the entry point ``nova_perf_tuning.settings``."""
+"""The kinds of settings: our own, and those of others under the entry point
+``nova_perf_tuning.settings``.
+"""
 
 import functools
 from importlib import metadata
@@ -13,12 +15,16 @@ _MODULES = (affinity, attributes, config_file, irqbalance)
 
 @functools.cache
 def _classes() -> dict[str, type[base.SettingKind]]:
-    points = metadata.entry_points(group=GROUP)
-    # An environment that was installed from an earlier release may list ours there.
-    others = {point.name: point.load() for point in points if not point.value.startswith("nova_perf_tuning.")}
-    classes = [thing for module in _MODULES for thing in vars(module).values() if isinstance(thing, type)]
-    own = [kind for kind in classes if issubclass(kind, base.SettingKind) and "kind" in vars(kind)]
-    return others | {kind.kind: kind for kind in own}
+    classes: dict[str, type[base.SettingKind]] = {}
+    for point in metadata.entry_points(group=GROUP):
+        # An environment that was installed from an earlier release may list ours there.
+        if not point.value.startswith("nova_perf_tuning."):
+            classes[point.name] = point.load()
+    for module in _MODULES:
+        for thing in vars(module).values():
+            if isinstance(thing, type) and issubclass(thing, base.SettingKind) and "kind" in vars(thing):
+                classes[thing.kind] = thing
+    return classes
 
 
 def kinds(root: str = "/") -> dict[str, base.SettingKind]:
