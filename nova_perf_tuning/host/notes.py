@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person should know of a host, as codes with parameters; :func:`text` makes the English, last."""
+"""What a person should know of a host, as codes with parameters; :func:`text` makes the English,
+last.
+"""
 
 import dataclasses
 import enum
@@ -19,7 +21,9 @@ _NO_CPU_LEFT: Final = (
 
 @enum.unique
 class NoteCode(enum.Enum):
-    """What is said; the value is for people and names the parameters, besides which a note may have ``places``."""
+    """What is said; the value is for people and names the parameters, besides which a note may
+    have ``places``.
+    """
 
     # -- facts
     TOO_LONG = "too long, not read"
@@ -90,7 +94,8 @@ class NoteCode(enum.Enum):
     GUEST_OUTSIDE_DEDICATED = "guest {guest} owns {cpus:CPUs}, outside of {option}"
 
     # -- plan: placements
-    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known. {irqs} are numbers.
+    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
+    #: {irqs} are numbers.
     NODE_WITHOUT_HOUSEKEEPING = "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
     NODE_WITHOUT_VECTORS = (
         "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
@@ -156,24 +161,40 @@ class _Text(str):
     """A parameter in a text; ``{cpus:CPUs}`` is ``CPU 3`` or ``CPUs 0-3``."""
 
     def __format__(self, form: str) -> str:
-        return f"{form[:-1] if self.isdecimal() else form} {self}" if form else str(self)
+        if not form:
+            return str(self)
+        if self.isdecimal():
+            form = form[:-1]
+        return f"{form} {self}"
 
 
 def text(note: Note) -> str:
     """Return a note as one line."""
-    params = {
-        name: _Text(rules.named(value) if isinstance(value, tuple) else value)
-        for name, value in note.params.items()
-    }
-    phrases = _PHRASES[note.code](params) if note.code in _PHRASES else {}
-    line = note.code.value.format_map(params | phrases)
-    return f"{line}: {params['places']}" if "places" in params else line
+    params: dict[str, str] = {}
+    for name, value in note.params.items():
+        if isinstance(value, tuple):
+            value = rules.named(value)
+        params[name] = _Text(value)
+    if note.code in _PHRASES:
+        phrases = _PHRASES[note.code](params)
+        line = note.code.value.format_map(params | phrases)
+    else:
+        line = note.code.value.format_map(params)
+    if "places" in params:
+        line += f": {params['places']}"
+    return line
 
 
 def as_json(noted: Iterable[Note]) -> dict[str, Any]:
-    """Return the keys of a JSON document for notes: ``warnings``, their texts, and ``notes`` with the codes."""
-    details = [{"code": note.code.name.lower(), "params": dict(note.params), "text": text(note)} for note in noted]
-    return {"warnings": [detail["text"] for detail in details], "notes": details}
+    """Return the keys of a JSON document for notes: ``warnings``, their texts, and ``notes`` with
+    the codes.
+    """
+    texts: list[str] = []
+    details: list[dict[str, Any]] = []
+    for note in noted:
+        texts.append(text(note))
+        details.append({"code": note.code.name.lower(), "params": dict(note.params), "text": texts[-1]})
+    return {"warnings": texts, "notes": details}
 
 
 def _who(params: Mapping[str, str]) -> dict[str, str]:
@@ -183,19 +204,25 @@ def _who(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
-    how = f"the nearest (distance {params['distance']})" if "distance" in params else "distances are unknown"
-    pinned = f" (emulatorpin {params['emulator_pin']})" if "emulator_pin" in params else ""
-    where = f"node{'' if params['nodes'].isdigit() else 's'} {params['nodes']}"
-    return {**_who(params), "where": where, "how": how + pinned}
+    how = "distances are unknown"
+    if "distance" in params:
+        how = f"the nearest (distance {params['distance']})"
+    if "emulator_pin" in params:
+        how += f" (emulatorpin {params['emulator_pin']})"
+    nodes = params["nodes"]
+    where = f"node {nodes}" if nodes.isdigit() else f"nodes {nodes}"
+    return _who(params) | {"where": where, "how": how}
 
 
 def _overlap(params: Mapping[str, str]) -> dict[str, str]:
-    alone = [
-        f"of {params[who]}, which the plan leaves alone ({mover})"
-        for who, mover in _MOVERS.items()
-        if who in params
-    ]
-    return {"work": _WORK[params["work"]], "who": f": {'; '.join(alone)}" if alone else ""}
+    alone: list[str] = []
+    for who, mover in _MOVERS.items():
+        if who in params:
+            alone.append(f"of {params[who]}, which the plan leaves alone ({mover})")
+    phrases = {"work": _WORK[params["work"]], "who": ""}
+    if alone:
+        phrases["who"] = f": {'; '.join(alone)}"
+    return phrases
 
 
 #: What a plan says of the kernel's refusals.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nova.conf and Neutron's files say of a host, parsed by oslo.config's own parser.
 
-nova-compute must refuse a faulty file, and so does :func:`read` for the planner; the audit (:func:`merge`) tells
-about the host all the same. Other sources (``config_source``) and ``$other`` are never followed.
+nova-compute must refuse a faulty file, and so does :func:`read` for the planner; the audit
+(:func:`merge`) tells about the host all the same. Other sources (``config_source``) and ``$other``
+are never followed.
 """
 
 import fnmatch
@@ -19,9 +20,12 @@ from nova_perf_tuning.host.owners import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20
-#: Where deployments keep nova-compute's files on the host, each in the order of reading. Containers first, since
-#: packages that were removed leave theirs. RHOSO: role edpm_nova of edpm-ansible, earlier ``config/nova``;
-#: kolla-ansible: role nova-cell; packages and OpenStack-Ansible: where oslo.config looks by itself.
+#: Where deployments keep nova-compute's files on the host, each in the order of reading.
+#: Containers first, since
+#: packages that were removed leave theirs. RHOSO: role edpm_nova of edpm-ansible, earlier
+#: ``config/nova``;
+#: kolla-ansible: role nova-cell; packages and OpenStack-Ansible: where oslo.config looks by
+#: itself.
 PLACES: Final = (
     ("var/lib/openstack/nova/*nova*.conf",),
     ("var/lib/openstack/config/nova/*nova*.conf",),
@@ -43,7 +47,8 @@ NEUTRON_FILES: Final = (
 )
 #: ``[neutron_physnet_NAME] numa_nodes``.
 PHYSNET: Final = "neutron_physnet_"
-#: Sections and options that a recorded host keeps; nova.conf holds passwords, so nothing else may be in it.
+#: Sections and options that a recorded host keeps; nova.conf holds passwords, so nothing else may
+#: be in it.
 _RECORDED: Final = {
     "DEFAULT": "vcpu_pin_set reserved_host_cpus",
     "compute": "cpu_dedicated_set cpu_shared_set",
@@ -89,7 +94,8 @@ class _Parser(iniparser.BaseParser):
 def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
     """Return (section, option) -> value of an INI file; of a repeated option the last one.
 
-    :param source: name of the file, for the error about a line that is none; without it such a line is left out.
+    :param source: name of the file, for the error about a line that is none; without it such a
+        line is left out.
     :raises NovaConfigError: there is such a line and ``source`` is given.
     """
     parser, lines = _Parser(), iter(text.splitlines())
@@ -110,7 +116,8 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
     options: dict[tuple[str, str], Value] = {}
     for path, text in files:
         for (section, key), value in parse(text, path if strict else None).items():
-            # What is left out, or cut off a list, would name other CPUs; the longest has half of this.
+            # What is left out, or cut off a list, would name other CPUs; the longest has half of
+            # this.
             options[section, key] = Value(f"{path} [{section}] {key}", printing.printable(value, "\t")[: 1 << 17])
     return options
 
@@ -131,30 +138,43 @@ def parse_cpu_spec(text: str, source: str) -> str:
 
 
 def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
-    """Return a CPU set; None when it is not set or cannot be read."""
+    """Return a CPU set; None when it is not set, is empty or cannot be read."""
     value = options.get(option)
+    if value is None:
+        return None
     try:
-        return None if value is None else cpulist.parse_spec(value.text) or None
+        return cpulist.parse_spec(value.text) or None
     except cpulist.CpuListError:
         return None
 
 
 def find(root: Root, *, strict: bool = False) -> list[str]:
-    """Return nova-compute's files below ``root``, without leading slash: of the first of :data:`PLACES` with any.
+    """Return nova-compute's files below ``root``, without leading slash: of the first of
+    :data:`PLACES` with any.
 
     Noted are other places that have some too, and directories that may not be listed.
 
     :raises NovaConfigError: with ``strict``, instead of the latter note.
     """
-    found = [files for place in PLACES if (files := [file for path in place for file in _matching(root, path)])]
-    for others in found[1:]:
-        root.notes.add(NoteCode.NOVA_CONF_PASSED_OVER, others[0], taken=f"/{found[0][0]}")
-    for note in root.notes.all() if strict else ():
-        if note.code is NoteCode.NO_PERMISSION:
-            raise NovaConfigError(
-                f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
-            )
-    return found[0] if found else []
+    files: list[str] = []
+    passed_over: list[str] = []
+    for place in PLACES:
+        here: list[str] = []
+        for path in place:
+            here += _matching(root, path)
+        if files and here:
+            passed_over.append(here[0])
+        elif here:
+            files = here
+    for path in passed_over:
+        root.notes.add(NoteCode.NOVA_CONF_PASSED_OVER, path, taken=f"/{files[0]}")
+    if strict:
+        for note in root.notes.all():
+            if note.code is NoteCode.NO_PERMISSION:
+                raise NovaConfigError(
+                    f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
+                )
+    return files
 
 
 def found(root: Root) -> list[tuple[str, str]]:
@@ -208,33 +228,63 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
             f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "
             "write the CPU sets into a file of their own"
         )
+    managed = _checked(options, types.Boolean(), "cpu_power_management")
+    choices = types.String(choices=("cpu_state", "governor"))
+    strategy = _checked(options, choices, "cpu_power_management_strategy")
+    dedicated, shared = _cpus(options, DEDICATED), _cpus(options, SHARED)
+    named = {"dedicated": DEDICATED, "shared": SHARED}
+    legacy = False
+    if not dedicated:  # with both Nova refuses to start
+        dedicated = _cpus(options, PIN_SET)
+        legacy = dedicated is not None
+    if legacy:
+        named["dedicated"] = PIN_SET
+    sources: dict[str, str] = {}
+    for name, option in named.items():
+        if option in options:
+            sources[name] = options[option].source
+    return CpuSets(
+        dedicated=dedicated,
+        shared=shared,
+        power_managed=bool(managed) and strategy != "governor",
+        legacy=legacy,
+        sources=sources,
+        files=tuple(path for path, _text in files),
+    )
 
-    def value(option: tuple[str, str]) -> Value:
-        source, text = options.get(option, Value("", ""))
-        if text.startswith("$"):
-            raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
-        return Value(f"nova.conf {source}", text.strip())
 
-    def cpus(option: tuple[str, str]) -> str | None:
-        source, text = value(option)
-        return parse_cpu_spec(text, source) if text else None
+def _value(options: Options, option: tuple[str, str]) -> Value:
+    """Return an option, empty where it is not set.
 
-    def checked(kind: types.ConfigType, key: str) -> object:
-        source, text = value(("libvirt", key))
-        try:
-            return kind(text) if text else None
-        except ValueError as error:
-            raise NovaConfigError(f"{source}: {error}") from None
+    :raises NovaConfigError: it refers to another option.
+    """
+    source, text = options.get(option, Value("", ""))
+    if text.startswith("$"):
+        raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
+    return Value(f"nova.conf {source}", text.strip())
 
-    managed = checked(types.Boolean(), "cpu_power_management")
-    strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
-    power_managed = bool(managed) and strategy != "governor"
-    taken = tuple(path for path, _text in files)
-    dedicated, shared = cpus(DEDICATED), cpus(SHARED)
-    pins = None if dedicated else cpus(PIN_SET)  # with both Nova refuses to start
-    named = {"dedicated": PIN_SET if pins else DEDICATED, "shared": SHARED}
-    sources = {name: options[option].source for name, option in named.items() if option in options}
-    return CpuSets(dedicated or pins, shared, None, power_managed, pins is not None, sources, taken)
+
+def _cpus(options: Options, option: tuple[str, str]) -> str | None:
+    """Return a CPU set as a cpulist, None where it is not set; raises NovaConfigError where it is
+    none.
+    """
+    source, text = _value(options, option)
+    if not text:
+        return None
+    return parse_cpu_spec(text, source)
+
+
+def _checked(options: Options, kind: types.ConfigType, key: str) -> object:
+    """Return an option of ``[libvirt]``, None where it is not set; raises NovaConfigError for
+    another type.
+    """
+    source, text = _value(options, ("libvirt", key))
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise NovaConfigError(f"{source}: {error}") from None
 
 
 def recorded(text: str) -> str:
@@ -242,8 +292,13 @@ def recorded(text: str) -> str:
     lines: list[str] = []
     last = None
     for (section, key), value in sorted(parse(text).items()):
-        known = "numa_nodes" if section.startswith(PHYSNET) else _RECORDED.get(section, "")
-        if key in known.split() and value.isprintable():
-            lines += [f"[{section}]"] * (section != last) + [f"{key} = {value}"]
+        known = _RECORDED.get(section, "")
+        if section.startswith(PHYSNET):
+            known = "numa_nodes"
+        if key not in known.split() or not value.isprintable():
+            continue
+        if section != last:
+            lines.append(f"[{section}]\n")
             last = section
-    return "".join(f"{line}\n" for line in lines)
+        lines.append(f"{key} = {value}\n")
+    return "".join(lines)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns each CPU, with the evidence: one value for the plan, the audit, ``generate`` and the picture."""
+"""Who owns each CPU, with the evidence: one value for the plan, the audit, ``generate`` and the
+picture.
+"""
 
 import collections
 import dataclasses
@@ -9,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.rules import Evidence
@@ -32,7 +33,8 @@ class CpuSets:
     :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
         CPUs may go offline.
     :ivar legacy: ``dedicated`` is ``vcpu_pin_set``, with which ``shared`` may overlap.
-    :ivar sources: where ``dedicated`` and ``shared`` are from: ``/etc/nova/nova.conf [compute] cpu_shared_set``.
+    :ivar sources: where ``dedicated`` and ``shared`` are from: ``/etc/nova/nova.conf [compute]
+        cpu_shared_set``.
     :ivar files: the configuration that was read for them.
     """
 
@@ -48,16 +50,18 @@ class CpuSets:
         """Return what an operator calls the set of this field's name."""
         if name == "housekeeping":
             return name
-        return "[DEFAULT] vcpu_pin_set" if self.legacy and name == "dedicated" else f"[compute] cpu_{name}_set"
+        if name == "dedicated" and self.legacy:
+            return "[DEFAULT] vcpu_pin_set"
+        return f"[compute] cpu_{name}_set"
 
 
 class Owner(enum.StrEnum):
     """Kinds of owners, the strongest claim first.
 
-    GUEST: a vCPU is pinned there alone. PROGRAM: a PMD thread of Open vSwitch polls there, and the operator gave
-    the CPU to nobody else. DEDICATED: Nova's for pinned guests. ISOLATED: kept from the scheduler, at boot or by a
-    partition of cgroup v2. TICKLESS: without a timer tick (``nohz_full=``). SLICE: a partition that is not
-    isolated. SHARED: Nova's for floating guests.
+    GUEST: a vCPU is pinned there alone. PROGRAM: a PMD thread of Open vSwitch polls there, and the
+    operator gave the CPU to nobody else. DEDICATED: Nova's for pinned guests. ISOLATED: kept from
+    the scheduler, at boot or by a partition of cgroup v2. TICKLESS: without a timer tick
+    (``nohz_full=``). SLICE: a partition that is not isolated. SHARED: Nova's for floating guests.
     HOST: nobody else's.
     """
 
@@ -100,29 +104,48 @@ class CpuOwners:
 
     @classmethod
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
-        """Return who owns what; CPUs that the host lacks and texts that are no list are passed over."""
+        """Return who owns what; CPUs that the host lacks and texts that are no list are passed
+        over.
+        """
         present = frozenset(cpu.id for cpu in facts.cpus)
+        rest = {cpu.id for cpu in facts.cpus if cpu.online}
         given = frozenset[int]()
         for text in (sets.dedicated, sets.shared, sets.housekeeping):
             given |= cpulist.find(text) or frozenset()
-        programs = list(_programs(facts))
-        made = [*_guests(facts), *(_within(claim, present - given) for claim in programs), *_stated(facts, sets)]
-        cut = [_within(claim, present) for claim in made]
-        claims = sorted((claim for claim in cut if claim.cpus), key=lambda claim: _RANKS[claim.owner])
-        overruled = [_within(claim, present & given) for claim in programs]
-        rest = frozenset(cpu.id for cpu in facts.cpus if cpu.online).difference(*(claim.cpus for claim in claims))
+        made = list(_guests(facts))
+        overruled: list[Claim] = []
+        for program in _programs(facts):
+            made.append(_within(program, present - given))
+            beside = _within(program, present & given)
+            if beside.cpus:
+                overruled.append(beside)
+        made += _stated(facts, sets)
+        claims: list[Claim] = []
+        for claim in made:
+            cut = _within(claim, present)
+            if cut.cpus:
+                claims.append(cut)
+                rest -= cut.cpus
+        claims.sort(key=lambda claim: _RANKS[claim.owner])
         if rest:
-            claims.append(Claim(Owner.HOST, "host", rest))
-        return cls(tuple(claims), tuple(claim for claim in overruled if claim.cpus))
+            claims.append(Claim(Owner.HOST, "host", frozenset(rest)))
+        return cls(tuple(claims), tuple(overruled))
 
     @property
     def polled(self) -> frozenset[int]:
         """CPUs on which programs poll, in a set of the operator or not."""
-        return self.cpus(Owner.PROGRAM).union(*(claim.cpus for claim in self.overruled))
+        cpus = self.cpus(Owner.PROGRAM)
+        for claim in self.overruled:
+            cpus |= claim.cpus
+        return cpus
 
     def cpus(self, *owners: Owner) -> frozenset[int]:
         """Return the CPUs on which an owner of these kinds has a claim."""
-        return frozenset[int]().union(*(claim.cpus for claim in self.claims if claim.owner in owners))
+        cpus: set[int] = set()
+        for claim in self.claims:
+            if claim.owner in owners:
+                cpus |= claim.cpus
+        return frozenset(cpus)
 
     def of_kind(self, owner: Owner) -> list[Claim]:
         """Return the claims of one kind."""
@@ -131,23 +154,32 @@ class CpuOwners:
     @functools.cached_property
     def by_cpu(self) -> Mapping[int, tuple[Claim, ...]]:
         """CPU -> all claims on it, the strongest first; the first is its owner."""
-        every = grouped((cpu, claim) for claim in self.claims for cpu in claim.cpus)
-        return {cpu: tuple(claims) for cpu, claims in sorted(every.items())}
+        every: dict[int, list[Claim]] = {}
+        for claim in self.claims:
+            for cpu in claim.cpus:
+                every.setdefault(cpu, []).append(claim)
+        return {cpu: tuple(every[cpu]) for cpu in sorted(every)}
 
 
 def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
     """Return the CPUs that one of its vCPUs has for itself.
 
-    A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins those
-    to the whole set, so a list of several CPUs, or one CPU given to several vCPUs, is not owned.
+    A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins
+    those to the whole set, so a list of several CPUs, or one CPU given to several vCPUs, is not
+    owned.
     """
-    return _alone(domain.vcpu_pins.values()) if domain.dedicated else frozenset()
+    if not domain.dedicated:
+        return frozenset()
+    return _alone(domain.vcpu_pins.values())
 
 
 def _alone(texts: Iterable[str | None]) -> frozenset[int]:
     """Return the CPUs that one of these cpulists names alone, and no other names alone."""
-    count = collections.Counter(texts)
-    return frozenset(int(text) for text, number in count.items() if text and number == 1 and text.isdigit())
+    alone: set[int] = set()
+    for text, number in collections.Counter(texts).items():
+        if text and number == 1 and text.isdigit():
+            alone.add(int(text))
+    return frozenset(alone)
 
 
 def _guests(facts: model.HostFacts) -> Iterator[Claim]:
@@ -157,7 +189,8 @@ def _guests(facts: model.HostFacts) -> Iterator[Claim]:
     for guest in facts.guests:
         if guest.domain is None:  # its XML cannot be read: what its vCPUs are bound to says the same
             vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
-            if len(cpus := _alone(vcpus)) == len(vcpus):
+            cpus = _alone(vcpus)
+            if len(cpus) == len(vcpus):
                 path = f"/proc/{guest.pid}/task/*/status Cpus_allowed_list"
                 yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
 
@@ -172,15 +205,22 @@ def _claim(owner: Owner, name: str, cpus: frozenset[int], path: str, value: str)
 
 
 def _programs(facts: model.HostFacts) -> Iterator[Claim]:
-    """Yield programs that poll on CPUs; one that does so on every CPU leaves none to the host, and owns none."""
-    processes = grouped((thread.pid, thread) for thread in facts.programs if thread.is_bound)
+    """Yield programs that poll on CPUs; one that does so on every CPU leaves none to the host, and
+    owns none.
+    """
+    processes: dict[int, list[model.ProgramThread]] = {}
+    for thread in facts.programs:
+        if thread.is_bound:
+            processes.setdefault(thread.pid, []).append(thread)
     online = cpulist.parse(facts.online)
     for threads in processes.values():
-        cpus = cpulist.union(thread.affinity for thread in threads)
+        cpus: set[int] = set()
+        for thread in threads:
+            cpus |= cpulist.parse(thread.affinity)
         if not online <= cpus:
             # Evidence is for people: all CPUs are in the claim.
-            evidence = tuple(Evidence(*thread.evidence) for thread in threads[:3])
-            yield Claim(Owner.PROGRAM, threads[0].program, cpus, evidence)
+            evidence = [Evidence(*thread.evidence) for thread in threads[:3]]
+            yield Claim(Owner.PROGRAM, threads[0].program, frozenset(cpus), tuple(evidence))
 
 
 def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
@@ -200,7 +240,11 @@ def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
     ):
         yield _claim(owner, name, cpulist.parse(text), path, text)
     for group in facts.slices:
-        if group.partition == "isolated" or (group.partition == "root" and not group.path.startswith(_HOSTS)):
-            owner = Owner.ISOLATED if group.partition == "isolated" else Owner.SLICE
-            path = f"{_CGROUPS}/{group.path}/cpuset.cpus.partition"
-            yield _claim(owner, group.path, cpulist.parse(group.effective), path, group.partition)
+        if group.partition == "isolated":
+            owner = Owner.ISOLATED
+        elif group.partition == "root" and not group.path.startswith(_HOSTS):
+            owner = Owner.SLICE
+        else:
+            continue
+        path = f"{_CGROUPS}/{group.path}/cpuset.cpus.partition"
+        yield _claim(owner, group.path, cpulist.parse(group.effective), path, group.partition)

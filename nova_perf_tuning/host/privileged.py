@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door: every write to /proc, /sys and network devices, and every move of a thread, is here.
+"""The one door: every write to /proc, /sys and network devices, and every move of a thread, is
+here.
 
 What may be written is a table of paths and values; nothing else gets through. Paths of the
 running host are the kernel's and trusted; of a sysroot none may lead out of it.
@@ -20,8 +21,10 @@ _MASK = r"[0-9a-f][0-9a-f,]*"
 _NUMBERS = r"-?[0-9]{1,19}([ \t]-?[0-9]{1,19}){0,3}"
 _WORD = r"[a-z0-9_]{1,31}"
 
-#: Kernel parameters that may be written. Left out on purpose: net.bridge.bridge-nf-call-* (off, security
-#: groups of the iptables firewall stop filtering), net.core.bpf_* (hardening), anything that is a limit of
+#: Kernel parameters that may be written. Left out on purpose: net.bridge.bridge-nf-call-* (off,
+#: security
+#: groups of the iptables firewall stop filtering), net.core.bpf_* (hardening), anything that is a
+#: limit of
 #: the host's own safety.
 SYSCTLS: Final = dict.fromkeys(
     """
@@ -42,7 +45,8 @@ _FILES: Final = {
     **{re.escape(f"/proc/sys/{name.replace('.', '/')}"): value for name, value in SYSCTLS.items()},
 }
 
-#: Features of ``ethtool -k`` that may be switched: segmentation, merging, checksums. Not loopback, rx-all, rx-fcs
+#: Features of ``ethtool -k`` that may be switched: segmentation, merging, checksums. Not loopback,
+#: rx-all, rx-fcs
 #: (they change which frames arrive) and nothing of VLANs, tunnels keys or encryption.
 OFFLOADS: Final = frozenset(
     """
@@ -67,9 +71,11 @@ class PrivilegeError(errors.PerfTuningError):
 
 
 def require(root: str = "/") -> None:
-    """Refuse at once, before anything is touched, when writing cannot work or would serve a stranger.
+    """Refuse at once, before anything is touched, when writing cannot work or would serve a
+    stranger.
 
-    :raises PrivilegeError: the live host is meant and this is not root, or the sysroot is not the user's own.
+    :raises PrivilegeError: the live host is meant and this is not root, or the sysroot is not the
+        user's own.
     """
     if os.path.realpath(root) == "/":
         if os.geteuid() != 0:
@@ -82,9 +88,9 @@ def require(root: str = "/") -> None:
 def write(root: str, path: str, value: str) -> None:
     """Write ``value`` to a kernel file, ``path`` being its place below ``root``.
 
-    :raises OSError: the kernel refuses it. Of an interrupt: ERANGE: a CPU that this kernel cannot have; EINVAL:
-        none of them is online; ENOSPC: no free vector there; EIO (before Linux 6.12) or EPERM: the kernel manages
-        it itself. Of a queue: ENOENT: the device has a single one.
+    :raises OSError: the kernel refuses it. Of an interrupt: ERANGE: a CPU that this kernel cannot
+        have; EINVAL: none of them is online; ENOSPC: no free vector there; EIO (before Linux 6.12)
+        or EPERM: the kernel manages it itself. Of a queue: ENOENT: the device has a single one.
     :raises TargetError: such a file, or such a value of it, may not be written.
     """
     takes = next((value for place, value in _FILES.items() if re.fullmatch(place, path, re.ASCII)), None)
@@ -107,17 +113,21 @@ def _write_record(root: str, path: str, value: str) -> None:
     root = os.path.abspath(root)
     old = bounded_read.kernel_text(root, path)
     if "[" in old:  # it shows all choices, the one in force in brackets
-        words = [word.strip("[]") for word in old.split()]
-        value = " ".join(f"[{word}]" if word == value else word for word in words)
+        words: list[str] = []
+        for word in old.split():
+            choice = word.strip("[]")
+            words.append(f"[{choice}]" if choice == value else choice)
+        value = " ".join(words)
     with atomic_write.writing(f"{root}{path}", inside=root) as file:
         file.write(value.encode("ascii") + b"\n")
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
-    """Let a thread of QEMU, vhost or NAPI run on ``cpus`` only; the kernel cuts them to the cpuset of its cgroup.
+    """Let a thread of QEMU, vhost or NAPI run on ``cpus`` only; the kernel cuts them to the cpuset
+    of its cgroup.
 
-    The caller has compared the thread's start time just before; in between, its number can be reused only
-    if it ends and all other numbers are taken within microseconds.
+    The caller has compared the thread's start time just before; in between, its number can be
+    reused only if it ends and all other numbers are taken within microseconds.
 
     :raises OSError: ESRCH: it has ended; EINVAL: none of the CPUs is online and inside its cpuset.
     :raises TargetError: it is none of these.
@@ -152,7 +162,9 @@ def _may_move(tid: int) -> bool:
 
 @contextlib.contextmanager
 def _table(kind: str, target: str) -> Iterator[tuple[Any, str, Callable[[Any], object]]]:
-    """Give what ethtool has on a target such as ``eth0/rx-gro``: a table, the field in it, and what writes it."""
+    """Give what ethtool has on a target such as ``eth0/rx-gro``: a table, the field in it, and
+    what writes it.
+    """
     device, _, name = target.partition("/")
     command, fields = _ETHTOOL[kind]
     if name not in fields:
@@ -175,7 +187,8 @@ def set_ethtool(kind: str, target: str, value: int) -> None:
     """Set the descriptors of a ring, the number of channels, or 0 or 1 of an offload.
 
     :raises TargetError: such a value may not be set.
-    :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver has it fixed.
+    :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver
+        has it fixed.
     """
     with _table(kind, target) as (table, field, write_table):
         table[field] = value
@@ -184,7 +197,9 @@ def set_ethtool(kind: str, target: str, value: int) -> None:
 
 @contextlib.contextmanager
 def ethtool(device: str) -> Iterator[Any]:
-    """Give pyroute2's ethtool calls on a device of this network namespace; their errors become ``OSError``."""
+    """Give pyroute2's ethtool calls on a device of this network namespace; their errors become
+    ``OSError``.
+    """
     from pyroute2.ethtool import ioctl  # 130 ms of imports: only where a NIC's hardware is tuned
 
     handle = ioctl.IoctlEthtool(check_device(device))

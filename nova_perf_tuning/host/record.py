@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records a host: what its facts and the audit's rules read, as one file for ``--sysroot``.
 
-Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs,
-serial numbers, the boot id, the host's name, names of guests that tenants gave and where their disks lie. Kept,
-because plans are read by them: names of network devices, PCI addresses, libvirt's names of guests, process ids,
-name and number of the user of Open vSwitch.
+Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP
+addresses, UUIDs, serial numbers, the boot id, the host's name, names of guests that tenants gave
+and where their disks lie. Kept, because plans are read by them: names of network devices, PCI
+addresses, libvirt's names of guests, process ids, name and number of the user of Open vSwitch.
 """
 
 import fnmatch
@@ -37,7 +37,8 @@ _NOVA: Final = f"{{{parsing.NOVA_NAMESPACE}}}"
 _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
 #: Those that say a flavor's extra spec, an image's property, or one of the request.
 _ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
-#: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
+#: Element of domain XML -> its attributes that are recorded; one that is not here is left out with
+#: all in it.
 _DOMAIN: Final[Mapping[str, str]] = {
     **_TABLES["domain"],
     **{f"{_NOVA}{name}": "" for name in ("flavor", "extraSpecs", "image", "properties")},
@@ -60,18 +61,24 @@ class Tree:
     def find(self, pattern: str) -> Iterator[tuple[Directory, str]]:
         """Yield directory and name of what may be there; links on the way are recorded."""
         first, *parts, last = pattern.split("/")
-        directories = [directory for directory in (self.root.directory(first),) if directory is not None]
+        top = self.root.directory(first)
+        directories = [] if top is None else [top]
         for part in parts:
-            inner = (
-                self.enter(directory, name) for directory in directories for name in self._names(directory, part)
-            )
-            directories = [directory for directory in inner if directory is not None]
+            inner: list[Directory] = []
+            for directory in directories:
+                for name in self._names(directory, part):
+                    below = self.enter(directory, name)
+                    if below is not None:
+                        inner.append(below)
+            directories = inner
         for directory in directories:
             for name in self._names(directory, last):
                 yield directory, name
 
     def _names(self, directory: Directory, pattern: str) -> list[str]:
-        return fnmatch.filter(self.root.names(directory), pattern) if "*" in pattern else [pattern]
+        if "*" not in pattern:
+            return [pattern]
+        return fnmatch.filter(self.root.names(directory), pattern)
 
     def enter(self, directory: Directory, name: str) -> Directory | None:
         """Return the directory ``name`` in ``directory``; a link to it is recorded, relative."""
@@ -84,9 +91,11 @@ class Tree:
         """Record the files of a pattern as they are, or what ``change`` makes of their text."""
         for directory, name in list(self.find(pattern)):
             data = self.root.read(directory, name, limit)
-            if data is not None:
-                text = data if change is None else change(data.decode("utf-8", "replace")).encode()
-                self.entries[f"{directory}/{name}"] = text
+            if data is None:
+                continue
+            if change is not None:
+                data = change(data.decode("utf-8", "replace")).encode()
+            self.entries[f"{directory}/{name}"] = data
 
     def note(self, pattern: str) -> None:
         """Record that files and directories of a pattern are there."""
@@ -98,13 +107,15 @@ class Tree:
         """Add everything to ``file`` in the order of the paths, without times and owners."""
         for path, entry in sorted(self.entries.items()):
             member = tarfile.TarInfo(path)
+            content = b""
             if isinstance(entry, str):
                 member.type, member.linkname = tarfile.SYMTYPE, entry
             elif entry is None:
                 member.type, member.mode = tarfile.DIRTYPE, 0o755
             else:
-                member.size = len(entry)
-            file.addfile(member, io.BytesIO(entry if isinstance(entry, bytes) else b""))
+                content = entry
+                member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
 
 
 def record(path: str, sysroot: str = "/") -> int:
@@ -112,7 +123,8 @@ def record(path: str, sysroot: str = "/") -> int:
 
     The file appears whole or not at all.
 
-    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is
+        missing.
     :raises FactsError: it is there already, it cannot be written, or the host not read.
     """
     atomic_write.check(path)
@@ -156,20 +168,28 @@ def collect(root: Root) -> Tree:
 
 def _add_tasks(tree: Tree, facts: model.HostFacts) -> None:
     """Add processes and threads of guests, programs and NAPIs."""
-    tasks = [f"proc/{known.thread.tid}" for nic in facts.nics for known in nic.napis if known.thread]
+    tasks: list[str] = []
+    for nic in facts.nics:
+        for known in nic.napis:
+            if known.thread:
+                tasks.append(f"proc/{known.thread.tid}")
     for guest in facts.guests:
         tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
         tree.copy(f"proc/{guest.pid}/stat", _stat)
         tree.copy(f"proc/{guest.pid}/cgroup", _lines("0::"))
         for thread in guest.threads:
-            tasks.append(f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}")
+            if thread.kernel:
+                tasks.append(f"proc/{thread.tid}")
+            else:
+                tasks.append(f"proc/{guest.pid}/task/{thread.tid}")
     for task in tasks:
         tree.copy(f"{task}/stat", _stat)
         tree.copy(f"{task}/status", _STATUS)
     for pid in {thread.pid for thread in facts.programs}:
         tree.copy(f"proc/{pid}/stat", _stat)
         tree.copy(f"proc/{pid}/task/*/status", _PROGRAM_STATUS)
-    if napis := napi.as_text(facts.nics):
+    napis = napi.as_text(facts.nics)
+    if napis:
         tree.entries[f"{napi.DIRECTORY}/{napi.FILE}"] = napis.encode()
 
 
@@ -205,9 +225,12 @@ def _lines(starts: str) -> Callable[[str], str]:
     words = tuple(starts.split())
 
     def kept(text: str) -> str:
-        lines = [line.strip() for line in text.splitlines()]
-        wanted = (line for line in lines if line.startswith(words) and line.replace("\t", " ").isprintable())
-        return "".join(f"{line}\n" for line in wanted)
+        lines: list[str] = []
+        for line in text.splitlines():
+            line = line.strip()
+            if line.startswith(words) and line.replace("\t", " ").isprintable():
+                lines.append(f"{line}\n")
+        return "".join(lines)
 
     return kept
 
@@ -218,13 +241,17 @@ _PROGRAM_STATUS: Final = _lines("Name: Tgid: Pid: PPid: Uid: Cpus_allowed_list:"
 
 
 def _stat(text: str) -> str:
-    """Return ``stat`` of a thread up to its start time; what follows tells where things are in memory."""
+    """Return ``stat`` of a thread up to its start time; what follows tells where things are in
+    memory.
+    """
     name, end, rest = text.rpartition(") ")
     return f"{name}{end}{' '.join(rest.split()[:20])} 0\n"
 
 
 def redacted(xml: str) -> str:
-    """Return domain XML with what the planner and the rules read of it; empty for what is no domain."""
+    """Return domain XML with what the planner and the rules read of it; empty for what is no
+    domain.
+    """
     try:
         root = parsing.parse_xml(xml)
     except parsing.DomainError:
