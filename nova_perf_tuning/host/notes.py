@@ -21,8 +21,8 @@ _NO_CPU_LEFT: Final = (
 
 @enum.unique
 class NoteCode(enum.Enum):
-    """What is said; the value is for people and names the parameters, besides which a note may
-    have ``places``.
+    """What is said; the value is for people and names the parameters, in addition to which a note
+    may have ``places``.
     """
 
     # -- facts

@@ -29,7 +29,7 @@ class CpuSets:
 
     :ivar dedicated: ``[compute] cpu_dedicated_set``, or the ``vcpu_pin_set`` of older releases.
     :ivar shared: ``[compute] cpu_shared_set``.
-    :ivar housekeeping: CPUs for interrupts and host work; None: online CPUs that nobody else owns.
+    :ivar housekeeping: CPUs for interrupts and host work; None: online CPUs without another owner.
     :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
         CPUs may go offline.
     :ivar legacy: ``dedicated`` is ``vcpu_pin_set``, with which ``shared`` may overlap.
@@ -80,7 +80,7 @@ _RANKS: Final = {owner: rank for rank, owner in enumerate(Owner)}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """CPUs that somebody owns.
+    """CPUs with an owner.
 
     :ivar name: of the guest, program (``ovs-vswitchd``), option, kernel parameter or cgroup.
     :ivar evidence: what was read, the first few places of many.

@@ -241,7 +241,7 @@ _PROGRAM_STATUS: Final = _lines("Name: Tgid: Pid: PPid: Uid: Cpus_allowed_list:"
 
 
 def _stat(text: str) -> str:
-    """Return ``stat`` of a thread up to its start time; what follows tells where things are in
+    """Return ``stat`` of a thread up to its start time; what follows shows where things are in
     memory.
     """
     name, end, rest = text.rpartition(") ")

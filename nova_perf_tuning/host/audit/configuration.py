@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose CPUs are whose: nova.conf and the kernel's command line against the host and each other."""
+"""CPU sets: compares nova.conf and the kernel's command line with the host and with each other."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

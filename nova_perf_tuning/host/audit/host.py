@@ -165,7 +165,7 @@ class Host:
         return bool(self.facts.domains or self.facts.guests or self.nova)
 
     def has_device(self, name: str) -> bool:
-        """Whether the kernel has /dev/NAME, or loads the module of it when somebody opens it."""
+        """Whether the kernel has /dev/NAME, or loads its module when a program opens it."""
         return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
 
     @functools.cached_property
@@ -236,7 +236,7 @@ class Host:
 
     @property
     def nova_path(self) -> str:
-        """The nova.conf that is judged, for what is not in it."""
+        """The nova.conf that is judged, as evidence for an option that is not in it."""
         return self.nova_paths[0] if self.nova_paths else "/etc/nova/nova.conf"
 
     @property
@@ -246,9 +246,7 @@ class Host:
 
     @property
     def owned(self) -> tuple[str, str]:
-        """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the
-        guests' pins.
-        """
+        """The evidence for the dedicated CPUs: the option in nova.conf, else the guests' pins."""
         value = self.nova.get(self.dedicated_option)
         if value is not None:
             return value
@@ -284,7 +282,7 @@ class Host:
         return settings
 
     def is_refused(self, nic: model.Nic, irq: model.Irq) -> bool:
-        """Whether the kernel does not take an interrupt elsewhere: nobody can put it right."""
+        """Whether the kernel refuses to move an interrupt, so that no setting can help."""
         refused = self.options.refused
         if not refused or ("irq_affinity", f"irq:{irq.number}") in self.planned:
             return False

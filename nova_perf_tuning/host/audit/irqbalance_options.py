@@ -76,7 +76,7 @@ class Environment:
 
     @property
     def shown(self) -> str:
-        """What is read there, as evidence."""
+        """The texts of the file that matter, as evidence."""
         if self.exported:
             return self.exported
         return " ".join(f"{key}={value}" for key, value in self.options.items()) or "no bans"

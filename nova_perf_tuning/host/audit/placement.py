@@ -2,7 +2,7 @@
 """Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each
 other.
 
-What is to be written of interrupts comes from the planner.
+Settings of interrupts come from the planner.
 """
 
 import abc
@@ -43,7 +43,7 @@ def _too_much(host: Host, guest: Guest) -> list[str]:
 
 
 def _more(guests: int, so: str) -> str:
-    """Return what is said of the guests beyond the first few, each of which has a finding."""
+    """Return the words on further guests: only the first few have findings of their own."""
     if guests <= _SHOWN:
         return ""
     return f"; {so} {counted(guests - _SHOWN, 'more guest')}"
@@ -400,7 +400,9 @@ class NicInterruptRule(Rule):
 
 
 def _cpus(irq: model.Irq) -> frozenset[int]:
-    """Return the CPU that serves an interrupt; the CPUs that may, where the kernel does not tell."""
+    """Return the CPU that serves an interrupt; all CPUs that may, where the kernel does not say
+    which.
+    """
     return cpulist.parse(irq.effective or irq.affinity or "")
 
 

@@ -166,7 +166,9 @@ class MachineSlice(Rule):
             )
 
     def _machine(self, host: Host, group: model.Slice, where: str) -> Iterator[Finding]:
-        """Yield what is wrong with the slice of all guests; ``where`` its CPUs are given."""
+        """Yield what is wrong with the slice of all guests; ``where`` names the file with its
+        CPUs.
+        """
         evidence = [(where, group.effective)]
         for option in (host.dedicated_option, SHARED):
             if option in host.nova:

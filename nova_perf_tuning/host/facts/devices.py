@@ -4,7 +4,7 @@ network devices.
 
 /proc/interrupts is never read: on a large host the kernel must format millions of counters for it
 and takes every interrupt's lock while it does. One listing of a network device's directory
-(Documentation/ABI/testing/ sysfs-class-net*) tells its kind and memberships; only what is there is
+(Documentation/ABI/testing/sysfs-class-net*) shows its kind and memberships; only what is there is
 then read.
 """
 
@@ -89,7 +89,7 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
 
 
 def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.Irq]:
-    """Return every interrupt by its number; ``devices`` tells the owners.
+    """Return every interrupt by its number; ``devices`` are their owners.
 
     The node of a device's interrupt is the device's own: the kernel allocates its descriptor
     there.
@@ -169,7 +169,7 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
 
 
 def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, model.Irq]) -> None:
-    """Give NICs the interrupts beside those of their own PCI function.
+    """Give NICs the interrupts that their own PCI function does not have.
 
     These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans
     several (multi-PF, Socket Direct), and without PCI those that bear the name of the NIC or of

@@ -138,7 +138,7 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
 def _started(root: Root, base: Directory | None, pids: Mapping[str, int]) -> dict[str, int]:
     """Return the start times of processes, by guest.
 
-    Nobody can act on a recorded thread, so its process's start time, one file for all, does.
+    A recorded thread is never changed, so the start time of its process (one file) is enough.
     """
     started: dict[str, int] = {}
     stats = root.each(base, [f"{pid}/stat" for pid in pids.values()])
@@ -264,7 +264,7 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
 def kernel_threads(
     root: Root, pattern: re.Pattern[bytes], tids: Sequence[int] | None = None
 ) -> Iterator[tuple[re.Match[bytes], _Task]]:
-    """Yield the children of kthreadd whose names match; anybody else may take such a name.
+    """Yield the children of kthreadd whose names match; any other process may have such a name.
 
     :param tids: where to look; None: at every process.
     """

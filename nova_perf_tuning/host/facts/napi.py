@@ -2,9 +2,9 @@
 """NAPIs of network devices: which queues and which interrupt they serve, and the threads that poll
 in their place.
 
-Since Linux 6.8 the kernel tells it by generic netlink (Documentation/netlink/specs/netdev.yaml); a
-recorded host has a file for it. Threads of older kernels are found by their names,
-``napi/DEVICE-N``, in whole since 5.17.
+Since Linux 6.8 the kernel reports them by generic netlink
+(Documentation/netlink/specs/netdev.yaml); a recorded host has a file for it. Threads of older
+kernels are found by their names, ``napi/DEVICE-N``, in whole since 5.17.
 """
 
 import contextlib

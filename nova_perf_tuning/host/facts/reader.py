@@ -159,7 +159,7 @@ def read_vhost_mode(root: Root, release: str) -> str | None:
 
 
 def _find_virtualization(root: Root, cpuinfo: bytes) -> str | None:
-    """Return what this host runs on; None where nothing tells it.
+    """Return what this host runs on; None where nothing shows it.
 
     By files alone, so that a recorded host gives the same answer: Xen's /sys/hypervisor
     (Documentation/ABI/stable/sysfs-hypervisor-xen), the ``hypervisor`` bit of CPUID.1:ECX in

@@ -2,7 +2,7 @@
 """CPUs, cores, packages and NUMA nodes out of /sys/devices/system
 (Documentation/admin-guide/cputopology.rst).
 
-Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware
+Cores are read by their leaders: one CPU's sibling list gives the core of all of its hardware
 threads. Cores and packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels
 (s390 repeats core ids and gives no package id at all), and a node's CPUs come from the node, not
 from the CPU's directory.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a process is, by its user ids: anybody may give a process any name."""
+"""The owner of a process, by its user ids: any user may give a process any name."""
 
 import re
 from typing import Final

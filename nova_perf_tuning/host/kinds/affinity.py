@@ -97,7 +97,7 @@ class IrqAffinity(base.Attribute):
             try:
                 irq = model.IrqTarget.parse(setting.target, setting.identity)
             except base.TargetError:
-                return [False] * len(settings)  # the files alone do not tell
+                return [False] * len(settings)  # the files alone do not show it
             way = f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number)
             files.append(f"{way}/smp_affinity_list")
             effective_files.append(f"{irq.number}/effective_affinity_list")

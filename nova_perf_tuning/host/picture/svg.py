@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a host as SVG: whose each CPU is, what works on it, and where that disturbs
-somebody.
+"""The picture of a host as SVG: who owns each CPU, what runs on it, and where work disturbs an
+owner.
 
-It needs nothing else: no script, no font, no other file. Everything has a letter beside its
-colour.
+It needs no script, no font and no other file. Everything has a letter as well as its colour.
 """
 
 import collections
@@ -75,7 +74,7 @@ _Line = list[_Sign]
 
 
 def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None) -> bytes:
-    """Return the picture of a host as it is, and beside it once the settings of a plan hold.
+    """Return the picture of a host as it is; with settings of a plan, also how it will be.
 
     :param name: of the host, for the title.
     :raises errors.PerfTuningError: no CPU of the host is known.
@@ -462,7 +461,7 @@ class _Picture:
 
 
 def _guest_role(number: int) -> str:
-    """Return the class of a guest's CPUs: guests beside each other have different colours."""
+    """Return the class of a guest's CPUs: neighbouring guests have different colours."""
     role = Owner.GUEST.value
     return f"{role} odd" if number % 2 else role
 

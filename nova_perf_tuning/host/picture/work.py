@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on which CPUs, now or by a plan, and where it disturbs somebody: the values behind a
+"""What runs on which CPUs, now or by a plan, and where it disturbs an owner: the values behind a
 picture.
 """
 
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     """Something that runs on CPUs.
 
     :ivar owner: NIC, PCI address, guest or program that it serves; :ivar target: as in a setting.
-    :ivar cpus: where it may run; :ivar own: of these, where it disturbs nobody, whoever owns them.
+    :ivar cpus: where it may run; :ivar own: of these, where it disturbs no owner.
     :ivar home: nodes that it belongs to, None when it may lie anywhere.
     """
 
@@ -121,7 +121,7 @@ def _guest_threads(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) ->
 def _interrupts(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
     """Yield the interrupts of NICs and of passed-through devices.
 
-    Those of a guest that wants them on its vCPUs disturb nobody on the guest's CPUs.
+    Interrupts that a guest wants on its vCPUs do not disturb it there.
     """
     asked: dict[str, frozenset[int]] = {}  # PCI address -> CPUs
     for guest in facts.guests:
