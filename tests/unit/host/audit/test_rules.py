@@ -48,6 +48,7 @@ class TableTest(testcase.TestCase):
                 report = runner.run(hosts.view(case.tree(), **options), [rule], strict=True)
                 first = report.findings[0]
                 self.assertEqual((case.level, []), (first.level.value, report.unknown), first.why)
+                self.assertEqual(case.message, first.why)
                 self.assertIn(case.value, [evidence.value for evidence in first.evidence])
                 self.assertEqual(name in appliable, first.appliable)
                 options = dict(audit_cases.PATH)
