@@ -56,6 +56,13 @@ class LostTrialsTest(testcase.TestCase):
         data = run(lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None, peers=4, benchmark="cpu")
         self.assertEqual({f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}, judged(data))
 
+    def test_a_host_without_any_result(self):
+        self.assertEqual({"h2": (V.INVALID, C.NO_RESULT)}, judged(run(of("h2", factor=""), peers=4)))
+
+    def test_a_slow_host_that_met_one_peer_alone_is_uncertain(self):
+        data = run(lambda pair, *_: {("h1", "h2"): 0.7, ("h2", "h3"): ""}.get(pair, 1))
+        self.assertEqual({"h2": (V.INCONCLUSIVE, C.MAYBE_SLOW)}, judged(data))
+
     def test_what_was_left_out_is_not_measured(self):
         data, verdict = fleet.judge(run(of("h2")), [])
         self.assertEqual([1, 0, 1, 2], [host.measured for host in verdict.hosts[1:5]])

@@ -54,6 +54,13 @@ class CapacityTest(testcase.TestCase):
                 codes = {note.code for note in fitting(results(*blocks), rate=rate).notes}
                 self.assertEqual(warned, C.OTHER_RATE in codes)
 
+    def test_vcpus_that_waited_are_warned_of(self):
+        """A little, which no guard rejects; it is the host's CPUs that are short, and not the guest's."""
+        blocks = [trial(block=at, boot=at % 2, order=at, vhost=4.0) for at in range(8)]
+        blocks[0].wait_s = 0.6
+        [note] = fitting(results(*blocks)).notes
+        self.assertEqual((C.SOME_WAITED, 1, 8), (note.code, note.params["count"], note.params["of"]))
+
     def test_what_does_not_count(self):
         """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
         for changes, code in (

@@ -73,6 +73,16 @@ class JudgeTest(testcase.TestCase):
                 found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
                 self.assertEqual((word, None, "cpu"), (found.verdict, found.loss, found.deciding.params["figure"]))
 
+    def test_no_block_has_both_arms(self):
+        """In a fleet the host has fewer samples than the guests, and none of them is missing."""
+        samples.tell(self.data, fleet={})
+        last = (2, 5)
+        self.data.trials = [
+            trial for trial in self.data.trials if (trial.arm == "host") == ((trial.boot, trial.block) == last)
+        ]
+        found = self.check(V.INCONCLUSIVE, C.NO_PAIRS)
+        self.assertEqual((None, "loss"), (found.loss, found.deciding.params["figure"]))
+
     def test_service_cpu_that_cannot_be_told(self):
         def counted(count, **fields):
             return [dataclasses.replace(trial, **fields) for trial in self.mine[:count]] + self.mine[count:]

@@ -38,6 +38,12 @@ class HistoryTest(directories.DirectoryCase):
         self.assertEqual({"kernel": ("6.1", "6.12")}, change.params["versions"])
         self.assertEqual([], history.series(self.engine, "another"))
 
+    def test_a_change_for_the_better_is_one(self):
+        for day in range(1, 13):
+            self.add(day=day, value=80.0 if day < 7 else 100.0)
+        [found] = history.series(self.engine, "one")
+        self.assertEqual([reasons.ReasonCode.IMPROVED], [found.change(one).code for one in found.changes])
+
     def test_trials_that_do_not_count_are_not_kept(self):
         data = samples.results({"untuned": 100.0}, noise=0.002)
         for trial in data.trials[:4]:

@@ -63,6 +63,26 @@ class ReportTest(testcase.TestCase):
         self.assertIn("All 27 trials", seen.text)
         self.assertEqual(27 + 9, seen.tags.count("circle"), "a dot for each trial and each pair")
 
+    def test_counters_that_say_nothing_are_named(self):
+        """CPU of few trials would be a selection, and of counters that contradict each other nothing holds."""
+        wrong = {"vcpu": 9.0, "total": 1.0}
+        for count, cpu, code in ((1, wrong, "contradicted"), (2, {}, "few_counters"), (1, {}, None)):
+            with self.subTest(count=count, code=code):
+                data = samples.results({"untuned": 500.0, "tuned": 600.0})
+                mine = [trial for trial in data.trials if trial.arm == "tuned"]
+                for trial in mine[:count]:
+                    trial.host_cpu_s = cpu
+                [benchmark] = summary.summarise(data)
+                [tuned] = [arm for arm in benchmark.arms if arm.arm == "tuned"]
+                self.assertEqual(code, tuned.cpu_invalid and tuned.cpu_invalid.code)
+                self.assertEqual(code is None, tuned.service_per_unit is not None)
+
+    def test_a_run_that_ended_early_is_named(self):
+        for ended, codes in (("interrupted", ["ended_early"]), ("complete", [])):
+            with self.subTest(ended):
+                data = samples.results({"untuned": 500.0, "tuned": 600.0}, ended=ended)
+                self.assertEqual(codes, [note.code for note in summary.notes(data, [])])
+
     def test_environment_that_harms_figures_is_named(self):
         benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
         noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each code of a reason is produced by the code that is tested, in one of the tests of the modules below."""
+
+import sys
+import unittest
+
+from nova_perf_tuning.validation.measure import reasons
+from tests.support import testcase
+
+#: Below tests.unit.validation: the quickest in which every code is produced.
+MODULES = (
+    "cloud.test_fleet",
+    "cloud.test_host_results",
+    "judge.test_budget_file",
+    "judge.test_capacity",
+    "judge.test_guards",
+    "judge.test_noise",
+    "judge.test_trial_filter",
+    "judge.test_verdict",
+    "measure.test_overhead",
+    "measure.test_window",
+    "report.test_diagnosis",
+    "report.test_fleet_diagnosis",
+    "report.test_history",
+    "report.test_report",
+)
+#: What makes a reason of a code that somebody else gives.
+_MAKERS = (reasons.__file__, "dataclasses.py", "<string>")
+
+
+class EveryReasonTest(testcase.TestCase):
+    def record(self) -> set[reasons.ReasonCode]:
+        """Return a set to which the codes of reasons are added that the product makes; not those of a test."""
+        codes: set[reasons.ReasonCode] = set()
+        make = reasons.Reason.__init__
+
+        def recording(reason: reasons.Reason, *arguments: object, **named: object) -> None:
+            make(reason, *arguments, **named)
+            frame = sys._getframe(1)
+            while frame.f_code.co_filename.endswith(_MAKERS) and frame.f_back is not None:
+                frame = frame.f_back
+            if frame.f_globals["__name__"].startswith("nova_perf_tuning."):
+                codes.add(reason.code)
+
+        self.patch(reasons.Reason, "__init__", recording)
+        return codes
+
+    def test_no_code_is_without_a_case(self) -> None:
+        names = [f"tests.unit.validation.{name}" for name in MODULES]
+        suite = unittest.defaultTestLoader.loadTestsFromNames(names)
+        result = unittest.TestResult()
+        codes = self.record()
+        suite.run(result)
+        self.assertTrue(result.wasSuccessful(), result.failures + result.errors)
+        self.assertEqual(set(), set(reasons.ReasonCode) - codes)
