@@ -6,11 +6,11 @@ import time
 import types
 from unittest import mock
 
-from nova_perf_tuning.agent import metrics, rewrite_limit, service, sources
+from nova_perf_tuning.agent import findings, metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.transaction import journal
+from nova_perf_tuning.host.transaction import apply, journal
 from tests.support import agent_bench
 
 
@@ -186,3 +186,28 @@ class ToldTest(agent_bench.LoopCase):
         irqbalance, finding = agent.snapshot[0].findings
         self.assertEqual("may be written by irqbalance (pid 4242)", finding["text"])
         self.assertEqual(("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"]))
+
+    def test_every_code_of_a_finding_is_told(self):
+        """Another program, what others write, what a person applied, and what the kernel does not take."""
+        for pid, name in ((4242, "irqbalance"), (4243, "tuned")):
+            comm = self.root / f"proc/{pid}/comm"
+            comm.parent.mkdir()
+            comm.write_text(f"{name}\n")
+        agent = self.serve()
+        first, second, third, *_others = self.nic_vectors()
+        self.hold_back(agent, [first])
+        [planned] = [setting for setting in self.reconciler.wanted if setting.target == f"irq:{second}"]
+        with self.reconciler.journal.writing() as opened:
+            by_hand = dataclasses.replace(planned, value="7", rule="nic-irq-on-dedicated")
+            apply.apply([by_hand], self.host.kinds(), opened, self.host.boot())
+        self.host.takes_writes = False
+        self.host.vectors[third].affinity = "7"
+        agent.make_pass({"look"})
+        told = {finding["code"]: finding for finding in agent.state().findings}
+        self.assertEqual({code.key for code in findings.FindingCode}, set(told))
+        person = told["applied_by_person"]
+        self.assertEqual((f"irq:{second}", "7", "nic-irq-on-dedicated"),
+                         (person["target"], person["current"], person["cause"]))  # fmt: skip
+        daemon = told["competing_daemon"]
+        self.assertEqual(("tuned", 4243), (daemon["cause"], daemon["pid"]))
+        self.assertEqual(f"irq:{third}", told["not_in_force"]["target"])

@@ -225,6 +225,56 @@ class BalloonTest(testcase.TestCase):
                 self.assertNotIn("freePageReporting", done.xml)
 
 
+def _interface(kind, *parts):
+    return f"<interface type='{kind}'>{''.join(parts)}</interface>"
+
+
+def _disk(parts, **attributes):
+    named = "".join(f" {name}='{value}'" for name, value in attributes.items())
+    return f"<disk{named}>{parts}</disk>"
+
+
+_VIRTIO = "<model type='virtio'/>"
+_SCSI = "<controller type='scsi' index='0' model='lsilogic'/>"
+_VDA = "<target dev='vda' bus='virtio'/>"
+#: What the guest has, what its flavor asks for, and why it does not get it.
+OMISSIONS = {
+    Omission.PASSED_THROUGH: (_interface("hostdev", _VIRTIO), {"vif_queues": 2}),
+    Omission.VDPA_WITHOUT_MODEL: (_interface("vdpa"), {"vif_queues": 2}),
+    Omission.NIC_NOT_VIRTIO: (_interface("bridge", "<model type='e1000'/>"), {"vif_queues": 2}),
+    Omission.NO_MULTIQUEUE: (_interface("user", _VIRTIO), {"vif_queues": 2}),
+    Omission.TAP_WITH_ONE_QUEUE: (
+        _interface("ethernet", "<target dev='tap0' managed='no'/>", _VIRTIO), {"vif_queues": 2},
+    ),
+    Omission.NO_TRANSMIT_RING: (_interface("bridge", _VIRTIO), {"vif_tx_queue_size": 512}),
+    Omission.NO_DISK: (_disk(_VDA, type="file", device="cdrom"), {"iothreads": 1}),
+    Omission.BUS_NOT_VIRTIO: (_disk("<target dev='sda' bus='sata'/>", type="file"), {"iothreads": 1}),
+    Omission.OWN_BACK_END: (_disk(_VDA, type="vhostuser"), {"disk_queues": 2}),
+    Omission.CONTROLLER_NOT_VIRTIO: (_SCSI, {"disk_queues": 2}),
+    Omission.THREADS_NUMBERED: ("", {"iothreads": 1}),
+    Omission.NO_BALLOON: ("<memballoon model='none'/>", {"free_page_reporting": True}),
+    Omission.NOTHING_TO_SERVE: ("", {"iothreads": 1}),
+    Omission.IDLE_THREADS: (_disk(_VDA, type="file"), {"iothreads": 2}),
+    Omission.ONE_THREAD: (_disk(_VDA, type="file"), {"iothreads": 2}),
+}  # fmt: skip
+
+
+class OmissionTest(testcase.TestCase):
+    def test_every_omission_has_a_guest(self):
+        self.assertEqual(set(Omission), set(OMISSIONS))
+        for omission, (devices, wanted) in OMISSIONS.items():
+            with self.subTest(omission.name):
+                ids = (
+                    "<iothreadids><iothread id='7'/></iothreadids>" if omission.name == "THREADS_NUMBERED" else ""
+                )
+                xml = (
+                    f"<domain type='kvm'><name>a</name><memory>1</memory><vcpu>4</vcpu>{ids}"
+                    f"<devices>{devices}</devices></domain>"
+                )
+                done = transform.transform(xml, request.Request(**wanted))
+                self.assertIn(omission, {part.omission for part in done.left_out})
+
+
 class WholeTest(testcase.TestCase):
     def test_other_documents_than_qemu_domains_are_refused(self):
         status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
