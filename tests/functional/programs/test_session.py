@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
+import dataclasses
 import json
 import os
 import time
@@ -28,6 +29,27 @@ class RefusingLauncher(local.LocalLauncher):
         if arm.name in self.refused:
             raise launch.LaunchError(f"guest {arm.name}: \x1b[31mpanic")
         return super().boot(arm)
+
+
+class LosingLauncher(local.LocalLauncher):
+    """This host, whose machines are lost when they are to measure."""
+
+    def boot(self, arm):
+        pair = super().boot(arm)
+        pair.client.run = self.lose
+        return pair
+
+    @staticmethod
+    def lose(*_arguments):
+        raise launch.LaunchError("the guest does not answer")
+
+
+class Serverless(samples.Paired):
+    """A benchmark whose server cannot be started."""
+
+    def steps(self, parameters, peer=None):
+        server, client = super().steps(parameters, peer)
+        return [dataclasses.replace(server, argv=("false",)), client]
 
 
 class SessionTest(directories.DirectoryCase):
@@ -121,6 +143,26 @@ class SessionTest(directories.DirectoryCase):
         noted = results.environment.errors
         self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
         self.assertEqual(("boot", "guest tuned: ?[31mpanic"), (noted[0].code, noted[0].error))
+
+    def test_trials_that_fail_say_why(self):
+        """Once more for each boot, in the warm-up: it is noted, and the trials are tried all the same."""
+        for job, launcher, expected in (
+            (samples.job("echo none"), local.LocalLauncher, {"output"}),
+            (samples.job(kind=Serverless), local.LocalLauncher, {"server"}),
+            (samples.job(), LosingLauncher, {"not_run"}),
+        ):
+            with self.subTest(expected):
+                results = self.run_session(job, launcher=launcher(str(self.directory)), boots=1, blocks=1)
+                guests = [trial for trial in results.trials if trial.arm == "tuned"]
+                self.assertEqual(expected, {trial.failure for trial in guests})
+                warmed = [incident.code for incident in results.environment.errors if incident.arm == "tuned"]
+                self.assertEqual(["warm_up"], warmed)
+
+    def test_a_machine_that_is_lost(self):
+        with LosingLauncher(str(self.directory)) as launcher:
+            pair = launcher.boot(ARMS[0])
+            outcome = trial_module.run(samples.job(), pair, 60.0)
+        self.assertEqual(("machine", True), (outcome.trial.failure, outcome.lost))
 
     def test_no_arm_boots(self):
         running = self.make(launcher=RefusingLauncher(str(self.directory), {"tuned", "untuned"}))
