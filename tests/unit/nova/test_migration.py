@@ -3,6 +3,7 @@
 
 from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.nova import migration
+from nova_perf_tuning.specs import request
 from tests.support import testcase
 
 DOMAIN = """<domain type='kvm'>
@@ -53,6 +54,10 @@ class InterfaceTest(testcase.TestCase):
         self.assertIn("<guest tso4='off'/>", xml)
         self.assertNotIn("gso", xml)
 
+    def test_of_novas_driver_the_name_alone_is_taken(self):
+        xml = self.kept("<driver name='vhost' queues='4'/>", "<driver event_idx='off' iommu='on' name='qemu'/>")
+        self.assertEqual(same(domain(interface("<driver name='qemu' queues='4'/>"))), xml)
+
     def test_driver_that_runs_without_is_removed(self):
         self.assertEqual(same(domain(interface(""))), self.kept("", "<driver queues='2'/>"))
 
@@ -84,6 +89,38 @@ class DiskTest(testcase.TestCase):
         mapping = "<driver name='qemu'><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
         xml = finished(domain(disk(mapping)), domain(disk("<driver name='qemu'/>")))
         self.assertEqual(same(domain(disk(mapping))), xml)
+
+
+class GuestTest(testcase.TestCase):
+    def test_a_request_is_found_in_the_metadata(self):
+        xml = domain(disk("<driver name='qemu'/>"))
+        self.assertFalse(migration.has_request(xml))
+        tuned = transform.transform(xml, request.Request(iothreads=1)).xml
+        self.assertTrue(migration.has_request(tuned))
+
+    def test_the_xml_of_the_destination_is_finished_where_nova_gives_one(self):
+        """Without one libvirt takes the guest's own; whatever else Nova says and asks goes through."""
+        guest = MovingGuest()
+        migrating = migration.MigratingGuest(guest, lambda of, xml: f"{of.name}: {xml}")
+        self.assertEqual("moved", migrating.migrate("qemu+tcp://b", destination_xml="<domain/>", flags=1))
+        migrating.migrate("qemu+tcp://b", destination_xml=None)
+        migrating.migrate("qemu+tcp://b")
+        expected = [{"destination_xml": "g: <domain/>", "flags": 1}, {"destination_xml": None}, {}]
+        self.assertEqual(expected, guest.calls)
+        self.assertEqual("g", migrating.name)
+
+
+class MovingGuest:
+    """Stands in for Nova's guest, which wants a running libvirt."""
+
+    name = "g"
+
+    def __init__(self):
+        self.calls = []
+
+    def migrate(self, _destination, **named):
+        self.calls.append(named)
+        return "moved"
 
 
 class PinTest(testcase.TestCase):

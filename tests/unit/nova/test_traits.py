@@ -3,6 +3,7 @@
 
 import datetime
 import logging
+import os
 import re
 
 import fixtures
@@ -12,6 +13,22 @@ from oslo_config import cfg
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import traits
 from tests.support import directories, host_results, testcase
+
+
+class Provider:
+    """One compute node in Nova's ProviderTree; Nova's own class is in tests/nova."""
+
+    def __init__(self, names):
+        self.traits = set(names)
+
+    def data(self, _nodename):
+        return self
+
+    def add_traits(self, _nodename, *names):
+        self.traits |= set(names)
+
+    def remove_traits(self, _nodename, *names):
+        self.traits -= set(names)
 
 
 class WantedTest(testcase.TestCase):
@@ -77,6 +94,35 @@ class ReportTest(directories.DirectoryCase):
         ):
             self.write(self.fresh(**fields))
             self.assertEqual(stats, self.traits.stats("cmp1"))
+
+    def update(self, *present):
+        """Return the traits of a compute node after an update; those of others are left alone."""
+        provider = Provider({"HW_CPU_X86_AVX2", *present})
+        self.traits.update_provider_tree(provider, "cmp1")
+        return provider.traits - {"HW_CPU_X86_AVX2"}
+
+    def test_traits_follow_the_result_file(self):
+        validated, managed = traits.VALIDATED, traits.MANAGED
+        self.assertEqual({validated}, self.update(validated), "set by hand, there is no file")
+        self.write(self.fresh(verdict="PASS"))
+        self.assertEqual({validated, managed}, self.update())
+        self.assertEqual({validated, managed}, self.update("CUSTOM_PERF_BUDGET_OLD", validated))
+        self.write(self.fresh(verdict="FAIL"))
+        self.assertEqual({managed}, self.update(validated, managed))
+        self.write("{")
+        self.assertEqual({managed}, self.update(validated, managed))
+        os.remove(self.path)
+        self.assertEqual(set(), self.update(validated, managed))
+
+    def test_a_change_of_traits_is_logged_and_nothing_else(self):
+        self.write(self.fresh(verdict="PASS"))
+        self.update(traits.VALIDATED, traits.MANAGED)
+        self.assertEqual([], self.lines())
+        self.update()
+        self.assertEqual([f"Traits of cmp1: {traits.MANAGED}, {traits.VALIDATED}"], self.lines())
+        os.remove(self.path)
+        self.update(traits.MANAGED)
+        self.assertEqual("Traits of cmp1: no CUSTOM_PERF_*", self.lines()[-1])
 
     def test_same_reason_is_said_once(self):
         for _ in range(3):

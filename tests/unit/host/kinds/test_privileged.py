@@ -75,6 +75,25 @@ class KernelThreadsTest(testcase.TestCase):
         return parent == b"2" and name.startswith((b"kworker", b"kcompactd", b"ksoftirqd", b"migration"))
 
 
+class RequireTest(testcase.TestCase):
+    def test_who_may_change_a_host(self):
+        """Root the running one, and of a recorded one its owner."""
+        root = sysroots.make_host(self)
+        owner = os.stat(root).st_uid
+        for user, place, allowed in (
+            (0, "/", True),
+            (12345, "/", False),
+            (owner, root, True),
+            (owner + 1, root, False),
+        ):
+            with self.subTest(user=user, place=place == "/"):
+                self.patch(os, "geteuid", lambda user=user: user)
+                if allowed:
+                    privileged.require(place)
+                else:
+                    self.assertRaises(privileged.PrivilegeError, privileged.require, place)
+
+
 class WritesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()

@@ -95,6 +95,56 @@ class BudgetTest(testcase.TestCase):
                 verdicts = {host: word for host, (word, _) in judged(data, budgets).items()}
                 self.assertEqual(expected, verdicts)
 
+    def test_a_host_that_meets_every_budget_has_no_reason(self):
+        """And each block counts once; what guests reach of bare hosts is not known without those."""
+        data = run()
+        _, verdict = fleet.judge(data, BUDGET)
+        self.assertEqual({()}, {tuple(host.reasons) for host in verdict.hosts})
+        self.assertEqual((36, {}), (verdict.judgements[0].loss.n, verdict.of_bare))
+
+    def test_one_host_beyond_a_budget_does_not_decide_for_its_peers(self):
+        """It is not slow beside others, but its loss would leave the budget of all undecided."""
+        data = run(of("h2", factor=0.86, arms=["tuned"]))
+        self.assertEqual({"h2": (V.FAIL, C.HOST_BEYOND)}, judged(data, BUDGET))
+
+    def test_a_budget_of_loss_needs_no_agent(self):
+        self.assertEqual({}, judged(run(host_cpu_s={}), BUDGET))
+
+    def test_one_host_beyond_a_budget_of_cpu(self):
+        """What the other arm costs is not limited."""
+        data = run(work=10.0, work_unit="Gbit", peers=4)
+        hosts = {pair.number: {pair.client, pair.server} for pair in data.environment.fleet.pairs}
+        for trial in data.trials:
+            sick = trial.arm == "untuned" or "h2" in hosts[trial.boot]
+            vhost = (2.0 if sick else 0.4) * (1 + 0.02 * (trial.block % 3))
+            trial.host_cpu_s = {"vcpu": 4.0, "vhost": vhost, "total": 4.0 + vhost}
+        budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.06)]
+        self.assertEqual({"h2": (V.FAIL, C.HOST_BEYOND)}, judged(data, budgets))
+        _, verdict = fleet.judge(data, budgets)
+        [reason] = [reason for host in verdict.hosts if host.host == "h2" for reason in host.reasons]
+        self.assertRegex(reason, r"0\.20")
+
+    def test_figures_of_a_slow_host_are_those_of_its_pairs(self):
+        factors = {("h1", "h2"): 0.7, ("h2", "h3"): 0.6}
+        _, verdict = fleet.judge(run(lambda pair, *_: factors.get(pair, 1)), [])
+        [slow] = [host for host in verdict.hosts if host.host == "h2"]
+        self.assertEqual((V.FAIL, C.SLOW), (slow.verdict, slow.details[0].codes[0]))
+        self.assertIn("by 30% to 40% in all its pairs", slow.reasons[0])
+
+
+class PlacesTest(testcase.TestCase):
+    def test_hosts_that_a_trial_ran_on(self):
+        """What a benchmark without a peer measured is about one host; of a boot that nobody knows, nobody's."""
+        for benchmark, expected in (("iperf3", ("h1", "h2")), ("cpu", ("h1", None))):
+            with self.subTest(benchmark):
+                data = run(benchmark=benchmark)
+                places = fleet.Places(data.environment)
+                [trial, *_] = [trial for trial in data.trials if trial.boot == 1]
+                self.assertEqual(expected, places.ran_on(trial))
+                self.assertEqual(("", None), places.ran_on(dataclasses.replace(trial, boot=99)))
+
+
+class CostTest(testcase.TestCase):
     def test_service_cpu(self):
         data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
         data.trials[0].host_cpu_s = {"vcpu": 4.0, "total": 3.99}  # counters lag a little

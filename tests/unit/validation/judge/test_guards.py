@@ -45,6 +45,14 @@ class GuardTest(testcase.TestCase):
                 if code is not None:
                     self.assertEqual({3, 7}, set(found))
 
+    def test_share_of_packets_that_were_dropped(self):
+        """Of all that were to be sent: those that were, and those that were not."""
+        for sent, dropped, share in ((300.0, 100.0, 0.25), (0.0, 1.0, 1.0)):
+            with self.subTest(sent=sent):
+                trials = self.trials({"sender_packets": sent, "sender_dropped": dropped})
+                found = self.found(trials)
+                self.assertEqual({(C.DROPS, share)}, {(why.code, why.params["share"]) for why in found.values()})
+
     def test_waiting_vcpus(self):
         """Under emulation all arms wait alike."""
         trials = self.trials({})

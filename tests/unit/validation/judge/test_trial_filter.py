@@ -77,6 +77,8 @@ class LostTest(testcase.TestCase):
         """In the last boot, and where the session noted it."""
         self.remove(lambda trial: trial.block == 2)
         self.assertEqual(3, self.missing())
+        samples.tell(self.data, errors=[{"boot": 0, "error": "no boot", "code": environments.IncidentCode.BOOT}])
+        self.assertEqual(3, self.missing())
         samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.IncidentCode.TIME_LIMIT}])
         self.assertEqual(2, self.missing())
         self.remove(lambda trial: trial.boot == 3)
@@ -86,14 +88,30 @@ class LostTest(testcase.TestCase):
         """They leave no trial of any arm; what failed in a boot that worked is none of them."""
         errors = [
             {"boot": 4, "arm": "tuned", "error": "no boot"},
+            {"boot": 7, "arm": "tuned", "error": "no boot"},
             {"boot": 1, "arm": "tuned", "error": "booted after all"},
             {"boot": 5, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up"},
             {"boot": 6, "error": "something"},
         ]
         samples.tell(self.data, errors=errors)
-        self.assertEqual(3, self.missing())
+        self.assertEqual(6, self.missing())
         samples.tell(self.data, fleet={})
         self.assertEqual(0, self.missing(), "there a pair was tried again")
+
+    def test_blocks_that_guests_of_a_fleet_lack_are_missing(self):
+        samples.tell(self.data, fleet={})
+        self.remove(lambda trial: trial.block == 1)
+        self.assertEqual(4, self.missing())
+
+    def test_a_zero_is_a_failure_where_more_is_better(self):
+        mine = [trial for trial in self.data.trials if trial.arm == "tuned"]
+        mine[0].value, mine[1].value = None, 0.0
+        for better, blocks in (("higher", {(0, 0), (0, 1)}), ("lower", {(0, 0)})):
+            with self.subTest(better):
+                for trial in mine:
+                    trial.better = better
+                found = trial_filter.lost(self.data.trials, self.data.environment, "tuned")
+                self.assertEqual((blocks, 1, 1), (found.blocks, found.failed, found.zeros))
 
     def test_the_host_of_a_fleet_is_not_booted(self):
         self.data.trials = [trial for trial in self.data.trials if trial.arm != "host" or trial.boot]

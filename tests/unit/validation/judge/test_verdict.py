@@ -130,7 +130,14 @@ class JudgeTest(testcase.TestCase):
             ({"metric": "jitter"}, C.NO_METRIC),
             ({"accelerator": "kvm"}, C.OTHER_ACCELERATOR),
         ):
-            self.check(V.INVALID, code, **changes)
+            found = self.check(V.INVALID, code, **changes)
+            self.assertEqual((False, 0), (found.open, found.pairs_excluded), "more boots would not help")
+
+    def test_what_cannot_be_judged_decides_over_what_is_not_decided_yet(self):
+        for trial in self.data.trials:
+            trial.work = None
+        found = self.check(V.INVALID, C.NO_SERVICE_CPU, max_loss=0.10, max_host_cpu_per_unit=1.0)
+        self.assertEqual((V.INCONCLUSIVE, V.INVALID), found.verdicts)
 
     def test_guests_are_what_was_asked_for_and_declared(self):
         self.data.environment.accelerator = "kvm"
@@ -143,6 +150,12 @@ class JudgeTest(testcase.TestCase):
         ):
             samples.tell(self.data, arms={"untuned": {}, "tuned": output})
             self.check(V.PASS if code is None else V.INVALID, code or C.WITHIN, **wanted)
+
+    def test_the_first_of_several_findings_is_named(self):
+        findings = [{"code": "queues", "text": text} for text in ("one", "two", "three")]
+        samples.tell(self.data, arms={"untuned": {}, "tuned": {"findings": findings}})
+        found = self.check(V.INVALID, C.OTHER_GUESTS)
+        self.assertEqual(("one", 2), (found.deciding.params["finding"], found.deciding.params["more"]))
 
     def test_the_benchmark_says_by_what_it_is_judged(self):
         """Whatever stands first in the trials; other versions' figures have to be named."""
