@@ -256,6 +256,8 @@ def redacted(xml: str) -> str:
         root = parsing.parse_xml(xml)
     except parsing.DomainError:
         return ""
+    if root.tag not in ("domain", "domstatus"):
+        return ""
     _redact(root)
     return str(etree.tostring(root, encoding="unicode"))
 

@@ -99,6 +99,39 @@ class RecordTest(testcase.TestCase):
             self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")
             self.assertNotIn(os.path.basename(name), ("environ", "boot_id", "address", "product_uuid"))
 
+    def test_of_other_programs_nothing_but_that_they_were_looked_for(self) -> None:
+        root = pathlib.Path(sysroots.make_host(self))
+        for pid, name in ((1, "systemd"), (700, "irqbalance"), (701, "s3cr3t")):
+            comm = root / f"proc/{pid}/comm"
+            comm.parent.mkdir(parents=True, exist_ok=True)
+            comm.write_text(f"{name}\n")
+            (comm.parent / "status").write_text("Uid:\t0\t0\t0\t0\n")
+        record.record(self.path, str(root))
+        files = members(self.path)
+        found = {pid: files.get(f"proc/{pid}/comm") for pid in (1, 700, 701)}
+        self.assertEqual({1: b"init\n", 700: b"irqbalance\n", 701: None}, found)
+
+    def test_bans_of_irqbalance_are_kept(self) -> None:
+        root = pathlib.Path(sysroots.make_host(self))
+        for directory in ("default", "sysconfig"):
+            path = root / f"etc/{directory}/irqbalance"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("#comment\nIRQBALANCE_BANNED_CPULIST=2-3\nTOKEN=s3cr3t\n")
+        record.record(self.path, str(root))
+        files = members(self.path)
+        kept = [files[f"etc/{directory}/irqbalance"] for directory in ("default", "sysconfig")]
+        self.assertEqual([b"IRQBALANCE_BANNED_CPULIST=2-3\n"] * 2, kept)
+
+    def test_what_is_no_domain_leaves_nothing(self) -> None:
+        self.assertEqual("", record.redacted("<domain>s3cr3t"))
+        self.assertEqual("", record.redacted("<network><name>s3cr3t</name></network>"))
+
+    def test_directories_may_be_entered(self) -> None:
+        record.record(self.path, sysroots.make_host(self))
+        with tarfile.open(self.path) as file:
+            modes = {member.mode for member in file if member.isdir()}
+        self.assertEqual({0o755}, modes)
+
     def test_never_over_a_file(self) -> None:
         path = pathlib.Path(self.path)
         path.write_text("precious")
