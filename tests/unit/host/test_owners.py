@@ -186,7 +186,8 @@ class PartitionsTest(testcase.TestCase):
         self.assertEqual("4-5", owned(CpuOwners.of(known, CpuSets()), Owner.ISOLATED))
         self.assertEqual(claims.MAX_SLICES, len(known.slices))
         [note] = [note for note in known.warnings if note.code is NoteCode.SLICES_LEFT_OUT]
-        self.assertEqual((claims.MAX_SLICES, 1), (note.params["most"], note.params["left"]))
+        expected = (claims.MAX_SLICES, 1, ("sys/fs/cgroup",))
+        self.assertEqual(expected, (note.params["most"], note.params["left"], note.params["places"]))
 
     def test_garbage_is_unknown(self):
         known = facts(

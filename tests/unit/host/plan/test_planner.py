@@ -58,6 +58,29 @@ class NicTest(testcase.TestCase):
         placed = {int(value) for value in values(plan, "irq_affinity").values()}
         self.assertLessEqual(placed, set(range(2, 10)))
 
+    def test_a_node_whose_distance_is_not_known_is_as_far_as_linux_says(self):
+        """20 (REMOTE_DISTANCE): nearer than one at 21; of two at 20 the larger pool is taken."""
+        cpus = hosts.cpus_of([(0, 4), (1, 2)])
+        for known, taken in ((21, {"4", "5"}), (20, {"0", "1", "2", "3"}), (19, {"0", "1", "2", "3"})):
+            with self.subTest(known):
+                distances = {0: {0: 10, 2: known}, 1: {1: 10}, 2: {2: 10, 0: known}}
+                plan = self.plan(6, node=2, cpus=cpus, distances=distances, nodes=[0, 1, 2])
+                self.assertEqual(taken, set(values(plan, "irq_affinity").values()))
+
+    def test_a_link_of_unknown_speed_weighs_as_much_as_one_of_a_gigabit(self):
+        """So the one that comes first has the better CPU, whichever it is; between 999 and 1001 it would not."""
+        for speeds in ((None, 1000), (1000, None)):
+            with self.subTest(speeds):
+                nics_of_host, irqs = [], []
+                for number, speed in enumerate(speeds):
+                    device, mine = hosts.nic_with_irqs(
+                        f"eth{number}", 1, 24 + number, pci=f"0000:1{number}:00.0", speed=speed
+                    )
+                    nics_of_host.append(device)
+                    irqs += mine
+                plan = planner.plan(hosts.facts(TWO_NODES, nics_of_host, irqs), CpuSets())
+                self.assertEqual({"irq:24": "1", "irq:25": "2"}, values(plan, "irq_affinity"))
+
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
         for irq, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
@@ -126,7 +149,7 @@ class SteeringTest(testcase.TestCase):
         self.assertEqual((setting.current, first.value.lstrip("0,")), (setting.value, setting.value))
 
     def test_masks_as_the_kernel_prints_them(self):
-        for width in (4, 8, 28, 32, 36, 96, 1024):
+        for width in (1, 4, 5, 6, 7, 8, 28, 29, 32, 33, 36, 96, 1024):
             with self.subTest(width):
                 cpus = hosts.cpus_of([(0, width)])
                 digits = nics.mask_digits(hosts.facts(cpus))
@@ -140,7 +163,58 @@ class SteeringTest(testcase.TestCase):
         self.assertEqual({"eth0/rx-0", "eth0/rx-1"}, set(masks))
         helpers = frozenset().union(*map(cpulist.parse_mask, masks.values()))
         self.assertEqual(frozenset({3, 8, 9, 10, 11, 0}), helpers)
-        self.assertEqual({}, values(self.plan(count=8, rps=True), "rps"))
+        for count in (8, 12):
+            self.assertEqual({}, values(self.plan(count=count, rps=True), "rps"))
+
+    def test_rps_where_it_is_not_known_which_interrupt_serves_which_queue(self):
+        """Every CPU of the node may help, since each may take an interrupt."""
+        irqs = [hosts.irq(24 + at, f"nobody{at}", "0000:10:00.0") for at in range(2)]
+        nic = hosts.nic("eth0", (24, 25), queues=2, driver="of-nobody", mask="0000")
+        plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
+        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
+        self.assertEqual({"eth0/rx-0", "eth0/rx-1"}, set(masks))
+        self.assertEqual({0, 1, 2, 3, 8, 9, 10, 11}, frozenset().union(*masks.values()))
+
+    def test_rps_of_a_nic_on_two_nodes_stays_on_each_ones(self):
+        irqs = [
+            hosts.irq(24 + at, f"mlx5_comp0@pci:0000:{10 + at}:00.0", f"0000:{10 + at}:00.0") for at in range(2)
+        ]
+        irqs = [dataclasses.replace(irq, node=node) for node, irq in enumerate(irqs)]
+        nic = hosts.nic("eth0", (24, 25), queues=2, driver="mlx5_core", mask="0000")
+        plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
+        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
+        self.assertEqual({"eth0/rx-0": {0, 2, 3, 8, 9, 10, 11}, "eth0/rx-1": {5, 6, 7, 12, 13, 14, 15}}, masks)
+
+    def test_a_mask_with_other_cpus_in_it_is_replaced(self):
+        plan = self.plan(mask="ffff")
+        masks = [cpulist.parse_mask(value) for value in values(plan, "xps").values()]
+        self.assertEqual(list(range(16)), sorted(cpu for mask in masks for cpu in mask))
+
+    def test_a_nic_without_several_masks_has_no_xps(self):
+        """One queue needs no choice; the masks of virtual devices cannot be read."""
+        for masks, steered in ((("0000",), False), ((None, None), False), (("0000", "0000"), True)):
+            with self.subTest(masks):
+                nic, irqs = hosts.nic_with_irqs("eth0", len(masks))
+                nic.xps = masks
+                plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+                self.assertEqual(steered, bool(values(plan, "xps")))
+
+    def test_queues_that_cannot_be_paired_are_told_where_somebody_can_use_it(self):
+        """Not of a NIC that is down, nor where there is no mask that could be written."""
+        for masks, state, told in (
+            (("0000",) * 3, "up", True),
+            (("0000",) * 3, "unknown", True),
+            (("0000",) * 3, "dormant", True),
+            (("0000",) * 3, "down", False),
+            ((None,) * 3, "up", False),
+        ):
+            with self.subTest(masks=masks, state=state):
+                irqs = [hosts.irq(24, "eth0-TxRx-0", "0000:10:00.0"), hosts.irq(25, "eth0-TxRx-2", "0000:10:00.0")]
+                nic = hosts.nic("eth0", (24, 25), queues=3)
+                nic.xps, nic.operstate = masks, state
+                plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+                codes = {note.code for note in plan.warnings}
+                self.assertEqual(told, NoteCode.QUEUES_UNPAIRED in codes)
 
     def test_every_queue_gets_as_many_cores_as_the_others(self):
         plan = self.plan(count=4, cpus=hosts.cpus_of([(0, 8)]))
