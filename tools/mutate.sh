@@ -32,7 +32,14 @@ if ((EUID == 0)) && [[ -z ${NOVA_PERF_MUTATE_INSIDE:-} ]]; then
         exec "$@"' bash "${BASH_SOURCE[0]}" "$@"
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-mutate.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+running=''
+finish() {
+    if [[ -n $running ]] && kill "$running" 2>/dev/null; then
+        wait "$running" || true
+    fi
+    rm -rf "$work"
+}
+trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
 mkdir "$work/tree" "$work/tmp"
@@ -47,4 +54,6 @@ cd "$work/tree"
 # Whatever a mutant allocates in an endless loop ends at 16 GB.
 ulimit -v $((16 << 20))
 TMPDIR=$work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work/tree \
-    "$work/venv/bin/python" tools/mutation/run.py --tests-by "$python" "$@"
+    "$work/venv/bin/python" tools/mutation/run.py --tests-by "$python" "$@" &
+running=$!
+wait "$running"

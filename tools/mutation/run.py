@@ -8,11 +8,14 @@ import argparse
 import ast
 import collections
 import dataclasses
+import hashlib
+import os
 import pathlib
-import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from typing import NoReturn
 
 import cosmic_ray.plugins
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -125,22 +128,31 @@ def is_program(mutant: Mutant) -> bool:
 def drawn(seed: int, count: int) -> list[Mutant]:
     """Return ``count`` mutants of all modules, or all there are.
 
-    Places are drawn, and of each place one mutant: ``+`` has eleven, which would crowd out everything else.
+    Places are drawn, and of each place one mutant: ``+`` has eleven, which would crowd out everything else. The
+    lot of a place depends on its line alone, so that the same ones are drawn after a change of other lines.
     """
     places: dict[tuple[str, tuple[int, int], tuple[int, int]], list[Mutant]] = collections.defaultdict(list)
+    lots: dict[tuple[str, tuple[int, int], tuple[int, int]], bytes] = {}
     for module in MODULES:
+        lines = (PACKAGE / module).read_text(encoding="utf-8").splitlines()
         for mutant in mutants(module):
-            places[module, mutant.start, mutant.end].append(mutant)
-    dice = random.Random(seed)
+            place = module, mutant.start, mutant.end
+            places[place].append(mutant)
+            line = lines[mutant.start[0] - 1]
+            lots[place] = _lot(seed, module, line, mutant.start[1], mutant.end[1])
     chosen: list[Mutant] = []
-    for place in dice.sample(sorted(places), len(places)):
+    for place in sorted(places, key=lambda place: (lots[place], place)):
         if len(chosen) == count:
             break
-        of_place = dice.sample(places[place], len(places[place]))
+        of_place = sorted(places[place], key=lambda mutant: _lot(lots[place], mutant.operator))
         first = next((mutant for mutant in of_place if is_program(mutant)), None)
         if first is not None:
             chosen.append(first)
     return sorted(chosen, key=lambda mutant: (mutant.module, mutant.start, mutant.operator))
+
+
+def _lot(*what: object) -> bytes:
+    return hashlib.sha256(repr(what).encode()).digest()
 
 
 def command(python: str, module: str) -> str:
@@ -149,8 +161,25 @@ def command(python: str, module: str) -> str:
     return f"{python} -m testtools.run --failfast {tests}"
 
 
+def _stop(number: int, _frame: object) -> None:
+    """End the tests that run, which have a session of their own and may never end by themselves, and this."""
+    own = os.getpid()
+    for child in pathlib.Path(f"/proc/{own}/task/{own}/children").read_text().split():
+        os.killpg(int(child), signal.SIGKILL)
+    sys.exit(128 + number)
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends wrong usage with one line and exit code 3, as all of our programs do."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(3, f"{self.prog}: {message}; see --help\n")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="mutate.sh", allow_abbrev=False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    parser = Parser(prog="mutate.sh", allow_abbrev=False)
     parser.add_argument("--seed", type=int, default=1, help="seed of the draw (default: 1)")
     parser.add_argument("--count", type=int, default=200, help="number of mutants (default: 200)")
     parser.add_argument("--tests-by", required=True, help=argparse.SUPPRESS)
