@@ -5,6 +5,7 @@ Shapes, codes and messages are those of Nova 34, Placement 16, Glance 33 and Key
 with all this is in ``tests/cloud``; here are the faults that cannot be had from one on demand.
 """
 
+import collections
 import http.server
 import json
 import re
@@ -288,11 +289,13 @@ class ApiServer(fixtures.Fixture):
         return 200, {"traits": sorted(provider["traits"]), "resource_provider_generation": provider["generation"]}
 
     def offers(self, provider, query):
-        """Whether a provider has all resources and traits of a query."""
+        """Whether a provider has all traits of a query, and its resources for all groups at once."""
+        wanted = collections.Counter()
         for key, text in query.items():
             for part in text.split(",") if key.startswith(("resources", "required")) else ():
                 name, _, amount = part.partition(":")
-                if amount and provider["free"].get(name, 0) < int(amount):
+                wanted[name] += int(amount or 0)
+                if amount and provider["free"].get(name, 0) < wanted[name]:
                     return False
                 if not amount and name.lstrip("!") not in self.traits:
                     raise self.placement_error(400, "Bad Request", f"No such trait(s): {name}.")

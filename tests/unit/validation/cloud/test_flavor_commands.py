@@ -178,6 +178,7 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
             ({"hw_cpu_thread_policy": "isolate"}, "forbidden-trait"),
             ({"resources_CUSTOM_UNKNOWN": "1"}, "resource"),
             ({"resources1_VGPU": "2"}, "group"),
+            ({"resources1_VGPU": "1", "resources2_VGPU": "1", "group_policy": "none"}, "combination"),
         ):
             with self.subTest(specs):
                 name = self.cloud.add_flavor(f"f-{reason}", **specs)["name"]

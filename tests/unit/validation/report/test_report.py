@@ -7,7 +7,7 @@ from urllib import parse
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import reasons, store
 from nova_perf_tuning.validation.report import charts, course, report, summary, text
 from tests.support import samples, testcase
 
@@ -82,6 +82,24 @@ class ReportTest(testcase.TestCase):
             with self.subTest(ended):
                 data = samples.results({"untuned": 500.0, "tuned": 600.0}, ended=ended)
                 self.assertEqual(codes, [note.code for note in summary.notes(data, [])])
+
+    def test_every_outcome_of_a_comparison(self):
+        pairs = {
+            reasons.Outcome.GAIN: samples.results({"untuned": 500.0, "tuned": 600.0}),
+            reasons.Outcome.LOSS: samples.results({"untuned": 600.0, "tuned": 500.0}),
+            reasons.Outcome.NOISE: samples.results({"untuned": 500.0, "again": 600.0}),
+            reasons.Outcome.NO_DIFFERENCE: samples.results({"untuned": 500.0, "tuned": 500.0}),
+            reasons.Outcome.TOO_FEW: samples.results({"untuned": 500.0, "tuned": 600.0}, boots=1),
+            reasons.Outcome.NO_PAIR: samples.results({"host": 500.0, "tuned": 600.0}),
+            reasons.Outcome.INVALID: samples.results({"untuned": 500.0, "tuned": 600.0}),
+        }
+        self.assertEqual(set(reasons.Outcome), set(pairs))
+        for trial in pairs[reasons.Outcome.INVALID].trials[1:10:2]:
+            trial.value, trial.error = None, "guest lost"
+        for outcome, data in pairs.items():
+            with self.subTest(outcome):
+                [found] = summary.headline(summary.summarise(data)).params["outcomes"]
+                self.assertEqual(outcome, found["outcome"])
 
     def test_environment_that_harms_figures_is_named(self):
         benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
