@@ -132,6 +132,29 @@ class ProgramsTest(testcase.TestCase):
         tree = program(900, "rcu", {"rcu": "0-7", "rcuop/3": "3"}, parent=2)
         self.assertEqual({}, self.claims(tree))
 
+    def test_neither_the_kernel_nor_what_has_no_name_is_noted(self):
+        for name, parent in (("rcuc", 2), ("\x1b[31m", 1)):
+            with self.subTest(name):
+                tree = program(900, name, {"x": "0-7", "y": "5"}, parent=parent)
+                known = facts({**tree, **isolated_now("5")})
+                self.assertEqual([], [note for note in known.warnings if note.code in _NOTED])
+
+    def test_as_many_threads_as_are_kept_are_not_too_many(self):
+        each = {"x": "0-7"} | {f"t{number}": "5" for number in range(claims.MAX_BOUND_THREADS)}
+        full = claims.MAX_BOUND_IN_ALL // claims.MAX_BOUND_THREADS
+        for processes, noted in ((full, False), (full + 1, True)):
+            with self.subTest(processes):
+                tree = isolated_now("5")
+                for pid in range(1000, 1000 + 100 * processes, 100):
+                    tree |= program(pid, "x", each)
+                known = facts(tree)
+                self.assertEqual(claims.MAX_BOUND_IN_ALL, len(known.programs))
+                self.assertEqual(noted, NoteCode.THREADS_LEFT_OUT in {note.code for note in known.warnings})
+
+    def test_a_recorded_name_is_as_long_as_the_kernel_keeps_it(self):
+        known = facts(program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "pmd-c04/id:1234567": "4"}))
+        self.assertEqual(["pmd-c04/id:1234"], [thread.name for thread in known.programs])
+
     def test_workers_of_ovs_are_facts_wherever_they_run(self):
         threads = {"ovs-vswitchd": "0-7", "handler1": "0-3", "revalidator2": "2", "urcu3": "1"}
         threads["pmd-c04/id:9"] = "4"
@@ -188,6 +211,26 @@ class PartitionsTest(testcase.TestCase):
         [note] = [note for note in known.warnings if note.code is NoteCode.SLICES_LEFT_OUT]
         expected = (claims.MAX_SLICES, 1, ("sys/fs/cgroup",))
         self.assertEqual(expected, (note.params["most"], note.params["left"], note.params["places"]))
+
+    def test_a_guest_is_in_the_innermost_slice_that_holds_its_process(self):
+        inner = "machine.slice/machine-rt.slice"
+        for path, held in (
+            (f"/{inner}/machine-qemu.scope/libvirt/emulator", inner),
+            ("/machine.slice/machine-qemu.scope", "machine.slice"),
+            ("/machine.slice2/x.scope", None),
+            ("/user.slice", None),
+        ):
+            with self.subTest(path):
+                tree = audit_hosts.changed(
+                    audit_hosts.good(),
+                    {
+                        **slice_of("machine.slice", "0-9"),
+                        **slice_of(inner, "2-3"),
+                        "proc/5000/cgroup": f"1:name=x:/machine.slice/{inner}\n0:{path}\n".replace("0:/", "0::/"),
+                    },
+                )
+                [guest] = reader.read_root(audit_hosts.TreeRoot(tree)).guests
+                self.assertEqual(held, guest.slice)
 
     def test_garbage_is_unknown(self):
         known = facts(

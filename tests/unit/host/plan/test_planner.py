@@ -5,7 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import guests, nics, planner, vectors
+from nova_perf_tuning.host.plan import guests, layout, nics, planner, vectors
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
 from tests.support import gen_host, hosts, testcase
 
@@ -356,6 +356,19 @@ class GuestTest(testcase.TestCase):
         plan = self.plan(dataclasses.replace(guest, domain=wrong))
         self.assertEqual([], plan.settings)
         self.assertIn(Note.of(NoteCode.REQUEST_UNUSABLE, guest="g", reason="what is wrong"), plan.warnings)
+
+
+class OrderTest(testcase.TestCase):
+    def test_guests_come_in_the_order_in_which_libvirt_started_them(self):
+        """Process ids begin again at low ones; guests whose number is not known come last."""
+        guests_of_host = [
+            hosts.guest("late", 100, number=10),
+            hosts.guest("unknown", 50),
+            hosts.guest("early", 900, number=2),
+            hosts.guest("unknown too", 60),
+        ]
+        ordered = layout.in_start_order(hosts.facts(TWO_NODES, guests=guests_of_host))
+        self.assertEqual(["early", "late", "unknown", "unknown too"], [guest.name for guest in ordered])
 
 
 class SetsTest(testcase.TestCase):
