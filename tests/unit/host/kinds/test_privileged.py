@@ -79,8 +79,11 @@ class RequireTest(testcase.TestCase):
     def test_who_may_change_a_host(self):
         """Root the running one, and of a recorded one its owner."""
         root = sysroots.make_host(self)
+        if os.geteuid() == 0:
+            os.chown(root, 1000, -1)
         owner = os.stat(root).st_uid
         for user, place, allowed in (
+            (owner - 1, root, False),
             (0, "/", True),
             (12345, "/", False),
             (owner, root, True),
@@ -173,6 +176,12 @@ class ThreadsTest(testcase.TestCase):
             with self.subTest(tid):
                 self.assertRaises((TargetError, OSError), privileged.move_thread, tid, {0})
         self.assertEqual(before, os.sched_getaffinity(0))
+
+    def test_what_is_no_number_of_a_thread(self):
+        """0 would be the caller itself."""
+        for tid in (1, 0, -1, (1 << 22) + 1):
+            with self.subTest(tid):
+                self.assertRaises(TargetError, privileged.move_thread, tid, {0})
 
     def test_a_thread_that_has_ended(self):
         error = self.assertRaises(OSError, privileged.move_thread, 1 << 22, {0})

@@ -148,6 +148,13 @@ class SteeringTest(testcase.TestCase):
         setting = by_target(again)["eth0/tx-0"]
         self.assertEqual((setting.current, first.value.lstrip("0,")), (setting.value, setting.value))
 
+    def test_a_mask_of_several_digits_keeps_its_spelling_too(self):
+        nic, irqs = hosts.nic_with_irqs("eth0", 4)
+        nic.xps = tuple(f"00000000,0000{value}" for value in values(self.plan(), "xps").values())
+        again = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+        self.assertEqual([], [setting for setting in again.changes() if setting.kind == "xps"])
+        self.assertEqual(4, len(values(again, "xps")))
+
     def test_masks_as_the_kernel_prints_them(self):
         for width in (1, 4, 5, 6, 7, 8, 28, 29, 32, 33, 36, 96, 1024):
             with self.subTest(width):
@@ -184,6 +191,18 @@ class SteeringTest(testcase.TestCase):
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
         masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
         self.assertEqual({"eth0/rx-0": {0, 2, 3, 8, 9, 10, 11}, "eth0/rx-1": {5, 6, 7, 12, 13, 14, 15}}, masks)
+
+    def test_rps_where_more_queues_send_than_receive(self):
+        """The queues that only send have vectors, too; those that receive stay on their node all the same."""
+        irqs = [
+            hosts.irq(24 + at, f"mlx5_comp{at // 2}@pci:0000:1{at % 2}:00.0", f"0000:1{at % 2}:00.0", node=at % 2)
+            for at in range(4)
+        ]
+        nic = hosts.nic("eth0", (24, 25, 26, 27), queues=4, driver="mlx5_core", mask="0000")
+        nic.rps = ("0000",) * 2
+        plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
+        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
+        self.assertEqual({"eth0/rx-0": {0, 3, 8, 9, 10, 11}, "eth0/rx-1": {6, 7, 12, 13, 14, 15}}, masks)
 
     def test_a_mask_with_other_cpus_in_it_is_replaced(self):
         plan = self.plan(mask="ffff")
@@ -356,6 +375,34 @@ class GuestTest(testcase.TestCase):
         plan = self.plan(dataclasses.replace(guest, domain=wrong))
         self.assertEqual([], plan.settings)
         self.assertIn(Note.of(NoteCode.REQUEST_UNUSABLE, guest="g", reason="what is wrong"), plan.warnings)
+
+
+class LeftAloneTest(testcase.TestCase):
+    def test_interrupts_of_nics_that_are_not_placed(self):
+        """Those of a guest's device are its guest's affair; of a NIC that has one placed the rest is, too."""
+        nics_of_host, irqs = [], []
+        for number in range(3):
+            device, mine = hosts.nic_with_irqs(f"eth{number}", 2, 24 + 2 * number, pci=f"0000:1{number}:00.0")
+            nics_of_host.append(device)
+            irqs += mine
+        nics_of_host.append(hosts.nic("veth0", (), pci=None, queues=1, kind="veth"))
+        owner = hosts.guest("g", 1000, ["2"], hostdevs=["0000:10:00.0"])
+        facts = hosts.facts(TWO_NODES, nics_of_host, irqs, [owner])
+        alone = [(name, irq.number) for name, irq in nics.left_alone(facts, [26])]
+        self.assertEqual([("eth2", 28), ("eth2", 29)], alone)
+
+
+class FaultsTest(testcase.TestCase):
+    def test_sets_that_cannot_be_used_name_their_option(self):
+        for sets, words in (
+            (CpuSets(shared="0-x"), "[compute] cpu_shared_set: "),
+            (CpuSets(shared="0-99"), "[compute] cpu_shared_set names CPUs that this host lacks: 16-99; it has"),
+            (CpuSets(dedicated="1-3", shared="3"), "overlap in CPU 3;"),
+            (CpuSets(dedicated="1-3", shared="2-4"), "overlap in CPUs 2-3;"),
+        ):
+            with self.subTest(words):
+                error = self.assertRaises(layout.PlanError, planner.plan, hosts.facts(TWO_NODES), sets)
+                self.assertIn(words, str(error))
 
 
 class OrderTest(testcase.TestCase):

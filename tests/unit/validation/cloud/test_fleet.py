@@ -107,6 +107,17 @@ class BudgetTest(testcase.TestCase):
         data = run(of("h2", factor=0.86, arms=["tuned"]))
         self.assertEqual({"h2": (V.FAIL, C.HOST_BEYOND)}, judged(data, BUDGET))
 
+    def test_what_guests_reach_of_bare_hosts(self):
+        """In the worst figure of each host, by budgets of loss against the host itself."""
+        data = run(of("h2", factor=0.9, arms=["tuned"]))
+        bare = [dataclasses.replace(trial, arm="host", value=1000.0) for trial in data.trials[::2]]
+        data = dataclasses.replace(data, trials=[*data.trials, *bare])
+        budgets = [budget_file.Budget("iperf3", "tuned", 0.15), *LAX]
+        _, verdict = fleet.judge(data, budgets)
+        expected = {f"h{number}": 0.9 if number == 2 else 1.0 for number in range(6)}
+        self.assertEqual(expected, {host: round(share, 1) for host, share in verdict.of_bare.items()})
+        self.assertEqual({}, fleet.judge(data, LAX)[1].of_bare)
+
     def test_a_budget_of_loss_needs_no_agent(self):
         self.assertEqual({}, judged(run(host_cpu_s={}), BUDGET))
 

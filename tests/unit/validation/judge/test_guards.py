@@ -23,6 +23,7 @@ CASES = (
     ({"clock_step_s": 0.01}, {"clock_step_s": -0.06}, {}, C.CLOCK_STEP),
     ({}, {"sender_packets": 1e5, "sender_dropped": 50.0}, {}, None),
     ({}, {"sender_packets": 1e5, "sender_dropped": 500.0}, {}, C.DROPS),
+    ({}, {"sender_packets": 1.0, "sender_dropped": 1.0}, {"max_drops": 0.6}, C.DROPS),
 )
 
 
@@ -64,6 +65,7 @@ class GuardTest(testcase.TestCase):
             ("tcg", None, None),
             ("tcg", 0.3, C.WAITING_VCPUS),
             ("kvm", 0.6, None),
+            ("kvm", 0.0, C.WAITING_VCPUS),
         ):
             with self.subTest(accelerator):
                 found = self.found(trials, accelerator=accelerator, limits={"max_wait": limit})

@@ -111,7 +111,7 @@ class LostTest(testcase.TestCase):
                 for trial in mine:
                     trial.better = better
                 found = trial_filter.lost(self.data.trials, self.data.environment, "tuned")
-                self.assertEqual((blocks, 1, 1), (found.blocks, found.failed, found.zeros))
+                self.assertEqual((blocks, 1, 1, 2), (found.blocks, found.failed, found.zeros, found.count))
 
     def test_the_host_of_a_fleet_is_not_booted(self):
         self.data.trials = [trial for trial in self.data.trials if trial.arm != "host" or trial.boot]
