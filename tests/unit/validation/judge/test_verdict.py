@@ -183,6 +183,23 @@ class JudgeTest(testcase.TestCase):
                     self.assertLessEqual({C.FAILED, C.WORST}, found.reasons[0].codes)
         self.assertEqual((C.TOO_MANY_LOST, True), (found.deciding.code, found.open))
 
+    def test_failed_blocks_are_told_once_however_many_limits_there_are(self):
+        self.mine[0].value, self.mine[0].error = None, "guest lost"
+        found = judged(self.data, max_host_cpu_per_unit=0.3)
+        self.assertEqual(
+            [{C.FAILED, C.WORST}, set()], [{note.code for note in why.notes} for why in found.reasons]
+        )
+
+    def test_a_block_in_which_both_arms_failed_says_nothing(self):
+        """The host was lost there, and not the arm; of a cost, which needs no baseline, it is one that failed."""
+        for arm in ("host", "tuned"):
+            for trial in self.data.trials:
+                if (trial.arm, trial.boot, trial.block) == (arm, 0, 0):
+                    trial.value, trial.work, trial.error = None, None, "host lost"
+        found = judged(self.data, max_host_cpu_per_unit=0.3)
+        self.assertEqual((17, 17), (found.loss.n, found.cpu.n))
+        self.assertEqual(18, judged(self.data, max_loss=None, max_host_cpu_per_unit=0.3).cpu.n)
+
     def test_excluded_pairs_are_told(self):
         for trial in self.mine[:2]:
             trial.conditions, trial.value = {"steal_share": 0.5}, 1.0
