@@ -192,6 +192,14 @@ class SteeringTest(testcase.TestCase):
         masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
         self.assertEqual({"eth0/rx-0": {0, 2, 3, 8, 9, 10, 11}, "eth0/rx-1": {5, 6, 7, 12, 13, 14, 15}}, masks)
 
+    def test_rps_of_a_nic_without_interrupts_of_its_own(self):
+        """As hv_netvsc, which is on no PCI bus; a PCI function without interrupts has no driver that works."""
+        for pci, helped in ((None, {"eth0/rx-0", "eth0/rx-1"}), ("0000:10:00.0", set())):
+            with self.subTest(pci):
+                nic = hosts.nic("eth0", (), pci=pci, queues=2, mask="0000", driver="hv_netvsc")
+                plan = planner.plan(hosts.facts(TWO_NODES, [nic]), CpuSets(), rps=True)
+                self.assertEqual(helped, set(values(plan, "rps")))
+
     def test_rps_where_more_queues_send_than_receive(self):
         """The queues that only send have vectors, too; those that receive stay on their node all the same."""
         irqs = [
