@@ -63,6 +63,16 @@ class LostTrialsTest(testcase.TestCase):
         data = run(lambda pair, *_: {("h1", "h2"): 0.7, ("h2", "h3"): ""}.get(pair, 1))
         self.assertEqual({"h2": (V.INCONCLUSIVE, C.MAYBE_SLOW)}, judged(data))
 
+    def test_two_hosts_without_a_budget_have_no_verdict(self):
+        data = run()
+        known = data.environment.fleet
+        environment = dataclasses.replace(
+            data.environment, fleet=dataclasses.replace(known, pairs=known.pairs[:1])
+        )
+        changed, verdict = fleet.judge(dataclasses.replace(data, environment=environment), [])
+        self.assertEqual((None, None), (verdict.whole, changed.environment.fleet.verdict))
+        self.assertEqual({"h0": None, "h1": None}, {host.host: host.verdict for host in verdict.hosts})
+
     def test_what_was_left_out_is_not_measured(self):
         data, verdict = fleet.judge(run(of("h2")), [])
         self.assertEqual([1, 0, 1, 2], [host.measured for host in verdict.hosts[1:5]])
@@ -78,6 +88,13 @@ class LostTrialsTest(testcase.TestCase):
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
         found = judged(dataclasses.replace(data, trials=trials), budgets)
         self.assertEqual({"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, found)
+        for lost, codes in (
+            (dataclasses.replace(data, trials=trials), [C.HOST_LOST_TRIALS, C.NO_SERVICE_CPU]),
+            (run(of("h2"), peers=4), [C.HOST_LOST_TRIALS]),
+        ):
+            _, verdict = fleet.judge(lost, budgets if C.NO_SERVICE_CPU in codes else BUDGET)
+            [sick] = [host for host in verdict.hosts if host.host == "h2"]
+            self.assertEqual(codes, sick.details[0].codes)
 
 
 class BudgetTest(testcase.TestCase):
