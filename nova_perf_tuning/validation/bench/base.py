@@ -369,17 +369,20 @@ class Benchmark(abc.ABC):
             raise self.fault(f"'{name}' is out of range: {one_line(value, 40)}")
         return float(value)
 
-    def check_latencies(self, tails: Mapping[float, float], mean: float, least: float, most: float) -> None:
+    def check_latencies(
+        self, tails: Mapping[float, float], mean: float, least: float, most: float, rounding: float = 0.0
+    ) -> None:
         """Check the figures of one group of latencies against each other.
 
         :param tails: percentile -> latency; all have the same unit.
-        :raises OutputError: they contradict each other, by more than the width of a bucket.
+        :param rounding: the last digit that is printed.
+        :raises OutputError: they contradict each other, by more than rounding and the width of a bucket.
         """
         named = [("min", least), *((f"p{share:g}", tails[share]) for share in sorted(tails)), ("max", most)]
         for (low_name, low), (high_name, high) in itertools.pairwise(named):
-            if low > high * _BUCKET:
+            if low > high * _BUCKET + rounding:
                 raise self.fault(
                     f"latencies contradict each other: {low_name} {low:g} is above {high_name} {high:g}"
                 )
-        if not least <= mean * _BUCKET or mean > most * _BUCKET:
+        if least > mean * _BUCKET + rounding or mean > most * _BUCKET + rounding:
             raise self.fault(f"latencies contradict each other: mean {mean:g}, min {least:g}, max {most:g}")

@@ -28,6 +28,8 @@ _PERCENTILE: Final = re.compile(
 )
 #: Where sysbench's histogram of latencies ends: longer ones are printed as that.
 _HISTOGRAM_MS: Final = 100_000.0
+#: sysbench prints latencies with two decimals.
+_ROUNDING_MS: Final = 0.01
 #: Loading a row takes an emulated guest about a millisecond.
 _LOAD_ROW_S: Final = 2e-3
 
@@ -88,7 +90,8 @@ class Sysbench(base.Benchmark):
         for share, value in _PERCENTILE.findall(text):
             if float(value) > 0:
                 tails[float(share)] = float(value)
-        self.check_latencies(tails, mean, self.figure(text, "min"), self.figure(text, "max"))
+        least, most = self.figure(text, "min"), self.figure(text, "max")
+        self.check_latencies(tails, mean, least, most, _ROUNDING_MS)
         return mean, tails
 
 
