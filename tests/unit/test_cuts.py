@@ -28,6 +28,7 @@ LOOKED_AT = {
     ("arguments.py", "_MOST_HINTS"),  # near names, the nearest first
     ("cli/cloud_validate_run.py", "_MAX_CPU_FAULTS"),
     ("cli/plan.py", "_SHOWN"),
+    ("host/audit/placement.py", "_SHOWN"),  # "so may 12 more guests" behind each
     ("host/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
     ("host/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
     ("host/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT

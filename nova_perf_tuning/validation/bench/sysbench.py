@@ -24,7 +24,7 @@ _COUNT: Final = r"([0-9]{1,15})[ \t]+\("
 _PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
 #: A percentile of the latencies.
 _PERCENTILE: Final = re.compile(
-    rf"^[ \t]*([0-9]{{1,3}})(?:st|nd|rd|th) percentile:[ \t]*{base.NUMBER}[ \t]*$", re.M
+    rf"^[ \t]*([0-9]{{1,3}})(?:st|[nr]d|th) percentile:[ \t]*{base.NUMBER}[ \t]*$", re.M
 )
 #: Where sysbench's histogram of latencies ends: longer ones are printed as that.
 _HISTOGRAM_MS: Final = 100_000.0

@@ -53,7 +53,11 @@ class StepsTest(testcase.TestCase):
         except base.ParameterError as error:
             self.assertNotIn("\n", str(error).replace(text, ""))
             return
-        extra = 1 if (key, text) == ("direction", "reverse") else 0
+        extra = 0
+        if (key, text) == ("direction", "reverse"):
+            extra = 1  # -R
+        elif kind is iperf3.Iperf3 and key == "bitrate" and int(text) > 0:
+            extra = 2  # -b and the rate
         self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in steps))
 
     def test_parameters_stand_behind_the_kind(self):

@@ -110,7 +110,8 @@ class LostTest(testcase.TestCase):
             with self.subTest(better):
                 for trial in mine:
                     trial.better = better
-                found = trial_filter.lost(self.data.trials, self.data.environment, "tuned")
+                gaps = trial_filter.Gaps.of(self.data.environment)
+                found = trial_filter.lost(trial_filter.Figure.of(self.data.trials), gaps, "tuned")
                 self.assertEqual((blocks, 1, 1, 2), (found.blocks, found.failed, found.zeros, found.count))
 
     def test_the_host_of_a_fleet_is_not_booted(self):
