@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which knob of a request paid: the tuned guests beside guests with one knob left out at a time.
+"""Which knob of a request paid: tuned guests against guests with one knob left out at a time.
 
-A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it: more than 1
-where it pays. That no effect was found does not show that there is none, so that both have a test of their own;
-see doc/source/contributor/statistics.rst.
+A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it:
+more than 1 where it pays. That no effect was found does not show that there is none, so that both
+have a test of their own; see doc/source/contributor/statistics.rst.
 """
 
 import dataclasses
@@ -23,7 +23,8 @@ FULL = "tuned"
 #: Not knobs: the profile is spelled out by its specs, the budget only judges.
 _NO_KNOBS = ("perf:profile", "perf:budget")
 _ARM_LENGTH = 40
-#: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
+#: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host
+#: differ by as much.
 MARGIN = 0.02
 _CONFIDENCE = 0.95
 
@@ -43,7 +44,8 @@ class Call(enum.StrEnum):
 class Finding:
     """What a knob does in one benchmark: pays, harms, removable or undecided.
 
-    :ivar effect: tuned / without it, more than 1 is a gain, with the interval of the call; None: no pair.
+    :ivar effect: tuned / without it, more than 1 is a gain, with the interval of the call; None:
+        no pair.
     :ivar notes: what failed or was excluded, or why there is no effect for it.
     """
 
@@ -57,9 +59,10 @@ class Knob:
     """One knob judged, in each benchmark and as a whole.
 
     :ivar spec, value: the extra spec; :ivar arm: the arm without it.
-    :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way round, ``mixed``
-        where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
-        ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
+    :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way
+        round, ``mixed`` where it does both, ``removable`` where no effect matters in any and
+        budgets are met as well without it, ``needed`` where no effect matters, but the budgets
+        pass with it and fail without it; else ``undecided``.
     :ivar met_without: verdict of the budgets on the guests without it; None without a budget.
     """
 
@@ -72,7 +75,10 @@ class Knob:
 
 
 def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
-    """Return spec -> the arm without it; no two have the same name, which results tell arms apart by."""
+    """Return spec -> the arm without it.
+
+    No two arms have the same name: results know an arm by its name.
+    """
     found: dict[str, launch.Arm] = {}
     names: set[str] = set()
     for spec in wanted.extra_specs():
@@ -96,12 +102,16 @@ def _without(wanted: request_module.Request, spec: str, taken: Collection[str]) 
     field, _, feature = short.partition(".")
     others: dict[str, Any] = {field: None}
     if feature:
-        others[field] = {name: on for name, on in getattr(wanted, field).items() if name != feature}
+        features = dict(getattr(wanted, field))
+        del features[feature]
+        others[field] = features
     return launch.Arm(_name(short, taken), dataclasses.replace(wanted, **others))
 
 
 def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> list[Knob]:
-    """Return every knob of an ablation run (its environment has ``ablation``: arm -> spec and value), judged.
+    """Return every knob of an ablation run, judged.
+
+    The environment of such a run has ``ablation``: arm -> spec and value.
 
     :param budgets: of the tuned arm; they are applied to each arm without a knob too.
     """
@@ -119,62 +129,88 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> lis
     met_with = _met(results, of_tuned, FULL)
     judged = []
     for arm, left_out in without_knob.items():
-        findings = {
-            label: _finding(trial_filter.select(results, mine, FULL, arm, limits), arm, levels)
-            for label, mine in trials.items()
-        }
+        findings: dict[str, Finding] = {}
+        calls: list[Call] = []
+        for label, mine in trials.items():
+            picked = trial_filter.select(results, mine, FULL, arm, limits)
+            finding = _finding(picked, arm, levels)
+            findings[label] = finding
+            calls.append(finding.call)
         met = _met(results, of_tuned, arm)
-        call = _call([finding.call for finding in findings.values()], met_with, met)
+        call = _call(calls, met_with, met)
         judged.append(Knob(left_out.spec, left_out.value, arm, findings, call, met))
     return judged
 
 
 def _levels(results: model.Results, knobs: int, benchmarks: int) -> tuple[float, float]:
-    """Return the confidence of intervals that show an effect, and of those that show that none matters.
+    """Return the confidence of intervals that show an effect, and of those that show none matters.
 
-    The first is corrected for the number of intervals (Bonferroni): a dozen at 95 % each would show an effect by
-    chance in every other run. The second is that of two one-sided tests, each with all of the error (Schuirmann
-    1987), corrected for the knobs only: "in every benchmark" errs no more often than in any one (Berger 1982).
-    It is never below 95 %: Student's t over boots is safe up to an error of 5 % on both sides.
+    The first is corrected for the number of intervals (Bonferroni): a dozen at 95 % each would
+    show an effect by chance in every other run. The second is that of two one-sided tests, each
+    with all of the error (Schuirmann 1987), corrected for the knobs only: "in every benchmark"
+    errs no more often than in any one (Berger 1982). It is never below 95 %: Student's t over
+    boots is safe up to an error of 5 % on both sides.
     """
     boots = len({trial.boot for trial in results.trials})
     error = 1 - statistics.interim_confidence(_CONFIDENCE, results.environment.looks, boots)
-    return 1 - error / max(1, knobs * benchmarks), max(_CONFIDENCE, 1 - 2 * error / knobs)
+    effect = 1 - error / max(1, knobs * benchmarks)
+    no_effect = max(_CONFIDENCE, 1 - 2 * error / knobs)
+    return effect, no_effect
 
 
-def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:
-    judged = verdict.judge_all(results, [dataclasses.replace(budget, arm=arm) for budget in budgets])
-    return verdict.overall(judged) if judged else None
+def _met(
+    results: model.Results,
+    budgets: Sequence[verdict.Budget],
+    arm: str,
+) -> verdict.Verdict | None:
+    of_arm = [dataclasses.replace(budget, arm=arm) for budget in budgets]
+    judged = verdict.judge_all(results, of_arm)
+    if not judged:
+        return None
+    return verdict.overall(judged)
 
 
 def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float]) -> Finding:
     """Return what the trials of a benchmark say of the knob that ``arm`` lacks."""
-    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
-    effect, near = (statistics.ratio_of(logs, level) for level in levels)
-    notes = (picked.invalid,) if picked.invalid else picked.notes
+    if picked.invalid is not None:
+        return Finding(Call.UNDECIDED, None, (picked.invalid,))
+    for_effect, for_no_effect = levels
+    logs = statistics.log_ratios(picked.trials, FULL, arm)
+    effect = statistics.ratio_of(logs, for_effect)
     if effect is None or effect.low is None or effect.high is None:
-        return Finding(Call.UNDECIDED, effect, notes)
-    if not effect.low <= 1 <= effect.high:
-        return Finding(Call.PAYS if effect.low > 1 else Call.HARMS, effect, notes)
+        return Finding(Call.UNDECIDED, effect, picked.notes)
+    if effect.low > 1:
+        return Finding(Call.PAYS, effect, picked.notes)
+    if effect.high < 1:
+        return Finding(Call.HARMS, effect, picked.notes)
+    near = statistics.ratio_of(logs, for_no_effect)
     assert near is not None and near.low is not None and near.high is not None  # of the same boots
     if near.low >= 1 - MARGIN and near.high <= 1 / (1 - MARGIN):
-        return Finding(Call.REMOVABLE, near, notes)
-    return Finding(Call.UNDECIDED, effect, notes)
+        return Finding(Call.REMOVABLE, near, picked.notes)
+    return Finding(Call.UNDECIDED, effect, picked.notes)
 
 
-def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
-    if effects := {Call.PAYS, Call.HARMS} & {*calls}:
-        return Call.MIXED if len(effects) == 2 else effects.pop()
+def _call(
+    calls: Sequence[Call],
+    met_with: verdict.Verdict | None,
+    met: verdict.Verdict | None,
+) -> Call:
+    if Call.PAYS in calls and Call.HARMS in calls:
+        return Call.MIXED
+    for effect in (Call.PAYS, Call.HARMS):
+        if effect in calls:
+            return effect
     if not calls or Call.UNDECIDED in calls:
         return Call.UNDECIDED
     if met is None or met_with is None or verdict.worst([met, met_with]) is met_with:
         return Call.REMOVABLE
-    certain = met is verdict.Verdict.FAIL and met_with is verdict.Verdict.PASS
-    return Call.NEEDED if certain else Call.UNDECIDED
+    if met is verdict.Verdict.FAIL and met_with is verdict.Verdict.PASS:
+        return Call.NEEDED
+    return Call.UNDECIDED
 
 
 def undecided(results: model.Results, budgets: Sequence[verdict.Budget]) -> bool:
-    """Return whether more boots may bring another verdict on a budget, or on a knob of an ablation."""
+    """Return whether more boots may bring another verdict on a budget or on a knob."""
     if any(judgement.open for judgement in verdict.judge_all(results, budgets)):
         return True
     return any(knob.call is Call.UNDECIDED for knob in judge(results, budgets))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overhead budgets: what one arm may lose against another, for which hosts and flavors, and why that much."""
+"""Overhead budgets: what one arm may lose against another, on which hosts and flavors, and why."""
 
-import collections
 import dataclasses
 import fnmatch
-import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
@@ -31,12 +29,14 @@ class Budget:
     """What one arm may lose against another.
 
     :ivar metric: None: the benchmark's primary figure.
-    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain; None: any,
-        the service CPU alone is limited.
-    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
+    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a
+        gain; None: any, the service CPU alone is limited.
+    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO,
+        1,000 events).
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
     :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
-    :ivar optional: left out where the benchmark was not asked for or an arm was not measured, instead of INVALID.
+    :ivar optional: left out where the benchmark was not asked for or an arm was not measured,
+        instead of INVALID.
     :ivar reason: why this figure.
     """
 
@@ -58,20 +58,29 @@ class Budget:
     @property
     def patterns(self) -> dict[str, str]:
         """Return those of host group and flavor that it names."""
-        return {name: pattern for name in _PLACES if (pattern := getattr(self, name)) is not None}
+        named: dict[str, str] = {}
+        for name in _PLACES:
+            pattern = getattr(self, name)
+            if pattern is not None:
+                named[name] = pattern
+        return named
 
     def is_for(self, places: Mapping[str, str]) -> bool:
         """Return whether it is for the host group and flavor that ``places`` has.
 
-        Encrypted guests pay for each byte that devices see: theirs are only budgets that name their encryption.
+        Encrypted guests pay for each byte that devices see: theirs are only budgets that name
+        their encryption.
         """
         if "memory_encryption" in places and self.memory_encryption is None:
             return False
-        return all(fnmatch.fnmatchcase(places.get(name, ""), pattern) for name, pattern in self.patterns.items())
+        for name, pattern in self.patterns.items():
+            if not fnmatch.fnmatchcase(places.get(name, ""), pattern):
+                return False
+        return True
 
 
 def load(path: str) -> list[Budget]:
-    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
+    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the shipped one.
 
     :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
     """
@@ -86,37 +95,56 @@ def load(path: str) -> list[Budget]:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
     guards = trial_filter.Limits(**data.get("guards", {}))
-    budgets = [Budget(**budget, guards=guards) for budget in data["budgets"]]
-    for index, budget in enumerate(budgets):
-        place = f"{path}: budgets[{index}] ({budget.benchmark})"
-        if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
-            raise schema.InputError(f"{place}: limits nothing; give max_loss, max_host_cpu_per_unit or both")
-        if any(map(math.isnan, (budget.max_loss or 0, budget.max_host_cpu_per_unit or 0, budget.confidence))):
-            raise schema.InputError(f"{place}: .nan is no limit")  # which every figure would keep
-        if budget.arm == budget.baseline:
-            raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
+    budgets = []
+    for index, fields in enumerate(data["budgets"]):
+        budget = Budget(**fields, guards=guards)
+        _check(budget, f"{path}: budgets[{index}] ({budget.benchmark})")
+        budgets.append(budget)
     return budgets
+
+
+def _check(budget: Budget, place: str) -> None:
+    """Refuse what the schema cannot; :param place: of the budget in its file."""
+    if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
+        advice = "give max_loss, max_host_cpu_per_unit or both"
+        raise schema.InputError(f"{place}: limits nothing; {advice}")
+    for figure in (budget.max_loss, budget.max_host_cpu_per_unit, budget.confidence):
+        if figure is not None and math.isnan(figure):  # every figure would keep such a limit
+            raise schema.InputError(f"{place}: .nan is no limit")
+    if budget.arm == budget.baseline:
+        raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
 
 
 def limits(budgets: Sequence[Budget]) -> trial_filter.Limits:
     """Return the limits of guards that budgets of one file set, the defaults without any."""
-    return budgets[0].guards if budgets else trial_filter.Limits()
+    if not budgets:
+        return trial_filter.Limits()
+    return budgets[0].guards
 
 
-def applicable(budgets: Sequence[Budget], places: Mapping[str, str], primary: Mapping[str, str]) -> list[Budget]:
-    """Return the budgets for the host group and flavor that ``places`` has; ``primary``: benchmark -> metric.
+def applicable(
+    budgets: Sequence[Budget],
+    places: Mapping[str, str],
+    primary: Mapping[str, str],
+) -> list[Budget]:
+    """Return the budgets for the host group and flavor that ``places`` has.
 
-    Of several for the same figure the most specific ones count: those that name both, else all that name one, else
-    those that name none.
+    Of several for the same figure the most specific ones count: those that name both, else all
+    that name one, else those that name none.
+
+    :param primary: benchmark -> metric.
     """
 
     def figure(budget: Budget) -> tuple[str | None, ...]:
-        return budget.benchmark, budget.metric or primary.get(budget.benchmark), budget.arm, budget.baseline
+        metric = budget.metric or primary.get(budget.benchmark)
+        return budget.benchmark, metric, budget.arm, budget.baseline
 
     matching = [budget for budget in budgets if budget.is_for(places)]
-    by_specificity = sorted(matching, key=lambda budget: len(budget.patterns))
-    best = {figure(budget): len(budget.patterns) for budget in by_specificity}  # the last one stays
-    return [budget for budget in matching if len(budget.patterns) == best[figure(budget)]]
+    most_named: dict[tuple[str | None, ...], int] = {}
+    for budget in matching:
+        named = len(budget.patterns)
+        most_named[figure(budget)] = max(named, most_named.get(figure(budget), 0))
+    return [budget for budget in matching if len(budget.patterns) == most_named[figure(budget)]]
 
 
 def for_run(
@@ -128,11 +156,16 @@ def for_run(
 ) -> list[Budget]:
     """Return the budgets of the file at ``path`` that a run is to be judged by.
 
-    :raises schema.InputError: none is left, or one is for a benchmark or arm that the run does not have.
+    :raises schema.InputError: none is left, or one is for a benchmark or arm that the run does
+        not have.
     """
-    kinds = {job.label: job.benchmark.kind for job in jobs}
+    kinds: dict[str, str] = {}
+    primary: dict[str, str] = {}
+    for job in jobs:
+        kinds[job.label] = job.benchmark.kind
+        primary[job.label] = job.benchmark.primary[0]
     budgets = for_measured(budgets, kinds, arms, None)
-    chosen = applicable(budgets, places, {job.label: job.benchmark.primary[0] for job in jobs})
+    chosen = applicable(budgets, places, primary)
     if not chosen:
         why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
         if budgets:
@@ -140,26 +173,39 @@ def for_run(
             why = f"none is for {named}; give --host-group or --flavor"
         raise schema.InputError(f"--budget {path}: no budget applies: {why}, or another file")
     measured = {"benchmark": list(kinds), "arm": arms, "baseline": arms}
-    for budget, (what, known) in itertools.product(chosen, measured.items()):
-        if (name := getattr(budget, what)) not in known:
-            text = f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
-            raise schema.InputError(text)
+    for budget in chosen:
+        for what, known in measured.items():
+            name = getattr(budget, what)
+            if name not in known:
+                text = f"{what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
+                raise schema.InputError(f"--budget: {text}")
     return chosen
 
 
 def why_none(results: model.Results) -> Reason:
+    """Return what was measured, for which no budget applies."""
     environment = results.environment
+    arms: dict[str, None] = {}
+    benchmarks: dict[str, None] = {}
+    for trial in results.trials:
+        arms[trial.arm] = None
+        benchmarks[trial.benchmark] = None
     return reason(
         ReasonCode.NO_BUDGET_APPLIES,
-        arms=list(dict.fromkeys(trial.arm for trial in results.trials)),
-        benchmarks=list(dict.fromkeys(trial.benchmark for trial in results.trials)),
+        arms=list(arms),
+        benchmarks=list(benchmarks),
         accelerator=environment.accelerator or "",
-        **{name: getattr(environment, name) for name in _PLACES},
+        host_group=environment.host_group,
+        flavor=environment.flavor,
+        memory_encryption=environment.memory_encryption,
     )
 
 
 def for_measured(
-    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Collection[str], accelerator: str | None
+    budgets: Sequence[Budget],
+    kinds: Mapping[str, str],
+    arms: Collection[str],
+    accelerator: str | None,
 ) -> list[Budget]:
     """Return the budgets without the optional ones that nothing was measured for.
 
@@ -172,16 +218,23 @@ def for_measured(
     for budget in budgets:
         if not budget.optional:
             chosen.append(budget)
-        elif not _lacking(budget, arms, accelerator):
-            labels = [label for label, kind in kinds.items() if budget.benchmark in (label, kind)]
-            chosen += [dataclasses.replace(budget, benchmark=label) for label in labels]
+            continue
+        if _lacking(budget, arms, accelerator):
+            continue
+        for label, kind in kinds.items():
+            if budget.benchmark in (label, kind):
+                chosen.append(dataclasses.replace(budget, benchmark=label))
     return chosen
 
 
 def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
     environment = results.environment
-    chosen = for_measured(budgets, *_measured(results), accelerator(environment))
-    primary = {trial.benchmark: trial.metric for trial in reversed(results.trials) if trial.primary}
+    kinds, arms = _measured(results)
+    chosen = for_measured(budgets, kinds, arms, accelerator(environment))
+    primary: dict[str, str] = {}
+    for trial in results.trials:
+        if trial.primary:
+            primary.setdefault(trial.benchmark, trial.metric)
     return applicable(chosen, environment.places, primary)
 
 
@@ -191,54 +244,82 @@ def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
     An arm whose guests never booted was not left out.
     """
     environment = results.environment
-    planned = {label: job.kind for label, job in environment.benchmarks.items()}
-    kinds = {trial.benchmark: planned.get(trial.benchmark, "") for trial in results.trials}
-    failed = {incident.arm for incident in environment.errors} - {""}
-    return kinds | planned, {trial.arm for trial in results.trials} | {*environment.arms} | failed
+    kinds: dict[str, str] = {}
+    arms = set(environment.arms)
+    for trial in results.trials:
+        kinds[trial.benchmark] = ""
+        arms.add(trial.arm)
+    for label, run in environment.benchmarks.items():
+        kinds[label] = run.kind
+    for incident in environment.errors:
+        if incident.arm:
+            arms.add(incident.arm)
+    return kinds, arms
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
     """Return which budgets for what was measured do not apply, a reason for each cause.
 
-    Not those for another host group or flavor than that of the results.
+    Those for another host group or flavor than that of the results are not among them.
     """
-    environment, (kinds, arms) = results.environment, _measured(results)
-    # What is unknown of their place, nothing where they were not measured -> names of the budgets.
-    causes = collections.defaultdict[tuple[str, ...], dict[str, None]](dict)
-    for budget in (budget for budget in budgets if budget.benchmark in {*kinds, *kinds.values()}):
+    environment = results.environment
+    kinds, arms = _measured(results)
+    measured = {*kinds, *kinds.values()}
+    unplaced: dict[tuple[str, ...], dict[str, None]] = {}  # what is not known -> budgets
+    unmeasured: dict[str, None] = {}
+    for budget in budgets:
+        if budget.benchmark not in measured:
+            continue
+        name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
         unknown = _unknown(budget, environment.places)
-        optional = budget.optional and budget.is_for(environment.places)
-        if unknown or (optional and _lacking(budget, arms, accelerator(environment))):
-            causes[unknown][f"{budget.benchmark}, {budget.arm} against {budget.baseline}"] = None
-    unmeasured = causes.pop((), None)
-    place_reasons = [
-        reason(ReasonCode.PLACE_UNKNOWN, unknown=list(unknown), budgets=list(names))
-        for unknown, names in causes.items()
-    ]
-    return place_reasons + ([reason(ReasonCode.NOT_MEASURED, budgets=list(unmeasured))] if unmeasured else [])
+        if unknown:
+            unplaced.setdefault(unknown, {})[name] = None
+        elif budget.optional and budget.is_for(environment.places):
+            if _lacking(budget, arms, accelerator(environment)):
+                unmeasured[name] = None
+    causes = []
+    for unknown, names in unplaced.items():
+        causes.append(reason(ReasonCode.PLACE_UNKNOWN, unknown=list(unknown), budgets=list(names)))
+    if unmeasured:
+        causes.append(reason(ReasonCode.NOT_MEASURED, budgets=list(unmeasured)))
+    return causes
 
 
 def _unknown(budget: Budget, places: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which of host group and flavor must be known before a budget can apply; nothing: none."""
-    known = {name: pattern for name, pattern in budget.patterns.items() if places.get(name)}
-    if ("memory_encryption" in places) is (budget.memory_encryption is not None) and all(
-        fnmatch.fnmatchcase(places[name], pattern) for name, pattern in known.items()
-    ):
-        return tuple(name for name in budget.patterns if name not in known)
-    return ()
+    """Return which of host group and flavor must be known before a budget can apply.
+
+    There are none where it applies already, or cannot.
+    """
+    encrypted = "memory_encryption" in places
+    if encrypted is not (budget.memory_encryption is not None):
+        return ()
+    unknown = []
+    for name, pattern in budget.patterns.items():
+        place = places.get(name)
+        if not place:
+            unknown.append(name)
+        elif not fnmatch.fnmatchcase(place, pattern):
+            return ()
+    return tuple(unknown)
 
 
 def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> bool:
-    compared = {budget.arm} if budget.max_loss is None else {budget.arm, budget.baseline}
-    other = accelerator is not None and budget.accelerator not in (None, accelerator)
-    return other or not compared <= {*arms}
+    """Return whether an arm of a budget, or its accelerator, was not measured."""
+    if accelerator is not None and budget.accelerator not in (None, accelerator):
+        return True
+    if budget.max_loss is not None and budget.baseline not in arms:
+        return True
+    return budget.arm not in arms
 
 
 def accelerator(environment: Environment) -> str | None:
     """Return what guests ran on, None where no known word says so.
 
-    A cloud tells nobody: for its guests it is an empty text.
+    A cloud does not say it: for its guests it is an empty text.
     """
-    if environment.accelerator is None and environment.launcher == "heat":
+    known = environment.accelerator
+    if known is None and environment.launcher == "heat":
         return ""
-    return environment.accelerator if environment.accelerator in _ACCELERATORS else None
+    if known not in _ACCELERATORS:
+        return None
+    return known

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many guests of a flavor a host carries before one of its resources runs out, from measured CPU per unit.
+"""How many guests of a flavor a host carries before one of its resources runs out.
 
-A guest that does R units of work per second and costs C CPU seconds per unit beside its vCPUs takes R * C of the
-host's shared CPUs; N guests fit while N * R * C stays below what may be busy of them. That is linear: caches,
-memory bandwidth and full queues are not in it, so a run at the number that is found must confirm it.
+This is worked out from measured CPU per unit of work.
+
+A guest that does R units of work per second and costs C CPU seconds per unit beside its vCPUs
+takes R * C of the host's shared CPUs; N guests fit while N * R * C stays below what may be busy of
+them. That is linear: caches, memory bandwidth and full queues are not in it, so a run at the
+number that is found must confirm it.
 """
 
 import dataclasses
@@ -20,7 +23,8 @@ from nova_perf_tuning.validation.measure.reasons import reason
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
 ALL: Final = "all shared work"
-#: A cost that was measured at so many times a guest's rate, or so much less, is taken for its cost.
+#: A cost that was measured at so many times a guest's rate, or so much less, is taken for its
+#: cost.
 _SAME_RATE: Final = 2.0
 
 _C = reasons.ReasonCode
@@ -30,7 +34,8 @@ _C = reasons.ReasonCode
 class Limit:
     """One resource; :ivar per_guest: CPUs that one guest takes of it.
 
-    :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the interval, None without.
+    :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the
+        interval, None without.
     """
 
     resource: str
@@ -42,15 +47,17 @@ class Limit:
 
     @property
     def careful(self) -> int | None:
-        """The number to plan with: at the costly end where there is an interval; None: it does not limit."""
+        """The number to plan with: at the costly end of the interval; None: it does not limit."""
         return self.guests if self.fewest is None else self.fewest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a host carries of one flavor's load, by so many trials; ``limits``: the tightest resource first.
+    """What a host carries of one flavor's load.
 
-    :ivar rate: units of work per second of each guest; :ivar notes: what else the figures do not hold for.
+    :ivar limits: the tightest resource first; :ivar trials: how many it rests on.
+    :ivar rate: units of work per second of each guest; :ivar notes: what else the figures do not
+        hold for.
     """
 
     benchmark: str
@@ -65,90 +72,159 @@ class Capacity:
 
 def fits(cpus: float, per_guest: float) -> int | None:
     """Return how many guests fit; None: the resource is not used, so it does not limit."""
-    return math.floor(cpus / per_guest + 1e-9) if per_guest > 0 else None
+    if per_guest <= 0:
+        return None
+    return math.floor(cpus / per_guest + 1e-9)
 
 
 def capacity(
-    results: model.Results, benchmark: str, arm: str, shared_cpus: float, busy: float, rate: float | None = None
+    results: model.Results,
+    benchmark: str,
+    arm: str,
+    shared_cpus: float,
+    busy: float,
+    rate: float | None = None,
 ) -> Capacity:
     """Return how many guests fit, resource by resource.
 
     :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
     :param busy: share of them that may be busy, above 0 to 1.
-    :param rate: units per second that each guest does; None: the median of what the measured one did.
-    :raises reasons.ReasonError: no trial counted its work or CPU by class, too many do not count for the rest to
-        be a sample, or counters contradict each other.
+    :param rate: units per second that each guest does; None: the median of what the measured one
+        did.
+    :raises reasons.ReasonError: no trial counted its work or CPU by class, too many do not count
+        for the rest to be a sample, or counters contradict each other.
     """
     trials, notes = _counting(results, benchmark, arm)
-    classes = [name for name in CLASSES if any(trial.host_cpu_s.get(name) for trial in trials)]
+    used: set[str] = set()
+    rates: list[float] = []
+    for trial in trials:
+        used.update(name for name, seconds in trial.host_cpu_s.items() if seconds)
+        if trial.work and trial.window_s > 0:
+            rates.append(trial.work / trial.window_s)
+    classes = [name for name in CLASSES if name in used]
     if not classes:
         raise reasons.ReasonError(_C.NO_SHARED_WORK, benchmark=benchmark, arm=arm)
-    unit = trials[0].work_unit
-    rates = [trial.work / trial.window_s for trial in trials if trial.work and trial.window_s > 0]
-    own = statistics.median(rates) or 0.0
-    rate = own if rate is None else rate
+    measured_rate = statistics.median(rates) or 0.0
+    if rate is None:
+        rate = measured_rate
     guests = _guests(results.environment, benchmark)
-    resources = {ALL: classes, **{name: [name] for name in classes}}
-    limits = [_limit(name, trials, some, guests, rate, shared_cpus * busy) for name, some in resources.items()]
+    free_cpus = shared_cpus * busy
+    limits = [_limit(ALL, trials, classes, guests, rate, free_cpus)]
+    for name in classes:
+        limits.append(_limit(name, trials, [name], guests, rate, free_cpus))
     limits.sort(key=lambda limit: math.inf if limit.careful is None else limit.careful)
+    unit = trials[0].work_unit
     if not any("softirq" in trial.host_cpu_s for trial in trials):
         notes.append(reason(_C.NO_SOFTIRQ))
-    if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
-        notes.append(reason(_C.OTHER_RATE, measured=own, rate=rate, unit=unit))
+    if measured_rate and not 1 / _SAME_RATE <= rate / measured_rate <= _SAME_RATE:
+        notes.append(reason(_C.OTHER_RATE, measured=measured_rate, rate=rate, unit=unit))
     if limits[0].fewest is None and limits[0].most is None:
         notes.append(reason(_C.ONE_BOOT))
-    waits = [share for trial in trials if (share := overhead.wait_share(trial)) is not None]
-    if over := sum(share > overhead.MAX_WAIT for share in waits):
-        notes.append(reason(_C.SOME_WAITED, count=over, of=len(waits)))
-    return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), tuple(notes))
+    notes += _waits(trials)
+    return Capacity(
+        benchmark=benchmark,
+        arm=arm,
+        work_unit=unit,
+        rate=rate,
+        shared_cpus=shared_cpus,
+        limits=tuple(limits),
+        trials=len(trials),
+        notes=tuple(notes),
+    )
 
 
-def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[reasons.Reason]]:
-    """Return the trials that count, with their work and CPU, and what is to be said of the others.
+def _waits(trials: Sequence[model.Trial]) -> list[reasons.Reason]:
+    """Return a note where vCPUs waited for a host CPU: their host was not idle."""
+    known = over = 0
+    for trial in trials:
+        share = overhead.wait_share(trial)
+        if share is None:
+            continue
+        known += 1
+        if share > overhead.MAX_WAIT:
+            over += 1
+    if not over:
+        return []
+    return [reason(_C.SOME_WAITED, count=over, of=known)]
+
+
+def _counting(
+    results: model.Results,
+    benchmark: str,
+    arm: str,
+) -> tuple[list[model.Trial], list[reasons.Reason]]:
+    """Return the trials that count, with their work and CPU, and notes on the others.
 
     :raises reasons.ReasonError: as for :func:`capacity`.
     """
     where = {"benchmark": benchmark, "arm": arm}
-    mine = [trial for trial in results.trials if trial.benchmark == benchmark]
-    figure = [trial for trial in mine if trial.primary or trial.value is None]
+    figure = []
+    for trial in results.trials:
+        # A run that failed is one trial without a value.
+        if trial.benchmark == benchmark and (trial.primary or trial.value is None):
+            figure.append(trial)
     picked = trial_filter.select(results, figure, arm, arm)
-    if picked.invalid is not None and any(trial.arm == arm for trial in figure):
+    measured = any(trial.arm == arm for trial in figure)
+    if measured and picked.invalid is not None:
         raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(picked.invalid,))
+
     working = [trial for trial in picked.trials if trial.value is not None and trial.work]
     if not working:
-        known = sorted({trial.benchmark for trial in results.trials if trial.work and trial.arm == arm})
-        raise reasons.ReasonError(_C.NO_WORK, **where, known=known)
+        known = {trial.benchmark for trial in results.trials if trial.work and trial.arm == arm}
+        raise reasons.ReasonError(_C.NO_WORK, **where, known=sorted(known))
     if not any("vcpu" in trial.host_cpu_s for trial in working):
         raise reasons.ReasonError(_C.NO_GUEST, **where)
+
     trials = [trial for trial in working if {"vcpu", "total"} <= trial.host_cpu_s.keys()]
     lacking = len(working) - len(trials)
     count = {"count": lacking, "of": len(working)}
-    if lacking > trial_filter.MAX_LOST * len(working):
-        raise reasons.ReasonError(_C.TOO_FEW_WITH_WORK, **where, **count, limit=trial_filter.MAX_LOST)
-    if faults := list(filter(None, (overhead.cost(trial).contradiction for trial in trials))):
-        raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(faults[0],))
-    return trials, [*picked.notes, *([reason(_C.UNCOUNTED, **count)] if lacking else [])]
+    limit = trial_filter.MAX_LOST
+    if lacking > limit * len(working):
+        raise reasons.ReasonError(_C.TOO_FEW_WITH_WORK, **where, **count, limit=limit)
+    for trial in trials:
+        contradiction = overhead.cost(trial).contradiction
+        if contradiction is not None:
+            raise reasons.ReasonError(_C.NO_SAMPLE, **where, why=(contradiction,))
+
+    notes = list(picked.notes)
+    if lacking:
+        notes.append(reason(_C.UNCOUNTED, **count))
+    return trials, notes
 
 
 def _guests(environment: environments.Environment, benchmark: str) -> int:
-    """Return of how many guests the trials count the CPU; one takes its part, the mean of both roles."""
+    """Return of how many guests the trials count the CPU; one takes the mean of both roles."""
     commands = environment.benchmarks.get(benchmark, environments.Benchmark()).commands
-    if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
+    paired = len(commands) > 1
+    if not commands and trial_filter.of_many_hosts(environment):  # whose results have no commands
         kind = plugins.of_label(benchmark, environment.benchmarks)
-        return 2 if kind is not None and kind.paired else 1
-    return 2 if len(commands) > 1 else 1
+        paired = kind is not None and kind.paired
+    return 2 if paired else 1
 
 
 def _limit(
-    name: str, trials: Sequence[model.Trial], classes: Sequence[str], guests: int, rate: float, cpus: float
+    name: str,
+    trials: Sequence[model.Trial],
+    classes: Sequence[str],
+    guests: int,
+    rate: float,
+    cpus: float,
 ) -> Limit:
-    """Return how many guests fit by what they use of some classes; ``trials`` count the CPU of ``guests``."""
+    """Return how many guests fit by their use of some classes.
+
+    :param trials: count the CPU of so many ``guests``.
+    """
 
     def per_unit(trial: model.Trial) -> float | None:
-        return overhead.per_unit(sum(trial.host_cpu_s.get(name, 0.0) for name in classes) / guests, trial)
+        seconds = sum(trial.host_cpu_s.get(name, 0.0) for name in classes)
+        return overhead.per_unit(seconds / guests, trial)
 
     cost = statistics.estimate(statistics.by_boot(trials, per_unit), positive=True)
     assert cost is not None
-    ends = (cost.value, cost.high, cost.low)
-    likely, fewest, most = (None if end is None else fits(cpus, end * rate) for end in ends)
-    return Limit(name, cost.value, cost.value * rate, likely, fewest, most)
+    fewest = most = None
+    if cost.high is not None:
+        fewest = fits(cpus, cost.high * rate)
+    if cost.low is not None:
+        most = fits(cpus, cost.low * rate)
+    per_guest = cost.value * rate
+    return Limit(name, cost.value, per_guest, fits(cpus, per_guest), fewest, most)

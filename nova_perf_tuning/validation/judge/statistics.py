@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From trials to a figure with an interval.
 
-The unit of replication is the boot: each gives one number, the median of its blocks, and the interval is
-Student's t over the boots. A comparison is made of the log-ratios of the two arms within each block. What that is
-worth is simulated by ``tests.benchmarks.monte_carlo``; see doc/source/contributor/statistics.rst.
+The unit of replication is the boot: each gives one number, the median of its blocks, and the
+interval is Student's t over the boots. A comparison is made of the log-ratios of the two arms
+within each block. What that is worth is simulated by ``tests.benchmarks.monte_carlo``; see
+doc/source/contributor/statistics.rst.
 """
 
 import dataclasses
@@ -13,7 +14,6 @@ import statistics as standard
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.measure import model
 
 #: One boot says nothing of how boots differ.
@@ -49,16 +49,20 @@ def estimate(
     """Return the figure of some boots; None when there is no value.
 
     :param samples: boot -> values of its blocks.
-    :param positive: of rates and costs: worked out on their logarithms, unless one of them is not positive.
+    :param positive: of rates and costs: worked out on their logarithms, unless one of them is not
+        positive.
     """
     known = [values for values in samples.values() if values]
     if not known:
         return None
     if positive and min(map(min, known)) > 0:
-        logs = {boot: [math.log(value) for value in values] for boot, values in samples.items()}
+        logs: dict[int, list[float]] = {}
+        for boot, values in samples.items():
+            logs[boot] = [math.log(value) for value in values]
         return ratio_of(logs, confidence)
     medians = [standard.median(values) for values in known]
-    middle, low, high = standard.fmean(medians), None, None
+    middle = standard.fmean(medians)
+    low = high = None
     if len(medians) >= MIN_BOOTS:
         spread = standard.stdev(medians, middle) / math.sqrt(len(medians))
         half = student_t((1 + confidence) / 2, len(medians) - 1) * spread
@@ -67,7 +71,10 @@ def estimate(
 
 
 def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> Estimate | None:
-    """Return the figure of some boots from logarithms such as :func:`log_ratios` gives; None without any."""
+    """Return the figure of some boots from logarithms such as :func:`log_ratios` gives.
+
+    None: there are no logarithms.
+    """
 
     def exp(log: float) -> float:
         return math.exp(min(max(log, -_MAX_LOG), _MAX_LOG))
@@ -75,21 +82,26 @@ def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> E
     log_estimate = estimate(logs, confidence)
     if log_estimate is None:
         return None
-    low, high = (None if log is None else exp(log) for log in (log_estimate.low, log_estimate.high))
+    low = high = None
+    if log_estimate.low is not None and log_estimate.high is not None:
+        low, high = exp(log_estimate.low), exp(log_estimate.high)
     return dataclasses.replace(log_estimate, value=exp(log_estimate.value), low=low, high=high)
 
 
 def interim_confidence(promised: float, looks: Sequence[int], boots: int) -> float:
-    """Return the confidence of an interval over ``boots`` boots that keeps the promise over both looks at a run.
+    """Return the confidence of an interval over ``boots`` boots, for both looks to keep a promise.
 
-    Each look, after so many boots, is a chance to be wrong, so that they share the error probability (Bonferroni's
-    inequality: it holds for any statistic). A run without an interim look has all of it at its end. The shares are
-    this program's own, whatever a results file says: more looks share :data:`LOOK_SHARE`.
+    Each look, after so many boots, is a chance to be wrong, so that they share the error
+    probability (Bonferroni's inequality: it holds for any statistic). A run without an interim
+    look has all of it at its end. The shares are this program's own, whatever a results file
+    says: more looks share :data:`LOOK_SHARE`.
     """
     if boots in looks:
         share = LOOK_SHARE / len(set(looks))
+    elif any(look < boots for look in looks):
+        share = 1.0 - LOOK_SHARE
     else:
-        share = 1.0 - LOOK_SHARE if any(look < boots for look in looks) else 1.0
+        share = 1.0
     return 1 - (1 - promised) * share
 
 
@@ -97,17 +109,25 @@ def by_boot(
     trials: Iterable[model.Trial], figure: Callable[[model.Trial], float | None]
 ) -> dict[int, list[float]]:
     """Return boot -> figure of each of its trials that has one."""
-    return grouped((trial.boot, value) for trial in trials if (value := figure(trial)) is not None)
+    samples: dict[int, list[float]] = {}
+    for trial in trials:
+        value = figure(trial)
+        if value is not None:
+            samples.setdefault(trial.boot, []).append(value)
+    return samples
 
 
 def median(values: Sequence[float]) -> float | None:
-    return standard.median(values) if values else None
+    if not values:
+        return None
+    return standard.median(values)
 
 
 def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
     """Return boot -> log(arm / baseline) of every block that has both, positive for a gain.
 
-    :param trials: of one benchmark and one metric. Within a block several trials of an arm give their median.
+    :param trials: of one benchmark and one metric. Within a block several trials of an arm give
+        their median.
     """
     sign = 1.0
     arms: dict[str, dict[tuple[int, int], list[float]]] = {arm: {}, baseline: {}}
@@ -115,10 +135,14 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
         # A trial that failed has no figure, and may name another metric with another better way.
         if trial.arm in arms and trial.value is not None and trial.value > 0:
             sign = -1.0 if trial.better == "lower" else 1.0
-            arms[trial.arm].setdefault((trial.boot, trial.block), []).append(trial.value)
-    logs = {name: {block: math.log(standard.median(some)) for block, some in arms[name].items()} for name in arms}
-    both = sorted(arms[arm].keys() & arms[baseline].keys())
-    return grouped((block[0], sign * (logs[arm][block] - logs[baseline][block])) for block in both)
+            block = (trial.boot, trial.block)
+            arms[trial.arm].setdefault(block, []).append(trial.value)
+    ratios: dict[int, list[float]] = {}
+    for block in sorted(arms[arm].keys() & arms[baseline].keys()):
+        of_arm = math.log(standard.median(arms[arm][block]))
+        of_baseline = math.log(standard.median(arms[baseline][block]))
+        ratios.setdefault(block[0], []).append(sign * (of_arm - of_baseline))
+    return ratios
 
 
 @functools.cache

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which trials count: the one place that excludes what guards reject, for verdicts and for all other figures.
+"""Which trials count: the one place that excludes what guards reject.
 
-A guard finds in the conditions of a trial, or in how trials of a run differ, what makes figures worthless. What a
-host could not tell (it is missing from :attr:`model.Trial.conditions`) trips nothing. What failed, is missing or
-was excluded stands with every figure; where it is too much of an arm, the rest is a selection, not a sample.
+Verdicts and all other figures use it.
+
+A guard finds in the conditions of a trial, or in how trials of a run differ, what makes figures
+worthless. A condition that a host could not read is missing from
+:attr:`model.Trial.conditions` and trips no guard. Every figure says how many trials failed, are
+missing or were excluded; where they are too many of an arm, the rest is a selection, not a sample.
 """
 
 import collections
 import dataclasses
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from nova_perf_tuning.grouping import grouped
@@ -31,11 +34,13 @@ Run = tuple[str, str, int]
 class Limits:
     """What guards allow; a budget file's ``guards`` changes them.
 
-    :ivar max_steal: share of the time wanted that the host's own CPUs were taken away (host is a guest itself).
-    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1, and no limit under
-        emulation, where all arms wait alike and only compare with each other.
+    :ivar max_steal: share of the time wanted that the host's own CPUs were taken away (host is a
+        guest itself).
+    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1, and no
+        limit under emulation, where all arms wait alike and only compare with each other.
     :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
-    :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
+    :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a
+        trial.
     :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
     """
 
@@ -53,7 +58,8 @@ _DEFAULT: Final = Limits()
 class Lost:
     """Trials of an arm of which no ratio can be made.
 
-    :ivar count, of: those, and all that there ought to be; :ivar failed, zeros, missing: of which kinds they are.
+    :ivar count, of: those, and all that there ought to be; :ivar failed, zeros, missing: of which
+        kinds they are.
     :ivar blocks: blocks of other arms in which it has no figure, but may have a 0 that is best.
     """
 
@@ -69,15 +75,24 @@ class Lost:
         return self.failed + self.zeros + self.missing
 
     def reason(self, code: reasons.ReasonCode = _C.FAILED, **more: Any) -> reasons.Reason:
-        kinds = {"failed": self.failed, "zeros": self.zeros, "missing": self.missing}
-        return reason(code, **{"arm": self.arm, "count": self.count, "of": self.of, **kinds, **more})
+        params: dict[str, Any] = {
+            "arm": self.arm,
+            "count": self.count,
+            "of": self.of,
+            "failed": self.failed,
+            "zeros": self.zeros,
+            "missing": self.missing,
+        }
+        return reasons.Reason(code, params | more)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """What is left of the trials of one figure, failed ones among them; ``excluded``: run -> why it is not.
+    """What is left of the trials of one figure, failed ones among them.
 
-    :ivar pairs, pairs_excluded: blocks that have a figure of both arms, and those of them that lost one.
+    :ivar excluded: run -> why it does not count.
+    :ivar pairs, pairs_excluded: blocks that have a figure of both arms, and those of them that
+        lost one.
     :ivar invalid: why no ratio can be made of what is left; None if it can.
     :ivar lost: of the arm and of its baseline.
     """
@@ -91,19 +106,26 @@ class Selection:
 
     @property
     def notes(self) -> tuple[reasons.Reason, ...]:
-        failed = tuple(lost.reason() for lost in self.lost if lost.count)
+        """Return what was lost and what was excluded."""
+        notes = [lost.reason() for lost in self.lost if lost.count]
         if not self.excluded:
-            return failed
-        count, of, what = self.pairs_excluded, self.pairs, "pairs"
-        if not count:
-            count, of, what = len(self.excluded), len({run(trial) for trial in self.trials}), "trials"
-            of += count
+            return tuple(notes)
+        if self.pairs_excluded:
+            count, of, what = self.pairs_excluded, self.pairs, "pairs"
+        else:
+            runs = {run(trial) for trial in self.trials}
+            count = len(self.excluded)
+            of, what = len(runs) + count, "trials"
         why = reasons.distinct(self.excluded.values())
-        return (*failed, reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
+        notes.append(reason(_C.EXCLUDED, count=count, of=of, what=what, why=why))
+        return tuple(notes)
 
 
 def of_many_hosts(environment: Environment) -> bool:
-    """Return whether results are of a run over many hosts, or of one of its hosts, as it runs and afterwards."""
+    """Return whether results are of a run over many hosts, or of one of its hosts.
+
+    It is the same while the run goes on and afterwards.
+    """
     return environment.fleet is not None or environment.launcher == "heat"
 
 
@@ -121,21 +143,26 @@ class Gaps:
     """
 
     many: bool
-    cut: frozenset[int | None]
-    unbooted: Mapping[str, frozenset[int]]
+    cut: Set[int | None]
+    unbooted: Mapping[str, Set[int]]
 
     @classmethod
     def of(cls, environment: Environment) -> "Gaps":
-        cut = frozenset(one.boot for one in environment.errors if one.code == IncidentCode.TIME_LIMIT)
-        without = [one for one in environment.errors if not one.benchmark and one.boot is not None]
-        unbooted = grouped((one.arm, one.boot) for one in without if one.boot is not None)
-        boots = {arm: frozenset(numbers) for arm, numbers in unbooted.items()}
-        return cls(of_many_hosts(environment), cut, boots)
+        cut: set[int | None] = set()
+        unbooted: dict[str, set[int]] = {}
+        for incident in environment.errors:
+            if incident.code == IncidentCode.TIME_LIMIT:
+                cut.add(incident.boot)
+            if not incident.benchmark and incident.boot is not None:
+                unbooted.setdefault(incident.arm, set()).add(incident.boot)
+        return cls(of_many_hosts(environment), cut, unbooted)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """The trials of one benchmark and one figure, failed ones included, sorted once for all that compare arms.
+    """The trials of one benchmark and one figure, failed ones included.
+
+    They are sorted once for all that compare arms.
 
     :ivar arms: arm -> its trials; :ivar blocks: of all arms, in order.
     """
@@ -145,22 +172,38 @@ class Figure:
 
     @classmethod
     def of(cls, trials: Iterable[model.Trial]) -> "Figure":
-        arms = grouped((trial.arm, trial) for trial in trials)
-        every = {(trial.boot, trial.block) for mine in arms.values() for trial in mine}
-        return cls(arms, sorted(every))
+        arms: dict[str, list[model.Trial]] = {}
+        every_block: set[Block] = set()
+        for trial in trials:
+            arms.setdefault(trial.arm, []).append(trial)
+            every_block.add((trial.boot, trial.block))
+        return cls(arms, sorted(every_block))
 
 
 def lost(figure: Figure, gaps: Gaps, arm: str) -> Lost:
-    """Return of which trials of ``arm`` no ratio can be made; ``figure`` has all arms that are compared."""
+    """Return of which trials of ``arm`` no ratio can be made.
+
+    :param figure: has all arms that are compared.
+    """
     mine = figure.arms.get(arm, ())
     absent, unbooted = _missing(figure, gaps, arm)
-    without = sum(trial.value is None for trial in mine)
-    zeros = sum(trial.value == 0 for trial in mine)
-    # A 0 may be the best, so that its block has not failed.
-    worst = blocks(trial for trial in mine if trial.value is None or (failed(trial) and trial.better != "lower"))
-    worst -= blocks(trial for trial in mine if not failed(trial))
+    without = zeros = 0
+    worst: set[Block] = set()
+    good: set[Block] = set()
+    for trial in mine:
+        block = (trial.boot, trial.block)
+        if trial.value is None:
+            without += 1
+            worst.add(block)
+        elif not failed(trial):
+            good.add(block)
+        else:
+            zeros += 1
+            if trial.better != "lower":  # else a 0 may be the best: its block has not failed
+                worst.add(block)
     missing = len(absent) + unbooted
-    return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(worst | absent))
+    blocks_lost = frozenset((worst - good) | absent)
+    return Lost(arm, len(mine) + missing, without, zeros, missing, blocks_lost)
 
 
 def blocks(trials: Iterable[model.Trial]) -> set[Block]:
@@ -168,23 +211,28 @@ def blocks(trials: Iterable[model.Trial]) -> set[Block]:
 
 
 def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
-    """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
+    """Return the blocks that ``arm`` lacks, and how many more in boots of which no arm has any.
 
-    The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
+    The last block of a boot may be missing where the time limit cut it: in the last boot, and
+    where it was noted.
     """
-    if arm == model.HOST and gaps.many:  # not booted; it has fewer samples than guests, dealt out to them
+    if arm == model.HOST and gaps.many:
+        # The host is not booted: it has fewer samples than guests, dealt out to them.
         return set(), 0
-    there = blocks(figure.arms.get(arm, ()))
-    absent = {block for block in figure.blocks if block not in there}
+    absent = set(figure.blocks) - blocks(figure.arms.get(arm, ()))
+    lacking = collections.Counter(boot for boot, _ in absent)
     last = dict(figure.blocks)
     cut = {max(last, default=0), *gaps.cut}
-    lacking = collections.Counter(boot for boot, _ in absent)
-    absent -= {(boot, block) for boot, block in last.items() if boot in cut and lacking[boot] == 1}
+    for boot, block in last.items():
+        if boot in cut and lacking[boot] == 1:
+            absent.discard((boot, block))
     if gaps.many:  # there a pair that failed was tried again, or has no results
         return absent, 0
-    unbooted = gaps.unbooted.get(arm, frozenset())
     sizes = collections.Counter(boot for boot, _ in figure.blocks)
-    usual = round(statistics.median(sizes.values())) if sizes else 0
+    if not sizes:
+        return absent, 0
+    usual = round(statistics.median(sizes.values()))
+    unbooted = gaps.unbooted.get(arm, frozenset())
     return absent, len(unbooted - sizes.keys()) * usual
 
 
@@ -192,19 +240,35 @@ def run(trial: model.Trial) -> Run:
     return trial.benchmark, trial.arm, trial.order
 
 
-def faults(trials: Sequence[model.Trial], accelerator: str | None, limits: Limits) -> dict[Run, reasons.Reason]:
+def faults(
+    trials: Sequence[model.Trial],
+    accelerator: str | None,
+    limits: Limits,
+) -> dict[Run, reasons.Reason]:
     """Return run -> first fault, for every run that does not count.
 
     :param trials: those of the judged arms and benchmark; :param accelerator: what guests ran on.
     """
-    trials = sorted(trials, key=lambda trial: trial.order)
-    usual = next((trial.conditions["max_mhz"] for trial in trials if "max_mhz" in trial.conditions), 0.0)
-    with_clock = [trial for trial in trials if "busy_mhz" in trial.conditions]
-    speeds = grouped((trial.arm, trial.conditions["busy_mhz"]) for trial in with_clock)
+    in_order = sorted(trials, key=lambda trial: trial.order)
+    usual_mhz: float | None = None
+    speeds: dict[str, list[float]] = {}
+    for trial in in_order:
+        if usual_mhz is None:
+            usual_mhz = trial.conditions.get("max_mhz")
+        if "busy_mhz" in trial.conditions:
+            speeds.setdefault(trial.arm, []).append(trial.conditions["busy_mhz"])
     mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
     if limits.max_wait is None:
-        limits = dataclasses.replace(limits, max_wait=1.0 if accelerator in ("tcg", "none") else 0.1)
-    return {run(trial): fault for trial in trials if (fault := next(_faults(trial, limits, usual, mhz), None))}
+        max_wait = 0.1
+        if accelerator in ("tcg", "none"):
+            max_wait = 1.0
+        limits = dataclasses.replace(limits, max_wait=max_wait)
+    found: dict[Run, reasons.Reason] = {}
+    for trial in in_order:
+        fault = next(_faults(trial, limits, usual_mhz or 0.0, mhz), None)
+        if fault is not None:
+            found[run(trial)] = fault
+    return found
 
 
 def _faults(
@@ -212,72 +276,111 @@ def _faults(
 ) -> Iterator[reasons.Reason]:
     """Yield what is wrong with a trial.
 
-    :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
+    :param usual_mhz: highest frequency allowed when the run began.
+    :param mhz: arm -> median of the frequencies that its CPUs had.
     """
-    condition = trial.conditions.get
-    if (share := condition("steal_share", 0.0)) > limits.max_steal:
-        yield reason(_C.STEAL, share=share, limit=limits.max_steal)
-    if (share := overhead.wait_share(trial) or 0.0) > (limit := limits.max_wait or 0.0):
-        yield reason(_C.WAITING_VCPUS, share=share, limit=limit)
-    if (count := condition("throttle_events", 0.0)) > 0:
-        yield reason(_C.THROTTLING, count=count)
-    if abs((now := condition("max_mhz", usual_mhz)) - usual_mhz) > 1:
-        yield reason(_C.FREQUENCY_LIMIT, first=usual_mhz, now=now)
-    if len(mhz) > 1 and max(mhz.values()) > min(mhz.values()) * (1 + limits.max_frequency_gap):
-        yield reason(_C.FREQUENCY_GAP, mhz=mhz, limit=limits.max_frequency_gap)
-    dropped, sent = condition("sender_dropped", 0.0), condition("sender_packets", 0.0)
+    conditions = trial.conditions
+    steal = conditions.get("steal_share", 0.0)
+    if steal > limits.max_steal:
+        yield reason(_C.STEAL, share=steal, limit=limits.max_steal)
+    waited = overhead.wait_share(trial) or 0.0
+    max_wait = limits.max_wait or 0.0
+    if waited > max_wait:
+        yield reason(_C.WAITING_VCPUS, share=waited, limit=max_wait)
+    throttled = conditions.get("throttle_events", 0.0)
+    if throttled > 0:
+        yield reason(_C.THROTTLING, count=throttled)
+    max_mhz = conditions.get("max_mhz", usual_mhz)
+    if abs(max_mhz - usual_mhz) > 1:
+        yield reason(_C.FREQUENCY_LIMIT, first=usual_mhz, now=max_mhz)
+    gap = limits.max_frequency_gap
+    if len(mhz) > 1 and max(mhz.values()) > min(mhz.values()) * (1 + gap):
+        yield reason(_C.FREQUENCY_GAP, mhz=mhz, limit=gap)
+    dropped = conditions.get("sender_dropped", 0.0)
+    sent = conditions.get("sender_packets", 0.0)
     if dropped > limits.max_drops * max(sent, 1.0):
-        yield reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=limits.max_drops)
-    if abs(step := condition("clock_step_s", 0.0)) > limits.max_clock_step_s:
+        share = dropped / max(sent + dropped, 1.0)
+        yield reason(_C.DROPS, share=share, limit=limits.max_drops)
+    step = conditions.get("clock_step_s", 0.0)
+    if abs(step) > limits.max_clock_step_s:
         yield reason(_C.CLOCK_STEP, seconds=step, limit=limits.max_clock_step_s)
 
 
 def select(
-    results: model.Results, trials: Sequence[model.Trial], arm: str, baseline: str, limits: Limits = _DEFAULT
+    results: model.Results,
+    trials: Sequence[model.Trial],
+    arm: str,
+    baseline: str,
+    limits: Limits = _DEFAULT,
 ) -> Selection:
-    """Return which of ``trials`` count where ``arm`` is compared with ``baseline``; they may be the same.
+    """Return which of ``trials`` count where ``arm`` is compared with ``baseline``.
 
     :param trials: of one benchmark and one figure, failed ones included.
+    :param baseline: another arm, or the same.
     """
     figure, gaps = Figure.of(trials), Gaps.of(results.environment)
     return select_of(figure, gaps, results.environment.accelerator, arm, baseline, limits)
 
 
 def select_of(
-    figure: Figure, gaps: Gaps, accelerator: str | None, arm: str, baseline: str, limits: Limits
+    figure: Figure,
+    gaps: Gaps,
+    accelerator: str | None,
+    arm: str,
+    baseline: str,
+    limits: Limits,
 ) -> Selection:
     """As :func:`select`, where many arms of one figure are compared."""
     arms = tuple(dict.fromkeys((arm, baseline)))
-    judged = [trial for arm in arms for trial in figure.arms.get(arm, ())]
+    judged: list[model.Trial] = []
+    for name in arms:
+        judged += figure.arms.get(name, ())
     excluded = faults(judged, accelerator, limits)
-    gone = tuple(lost(figure, gaps, arm) for arm in arms)
     counting = [trial for trial in judged if run(trial) not in excluded]
-    before, after = (_pairs(some, arms) for some in (judged, counting))
-    invalid = next(filter(None, (_too_many(judged, each, excluded) for each in gone)), None)
-    return Selection(counting, excluded, before, before - after, invalid, gone)
+    gone: list[Lost] = []
+    invalid: reasons.Reason | None = None
+    for name in arms:
+        lost_of_arm = lost(figure, gaps, name)
+        gone.append(lost_of_arm)
+        if invalid is None:
+            invalid = _too_many(judged, lost_of_arm, excluded)
+    before = _pairs(judged, arms)
+    after = _pairs(counting, arms)
+    return Selection(counting, excluded, before, before - after, invalid, tuple(gone))
 
 
 def _too_many(
     trials: Sequence[model.Trial], lost: Lost, excluded: Mapping[Run, reasons.Reason]
 ) -> reasons.Reason | None:
     """Return that what is left of an arm is a selection; None: it is a sample."""
-    mine = [trial for trial in trials if trial.arm == lost.arm and not failed(trial)]
-    why = [excluded[run(trial)] for trial in mine if run(trial) in excluded]
+    why: list[reasons.Reason] = []
+    for trial in trials:
+        if trial.arm != lost.arm or failed(trial):
+            continue
+        fault = excluded.get(run(trial))
+        if fault is not None:
+            why.append(fault)
     count = lost.count + len(why)
     if count <= MAX_LOST * lost.of:
         return None
-    params = {"count": count, "excluded": len(why), "limit": MAX_LOST, "why": reasons.distinct(why)}
-    return lost.reason(_C.TOO_MANY_LOST, **params)
+    params = {"count": count, "excluded": len(why), "limit": MAX_LOST}
+    return lost.reason(_C.TOO_MANY_LOST, **params, why=reasons.distinct(why))
 
 
 def alone(results: model.Results, limits: Limits = _DEFAULT) -> dict[Run, reasons.Reason]:
     """Return run -> why, for each run that does not count among those of its own arm."""
+    accelerator = results.environment.accelerator
+    of_arm = grouped(((trial.benchmark, trial.arm), trial) for trial in results.trials)
     run_faults: dict[Run, reasons.Reason] = {}
-    for some in grouped(((trial.benchmark, trial.arm), trial) for trial in results.trials).values():
-        run_faults |= faults(some, results.environment.accelerator, limits)
+    for trials in of_arm.values():
+        run_faults |= faults(trials, accelerator, limits)
     return run_faults
 
 
 def _pairs(trials: Sequence[model.Trial], arms: Sequence[str]) -> int:
-    good = [trial for trial in trials if not failed(trial)]
-    return len(set.intersection(*(blocks(trial for trial in good if trial.arm == arm) for arm in arms)))
+    """Return in how many blocks each of ``arms`` has a figure; ``trials`` are theirs alone."""
+    measured: dict[str, set[Block]] = {arm: set() for arm in arms}
+    for trial in trials:
+        if not failed(trial):
+            measured[trial.arm].add((trial.boot, trial.block))
+    return len(set.intersection(*measured.values()))

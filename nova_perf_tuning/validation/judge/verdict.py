@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges recorded results against overhead budgets.
 
-PASS: the whole interval lies inside the budget; FAIL: wholly outside; INCONCLUSIVE: the limit lies within it, or
-there are too few boots for an interval; INVALID: what was measured cannot answer the question.
+PASS: the whole interval lies inside the budget; FAIL: wholly outside; INCONCLUSIVE: the limit lies
+within it, or there are too few boots for an interval; INVALID: what was measured cannot answer the
+question.
 """
 
 import dataclasses
@@ -10,9 +11,9 @@ import enum
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
@@ -31,22 +32,31 @@ class Verdict(enum.StrEnum):
 
     @property
     def exit_code(self) -> errors.ExitCode:
-        return errors.ExitCode.ERROR if self is Verdict.INVALID else errors.ExitCode[self.value]
+        if self is Verdict.INVALID:
+            return errors.ExitCode.ERROR
+        return errors.ExitCode[self.value]
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the one verdict on several things, INVALID on none: one that fails for certain counts first."""
+    """Return the one verdict on several things, INVALID on none.
+
+    One that fails for certain counts first.
+    """
     distinct = set(verdicts)
-    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
-    return next((verdict for verdict in order if verdict in distinct), Verdict.INVALID)
+    for verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS):
+        if verdict in distinct:
+            return verdict
+    return Verdict.INVALID
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one budget.
 
-    :ivar loss, cpu: ``1 - ratio``, and seconds per :attr:`unit`, with intervals; None: no limit, or not measured.
-    :ivar reasons: one for each limit, and what else is to be said; :ivar verdicts: on each of them alone.
+    :ivar loss, cpu: ``1 - ratio``, and seconds per :attr:`unit`, with intervals; None: no limit,
+        or not measured.
+    :ivar reasons: one for each limit, and what else is to be said; :ivar verdicts: on each of them
+        alone.
     :ivar pairs_excluded: pairs of which a guard rejected a trial.
     """
 
@@ -65,13 +75,18 @@ class Judgement:
 
     @property
     def deciding(self) -> Reason | None:
-        return next((why for word, why in self.verdicts_and_reasons if word is self.verdict), None)
+        for verdict, why in self.verdicts_and_reasons:
+            if verdict is self.verdict:
+                return why
+        return None
 
     @property
     def by_cpu(self) -> bool:
         """Return whether the verdict comes from the service CPU and not from the loss."""
         first = self.deciding
-        return first is not None and self.verdict is not Verdict.PASS and first.params.get("figure") == "cpu"
+        if first is None or self.verdict is Verdict.PASS:
+            return False
+        return first.params.get("figure") == "cpu"
 
     @property
     def open(self) -> bool:
@@ -83,19 +98,29 @@ class Judgement:
 def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgement]:
     """Return the verdict on every budget that applies to these results.
 
-    Several figures under one gate are several chances of a wrong FAIL: those that fail by themselves are put to
-    Holm's test, and what does not pass it is INCONCLUSIVE. Several limits on one figure are one chance. PASS as a
-    whole needs every figure to pass, so that it needs no correction (intersection-union test, Berger 1982).
+    Several figures under one gate are several chances of a wrong FAIL: those that fail by
+    themselves are put to Holm's test, and what does not pass it is INCONCLUSIVE. Several limits
+    on one figure are one chance. PASS as a whole needs every figure to pass, so that it needs no
+    correction (intersection-union test, Berger 1982).
     """
     measured = _Measured(results)
-    chosen = dict.fromkeys(budget_file.for_results(budgets, results))
-    cases = [(case, case.gates(results.environment.looks, measured.boots)) for case in map(measured.case, chosen)]
-    _correct([gate for _, gates in cases for gate in gates])
+    looks = results.environment.looks
+    cases: list[tuple[_Case, list[_Gate]]] = []
+    all_gates: list[_Gate] = []
+    for budget in dict.fromkeys(budget_file.for_results(budgets, results)):
+        case = measured.case(budget)
+        gates = case.gates(looks, measured.boots)
+        cases.append((case, gates))
+        all_gates += gates
+    _correct(all_gates)
     return [case.judgement(gates) for case, gates in cases]
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
-    """Return the one verdict: a budget that is broken for certain counts first, then what could not be judged."""
+    """Return the one verdict on all budgets.
+
+    A budget that is broken for certain counts first, then what could not be judged.
+    """
     return worst(judgement.verdict for judgement in judgements)
 
 
@@ -117,16 +142,29 @@ class _Gate:
 
         :param estimate: confidence -> the figure with its interval at it.
         """
-        self.figure, self.level, self._estimate, self._limit = figure, level, estimate, limit
-        self.estimate = estimate(level)
-        if (known := self.estimate) is None:
-            self.verdict, self.reason = Verdict.INCONCLUSIVE, reason(_C.NO_PAIRS, figure=figure[-1])
+        self.figure = figure
+        self.level = level
+        self._estimate = estimate
+        self._limit = limit
+        known = estimate(level)
+        self.estimate = known
+        if known is None:
+            self.verdict = Verdict.INCONCLUSIVE
+            self.reason = reason(_C.NO_PAIRS, figure=figure[-1])
             return
-        params = {"figure": figure[-1], "value": known.value, "low": known.low, "high": known.high}
-        params |= {"confidence": known.confidence, "limit": limit, "unit": unit, "boots": known.boots}
+        params: dict[str, Any] = {
+            "figure": figure[-1],
+            "value": known.value,
+            "low": known.low,
+            "high": known.high,
+            "confidence": known.confidence,
+            "limit": limit,
+            "unit": unit,
+            "boots": known.boots,
+        }
         if known.low is None or known.high is None:
             self.verdict, code = Verdict.INCONCLUSIVE, _C.TOO_FEW_BOOTS
-            params |= {"needed": statistics.MIN_BOOTS}
+            params["needed"] = statistics.MIN_BOOTS
         elif not _beyond(known.high, limit):
             self.verdict, code = Verdict.PASS, _C.WITHIN
         elif _beyond(known.low, limit):
@@ -158,7 +196,13 @@ def _correct(gates: Sequence[_Gate]) -> None:
     broken: set[_Gate] = set()
     while True:
         count = sum(not some <= broken for some in limits.values())
-        held = {gate for gate in failing if gate not in broken and gate.fails_at(1 - (1 - gate.level) / count)}
+        held: set[_Gate] = set()
+        for gate in failing:
+            if gate in broken:
+                continue
+            corrected_level = 1 - (1 - gate.level) / count
+            if gate.fails_at(corrected_level):
+                held.add(gate)
         if not held:
             break
         broken |= held
@@ -193,145 +237,255 @@ class _Case:
         :param looks, boots: as for :func:`.statistics.interim_confidence`.
         """
         budget = self.budget
-        level = statistics.interim_confidence(budget.confidence, looks, boots)
+        promised = budget.confidence
+        level = statistics.interim_confidence(promised, looks, boots)
         figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)
-        gates = []
+        gates: list[_Gate] = []
         if budget.max_loss is not None and self.fault is None:
             gates.append(_Gate((*figure, "loss"), self._loss, level, budget.max_loss))
-        if (limit := budget.max_host_cpu_per_unit) is not None and not (self.fault or self.cpu_fault):
+        limit = budget.max_host_cpu_per_unit
+        if limit is not None and self.fault is None and self.cpu_fault is None:
             cost = functools.partial(statistics.estimate, self.cpu, positive=True)
             gates.append(_Gate((*figure, "cpu"), cost, level, limit, self.unit))
-        for gate in gates if level != budget.confidence else ():
-            gate.reason = gate.reason.noting(reason(_C.INTERIM, confidence=level, promised=budget.confidence))
-        for gate in gates[:1]:
-            gate.reason = gate.reason.noting(*self.notes)
+        if level != promised:
+            interim = reason(_C.INTERIM, confidence=level, promised=promised)
+            for gate in gates:
+                gate.reason = gate.reason.noting(interim)
+        if gates:
+            gates[0].reason = gates[0].reason.noting(*self.notes)
         return gates
 
     def judgement(self, gates: Sequence[_Gate]) -> Judgement:
-        judged = [(gate.verdict, gate.reason) for gate in gates]
-        if (fault := self.fault or self.cpu_fault) is not None:
-            judged.append((Verdict.INVALID, fault))
-        verdicts, why = zip(*judged, strict=True)
-        known = {gate.figure[-1]: gate.estimate for gate in gates}
-        loss, cpu = known.get("loss"), known.get("cpu")
-        return Judgement(self.budget, worst(verdicts), loss, cpu, self.unit, why, verdicts, self.pairs_excluded)
+        verdicts: list[Verdict] = []
+        why: list[Reason] = []
+        estimates: dict[str, statistics.Estimate | None] = {}
+        for gate in gates:
+            verdicts.append(gate.verdict)
+            why.append(gate.reason)
+            estimates[gate.figure[-1]] = gate.estimate
+        fault = self.fault or self.cpu_fault
+        if fault is not None:
+            verdicts.append(Verdict.INVALID)
+            why.append(fault)
+        return Judgement(
+            budget=self.budget,
+            verdict=worst(verdicts),
+            loss=estimates.get("loss"),
+            cpu=estimates.get("cpu"),
+            unit=self.unit,
+            reasons=tuple(why),
+            verdicts=tuple(verdicts),
+            pairs_excluded=self.pairs_excluded,
+        )
 
     def _loss(self, confidence: float) -> statistics.Estimate | None:
         ratio = statistics.ratio_of(self.logs, confidence)
         if ratio is None:
             return None
-        low, high = (None if end is None else 1 - end for end in (ratio.high, ratio.low))
+        low = high = None
+        if ratio.low is not None and ratio.high is not None:
+            low, high = 1 - ratio.high, 1 - ratio.low
         return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
 
 
 class _Measured:
-    """Results, looked up by many budgets; :ivar boots: how many boots they are of."""
+    """Results, looked up by many budgets; :ivar boots: number of boots that they cover."""
 
     def __init__(self, results: model.Results) -> None:
-        self._results, self._environment = results, results.environment
-        self.boots = len({trial.boot for trial in results.trials})
-        self._trials = grouped((trial.benchmark, trial) for trial in results.trials)
+        self._results = results
+        self._environment = results.environment
+        boots: set[int] = set()
+        trials: dict[str, list[model.Trial]] = {}
+        for trial in results.trials:
+            boots.add(trial.boot)
+            trials.setdefault(trial.benchmark, []).append(trial)
+        self.boots = len(boots)
+        self._trials = trials
 
     def case(self, budget: Budget) -> _Case:
         """Return a budget with what it limits, or why it cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
         # What an arm costs needs no other to compare with.
-        baseline = budget.arm if budget.max_loss is None else budget.baseline
-        # A run that failed has none of its figures, and stands there under the judged one alone.
+        baseline = budget.baseline
+        if budget.max_loss is None:
+            baseline = budget.arm
+        # A run that failed is one trial without a value, whatever metric it names.
         mine = self._trials.get(budget.benchmark, [])
         trials = [trial for trial in mine if trial.metric == metric or trial.value is None]
-        if (fault := self._other_guests(budget) or self._absent(budget, metric, baseline, trials)) is not None:
-            return _Case(budget, fault)
-        # All arms tell which blocks there ought to be.
-        picked = trial_filter.select(self._results, trials, budget.arm, baseline, budget.guards)
-        floor = self._environment.noise_floor
-        fault = picked.invalid or noise.refusal(floor, budget.benchmark, metric, budget.max_loss)
+        fault = self._other_guests(budget)
+        if fault is None:
+            fault = self._absent(budget, metric, baseline, trials)
         if fault is not None:
             return _Case(budget, fault)
-        logs = statistics.log_ratios(picked.trials, budget.arm, baseline)
-        worst = _failed_blocks(picked, budget.arm, baseline)
+        # All arms show which blocks there ought to be.
+        arm = budget.arm
+        picked = trial_filter.select(self._results, trials, arm, baseline, budget.guards)
+        fault = picked.invalid
+        if fault is None:
+            floor = self._environment.noise_floor
+            fault = noise.refusal(floor, budget.benchmark, metric, budget.max_loss)
+        if fault is not None:
+            return _Case(budget, fault)
+        logs = statistics.log_ratios(picked.trials, arm, baseline)
+        worst = _failed_blocks(picked, arm, baseline)
         notes = picked.notes
         if worst and logs:
-            notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
-        case = _Case(budget, None, metric, _with_worst(logs, min, worst), notes, picked.pairs_excluded)
+            notes = (*notes, reason(_C.WORST, arm=arm, count=len(worst)))
+        case = _Case(
+            budget=budget,
+            metric=metric,
+            logs=_with_worst(logs, min, worst),
+            notes=notes,
+            pairs_excluded=picked.pairs_excluded,
+        )
         if budget.max_host_cpu_per_unit is not None:
-            mine = [trial for trial in picked.trials if trial.arm == budget.arm]
-            cpu = statistics.by_boot(mine, lambda trial: overhead.per_unit(overhead.cost(trial).service_s, trial))
-            case.unit = min((trial.work_unit for trial in mine if trial.work is not None), default="")
-            case.cpu = _with_worst(cpu, max, worst)
-            case.cpu_fault = _uncounted(mine, budget.arm, sum(map(len, cpu.values())))
+            of_arm = [trial for trial in picked.trials if trial.arm == arm]
+            _add_service_cpu(case, of_arm, worst)
         return case
 
-    def _absent(self, budget: Budget, metric: str, baseline: str, trials: Sequence[model.Trial]) -> Reason | None:
-        """Return what of a budget was not measured; ``trials``: of its figure, failed ones included."""
+    def _absent(
+        self,
+        budget: Budget,
+        metric: str,
+        baseline: str,
+        trials: Sequence[model.Trial],
+    ) -> Reason | None:
+        """Return what of a budget was not measured.
+
+        :param trials: of its figure, failed ones included.
+        """
         benchmark = budget.benchmark
         if benchmark not in self._trials:
             return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
-        mine = self._trials[benchmark]
-        metrics = sorted({trial.metric for trial in mine})
+        metrics: set[str] = set()
+        arms: set[str] = set()
+        for trial in self._trials[benchmark]:
+            metrics.add(trial.metric)
+            arms.add(trial.arm)
         if metric not in metrics:
-            named = budget.metric is not None
-            return reason(_C.NO_METRIC, benchmark=benchmark, metric=metric, known=metrics, named=named)
+            return reason(
+                _C.NO_METRIC,
+                benchmark=benchmark,
+                metric=metric,
+                known=sorted(metrics),
+                named=budget.metric is not None,
+            )
+        measured = {trial.arm for trial in trials}
         for arm in (budget.arm, baseline):
-            if all(trial.arm != arm for trial in trials):
-                return reason(_C.NO_ARM, arm=arm, known=sorted({trial.arm for trial in mine}))
+            if arm not in measured:
+                return reason(_C.NO_ARM, arm=arm, known=sorted(arms))
         return None
 
     def _judged_by(self, benchmark: str) -> str:
-        """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
-        if known := plugins.of_label(benchmark, self._environment.benchmarks):
+        """Return the metric of a budget that names none, as the benchmark defines it.
+
+        It is empty where the metric is not known.
+        """
+        known = plugins.of_label(benchmark, self._environment.benchmarks)
+        if known is not None:
             return known.primary[0]
-        return next((trial.metric for trial in self._trials.get(benchmark, ()) if trial.primary), "")
+        for trial in self._trials.get(benchmark, ()):
+            if trial.primary:
+                return trial.metric
+        return ""
 
     def _other_guests(self, budget: Budget) -> Reason | None:
-        """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""
-        accelerator, wanted = self._environment.accelerator or "unknown", budget.accelerator
+        """Return how the guests differ from what the budget or their request names."""
+        accelerator = self._environment.accelerator or "unknown"
+        wanted = budget.accelerator
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
         for arm in (budget.arm, budget.baseline):
             measured_arm = self._environment.arms.get(arm, environments.Arm())
             mode = measured_arm.virtualization
             if probe.contradiction(mode, accelerator):
-                return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=mode)
+                about = {"arm": arm, "accelerator": accelerator, "found": mode}
+                return reason(_C.ACCELERATOR_CONTRADICTED, **about)
             if mode == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
-            if others := [finding for finding in measured_arm.findings if finding.code not in probe.HARMLESS]:
-                return reason(_C.OTHER_GUESTS, arm=arm, finding=others[0].text, more=len(others) - 1)
+            others: list[str] = []
+            for finding in measured_arm.findings:
+                if finding.code not in probe.HARMLESS:
+                    others.append(finding.text)
+            if others:
+                return reason(_C.OTHER_GUESTS, arm=arm, finding=others[0], more=len(others) - 1)
         return None
 
 
 def _failed_blocks(picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:
     """Return the boot of each block in which ``arm`` alone has no figure.
 
-    A slow trial is likelier to fail: what is left may be the better part. What a guard excluded is not here.
+    A slow trial is likelier to fail: what is left may be the better part. What a guard excluded
+    is not here.
     """
-    failed = next(lost.blocks for lost in picked.lost if lost.arm == arm)
-    if arm == baseline:
-        return [boot for boot, _ in failed]
-    good = (trial for trial in picked.trials if trial.arm == baseline and not trial_filter.failed(trial))
-    return [boot for boot, _ in sorted(failed & trial_filter.blocks(good))]
+    failed = picked.lost[0].blocks  # of the arm, which comes before its baseline
+    if arm != baseline:
+        with_figure: set[trial_filter.Block] = set()
+        for trial in picked.trials:
+            if trial.arm == baseline and not trial_filter.failed(trial):
+                with_figure.add((trial.boot, trial.block))
+        failed &= with_figure
+    return [boot for boot, _ in sorted(failed)]
 
 
 def _with_worst(
-    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], boots: Iterable[int]
+    samples: Mapping[int, Sequence[float]],
+    worst_of: Callable[[Iterable[float]], float],
+    boots: Iterable[int],
 ) -> Mapping[int, Sequence[float]]:
-    """Return samples with the worst of all once more for each of ``boots``: blocks that ended worse than any."""
+    """Return samples with the worst of all once more for each of ``boots``.
+
+    These are of blocks that ended worse than any.
+    """
     if not samples:
         return samples
-    worst = worst_of(value for values in samples.values() for value in values)
-    whole = {boot: list(values) for boot, values in samples.items()}
+    whole: dict[int, list[float]] = {}
+    every_value: list[float] = []
+    for boot, values in samples.items():
+        whole[boot] = list(values)
+        every_value += values
+    worst_value = worst_of(every_value)
     for boot in boots:
-        whole.setdefault(boot, []).append(worst)
+        whole.setdefault(boot, []).append(worst_value)
     return whole
 
 
+def _add_service_cpu(case: _Case, trials: Sequence[model.Trial], worst: Sequence[int]) -> None:
+    """Add service CPU per unit of work to a case, or why it cannot be judged.
+
+    :param trials: of its arm; :param worst: boot of each block that counts as the worst of all.
+    """
+    costs: dict[int, list[float]] = {}
+    known = 0
+    units: set[str] = set()
+    for trial in trials:
+        per_unit = overhead.per_unit(overhead.cost(trial).service_s, trial)
+        if per_unit is not None:
+            costs.setdefault(trial.boot, []).append(per_unit)
+            known += 1
+        if trial.work is not None:
+            units.add(trial.work_unit)
+    case.unit = min(units, default="")
+    case.cpu = _with_worst(costs, max, worst)
+    case.cpu_fault = _uncounted(trials, case.budget.arm, known)
+
+
 def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> Reason | None:
-    """Return why service CPU cannot be judged by the ``known`` trials of the arm that have it; None if it can."""
-    if fault := next(filter(None, (overhead.cost(trial).contradiction for trial in trials)), None):
-        return fault
+    """Return why service CPU of the arm cannot be judged; None if it can.
+
+    :param known: how many of its trials have it.
+    """
+    measured = 0
+    for trial in trials:
+        contradiction = overhead.cost(trial).contradiction
+        if contradiction is not None:
+            return contradiction
+        if not trial_filter.failed(trial):
+            measured += 1
     if not known:
         return reason(_C.NO_SERVICE_CPU, arm=arm)
-    measured, limit = sum(not trial_filter.failed(trial) for trial in trials), trial_filter.MAX_LOST
-    if (count := measured - known) <= limit * measured:
+    count = measured - known
+    limit = trial_filter.MAX_LOST
+    if count <= limit * measured:
         return None
     return reason(_C.LITTLE_SERVICE_CPU, arm=arm, count=count, of=measured, limit=limit)
