@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Axes of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
+"""Axes of the report's charts: positions in percent of the width, so that text keeps its size."""
 
 import dataclasses
 import math
@@ -32,7 +32,9 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        return (_log_steps if self.logarithmic else _linear_steps)(self.low, self.high)
+        if self.logarithmic:
+            return _log_steps(self.low, self.high)
+        return _linear_steps(self.low, self.high)
 
 
 class Line(NamedTuple):
@@ -54,7 +56,7 @@ class Chart(NamedTuple):
 
 
 def axis(values: Sequence[float]) -> Axis:
-    """Return an axis for positive ``values``, logarithmic when they span more than a factor of four."""
+    """Return an axis for positive ``values``, logarithmic beyond a factor of four."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     if high / low > _LOG_FROM:
@@ -64,30 +66,52 @@ def axis(values: Sequence[float]) -> Axis:
 
 
 def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
-    """Return the chart of some lines, None without any value; :param include: what must be on its axis."""
-    estimates = [line.estimate for line in lines if line.estimate]
-    ends = [
-        end for estimate in estimates for end in (estimate.value, estimate.low, estimate.high) if end is not None
-    ]
-    values = [value for line in lines for value, _ in line.values] + ends
-    every = math.ceil(max((len(line.values) for line in lines), default=0) / _DOTS)
-    drawn = [line._replace(values=sorted(line.values)[::every]) if every > 1 else line for line in lines]
-    return Chart(axis([*values, *include]), drawn, every) if values else None
+    """Return the chart of some lines, None without any value.
+
+    :param include: what must be on its axis.
+    """
+    shown: list[float] = []
+    fullest = 0
+    for line in lines:
+        shown += [value for value, _ in line.values]
+        fullest = max(fullest, len(line.values))
+        if line.estimate is not None:
+            shown.append(line.estimate.value)
+            if line.estimate.low is not None and line.estimate.high is not None:
+                shown += [line.estimate.low, line.estimate.high]
+    if not shown:
+        return None
+    every = math.ceil(fullest / _DOTS)
+    if every > 1:
+        lines = [line._replace(values=sorted(line.values)[::every]) for line in lines]
+    shown += include
+    return Chart(axis(shown), lines, every)
 
 
 def _linear_steps(low: float, high: float) -> list[float]:
     """Return about four round numbers within the range."""
-    step = 10.0 ** math.floor(math.log10((high - low) / 4))
-    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)
-    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    decade = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = decade
+    for factor in (1, 2, 5, 10):
+        step = decade * factor
+        if (high - low) / step <= 5:
+            break
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [number * step for number in range(first, last + 1)]
 
 
 def _log_steps(low: float, high: float) -> list[float]:
     """Return powers of ten within the range, or 1-2-5 steps where there are too few of them."""
     decades = math.log10(high / low)
     every = max(1, round(decades / 5))
-    powers = [p for p in range(math.floor(math.log10(low)), 1 + math.ceil(math.log10(high))) if not p % every]
-    steps = [10.0**power for power in powers if low <= 10.0**power <= high]
-    if decades < 1.7 or len(steps) < 2:
-        steps = [step * 10.0**power for power in powers for step in (1, 2, 5)]
-    return [number for number in steps if low <= number <= high]
+    powers: list[float] = []
+    finer: list[float] = []
+    for exponent in range(math.floor(math.log10(low)), 1 + math.ceil(math.log10(high))):
+        if exponent % every == 0:
+            power = 10.0**exponent
+            powers.append(power)
+            finer += [power, 2 * power, 5 * power]
+    steps = [step for step in powers if low <= step <= high]
+    if decades >= 1.7 and len(steps) >= 2:
+        return steps
+    return [step for step in finer if low <= step <= high]

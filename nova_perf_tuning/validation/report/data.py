@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts and figures as JSON: each text with its code and parameters beside it, in ``details``."""
+"""Verdicts and figures as JSON; ``details`` have the code and parameters of each text."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,14 @@ from nova_perf_tuning.validation.report import diagnosis, summary, text
 
 
 def of(reason: reasons.Reason) -> dict[str, Any]:
-    """Return a reason but for its English: its code, its parameters, and its notes."""
-    params = {key: list(map(of, value)) if key == "why" else value for key, value in reason.params.items()}
+    """Return a reason without its English: its code, its parameters, and its notes."""
+    params = dict(reason.params)
+    if "why" in params:
+        params["why"] = [of(why) for why in params["why"]]
     document: dict[str, Any] = {"code": reason.code.value, "params": params}
-    return document | ({"notes": list(map(of, reason.notes))} if reason.notes else {})
+    if reason.notes:
+        document["notes"] = [of(note) for note in reason.notes]
+    return document
 
 
 def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
@@ -27,35 +31,47 @@ def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
 def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
     """Return reasons as lines under ``name``, and as data beside them."""
     known = list(some)
-    return {name: list(map(text.of, known)), f"{name.removesuffix('s')}_details": list(map(of, known))}
+    details = f"{name.removesuffix('s')}_details"
+    return {name: list(map(text.of, known)), details: list(map(of, known))}
 
 
 def judgement(judged: verdict.Judgement) -> dict[str, Any]:
-    """Return the verdict on a budget: each of its ``reasons`` in English, and as data in ``details``."""
-    document = dataclasses.asdict(judged) | {"by_cpu": judged.by_cpu, "open": judged.open}
-    return document | {"reasons": list(map(text.of, judged.reasons)), "details": list(map(of, judged.reasons))}
+    """Return the verdict on a budget: its ``reasons`` in English, and as data in ``details``."""
+    document = dataclasses.asdict(judged)
+    document["by_cpu"] = judged.by_cpu
+    document["open"] = judged.open
+    document["reasons"] = list(map(text.of, judged.reasons))
+    document["details"] = list(map(of, judged.reasons))
+    return document
 
 
 def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     document = dataclasses.asdict(measured_knob)
     for label, finding in measured_knob.findings.items():
-        document["findings"][label] |= {"notes": list(map(text.of, finding.notes))}
-        document["findings"][label] |= {"details": list(map(of, finding.notes))}
+        row = document["findings"][label]
+        row["notes"] = list(map(text.of, finding.notes))
+        row["details"] = list(map(of, finding.notes))
     return document
 
 
 def capacity(measured: capacity_module.Capacity) -> dict[str, Any]:
     document = dataclasses.asdict(measured)
     del document["notes"]
-    return document | {"note": text.lines(measured.notes), "details": list(map(of, measured.notes))}
+    document["note"] = text.lines(measured.notes)
+    document["details"] = list(map(of, measured.notes))
+    return document
 
 
 def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
     document = dataclasses.asdict(measured)
     for row, arm in zip(document["arms"], measured.arms, strict=True):
-        row |= line("full_invalid", [arm.full_invalid]) | line("cpu_invalid", [arm.cpu_invalid])
-        row["excluded"] = [[order, text.of(why)] for order, why in arm.excluded]
-        row["excluded_details"] = [[order, of(why)] for order, why in arm.excluded]
+        row |= line("full_invalid", [arm.full_invalid])
+        row |= line("cpu_invalid", [arm.cpu_invalid])
+        row["excluded"] = []
+        row["excluded_details"] = []
+        for order, why in arm.excluded:
+            row["excluded"].append([order, text.of(why)])
+            row["excluded_details"].append([order, of(why)])
     document["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
     for row, figure in zip(document["secondary"], measured.secondary, strict=True):
         row["comparisons"] = [_comparison(pair) for pair in figure.comparisons]
@@ -71,18 +87,25 @@ def _comparison(pair: summary.Comparison) -> dict[str, Any]:
 def verdicts(
     results: model.Results, judged: Sequence[verdict.Judgement], knobs: Sequence[ablation.Knob]
 ) -> dict[str, Any]:
-    """Return what judgements, knobs of an ablation and findings of guests say, each text with its details."""
+    """Return what judgements, knobs of an ablation and findings of guests say.
+
+    Each text has its details.
+    """
+    document: dict[str, Any] = {"culprit": ""}
+    headline: list[reasons.Reason] = []
+    actions: Sequence[reasons.Reason] = ()
     whole = diagnosis.diagnose(results, judged)
-    return {
-        "culprit": whole.culprit if whole else "",
-        **lines("actions", whole.actions if whole else ()),
-        "judgements": list(map(judgement, judged)),
-        "knobs": list(map(knob, knobs)),
-        "findings": diagnosis.guest_findings(results),
-        "finding_details": [
-            {"arm": name, **dataclasses.asdict(finding)}
-            for name, arm in results.environment.arms.items()
-            for finding in arm.findings
-        ],
-        **line("headline", [whole.headline] if whole else []),
-    }
+    if whole is not None:
+        document["culprit"] = whole.culprit
+        headline = [whole.headline]
+        actions = whole.actions
+    document |= lines("actions", actions)
+    document["judgements"] = list(map(judgement, judged))
+    document["knobs"] = list(map(knob, knobs))
+    document["findings"] = diagnosis.guest_findings(results)
+    details: list[dict[str, Any]] = []
+    for name, arm in results.environment.arms.items():
+        for finding in arm.findings:
+            details.append({"arm": name, "code": finding.code, "text": finding.text})
+    document["finding_details"] = details
+    return document | line("headline", headline)

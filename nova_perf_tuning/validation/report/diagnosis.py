@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict as a headline, what it points at, and what to do about it.
 
-What a loss points at follows from which benchmarks lose: work in registers loses only where vCPUs get less of a
-CPU, and then everything else loses with it; packets or blocks that lose alone were held up on their own way.
+What a loss points at follows from which benchmarks lose: work in registers loses only where vCPUs
+get less of a CPU, and then everything else loses with it; packets or blocks that lose alone were
+held up on their own way.
 """
 
 import dataclasses
@@ -41,8 +42,10 @@ _OF_TRIALS = (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """:ivar headline: the verdict and its reason; :ivar culprit: what it points at, such as ``network``, or empty;
-    :ivar actions: what to do."""
+    """:ivar headline: the verdict and its reason; :ivar actions: what to do.
+
+    :ivar culprit: what the verdict points at, such as ``network``, or empty.
+    """
 
     headline: Reason
     culprit: str
@@ -50,25 +53,37 @@ class Diagnosis:
 
 
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
-    """Return what judgements, or of a fleet the verdicts on its hosts, say together; None where there is none."""
+    """Return what judgements, or of a fleet the verdicts on its hosts, say together.
+
+    None: there are none.
+    """
     if results.environment.fleet is not None:
         return _of_fleet(results, results.environment.fleet.hosts)
     if not judged:
         return None
     whole = verdict.overall(judged)
-    deciding = [judgement for judgement in judged if judgement.verdict is whole]
-    first, culprit, actions = deciding[0], "", list[Reason]()
     if whole is verdict.Verdict.PASS and len(judged) > 1:
         return Diagnosis(reason(_C.ALL_MET, count=len(judged)), "", ())
+    deciding = [judgement for judgement in judged if judgement.verdict is whole]
+    first, culprit = deciding[0], ""
+    actions: list[Reason] = []
     if whole is verdict.Verdict.INVALID:
         actions = [_advice(_why(first).codes)]
     elif whole is verdict.Verdict.INCONCLUSIVE:
         actions = [reason(_C.MORE_BOOTS)]
     elif whole is verdict.Verdict.FAIL:
         first, culprit, actions = _failed(results, deciding)
-    about = {"benchmark": first.budget.benchmark, "arm": first.budget.arm, "baseline": first.budget.baseline}
-    about |= {"verdict": whole.value, "culprit": culprit}
-    headline = reason(_C.JUDGED, **about, why=(_why(first),), more=len(deciding) - 1, of=len(judged))
+    headline = reason(
+        _C.JUDGED,
+        benchmark=first.budget.benchmark,
+        arm=first.budget.arm,
+        baseline=first.budget.baseline,
+        verdict=whole.value,
+        culprit=culprit,
+        why=(_why(first),),
+        more=len(deciding) - 1,
+        of=len(judged),
+    )
     return Diagnosis(headline, culprit, tuple(actions))
 
 
@@ -77,28 +92,60 @@ def _of_fleet(results: model.Results, hosts: Sequence[FleetHost]) -> Diagnosis |
     if not known:
         return None
     whole = verdict.worst(known)
-    deciding = [host for host in hosts if host.verdict == whole.value]
-    example = next((f"{host.host}: {host.reasons[0]}" for host in deciding if host.reasons), "")
-    names = [host.host for host in deciding]
-    details = [detail for host in deciding for detail in host.details if detail.verdict == whole.value]
-    codes = frozenset(code for detail in details for code in detail.codes)
-    said = {"hosts": names, "of": len(hosts), "example": example, "codes": sorted(codes)}
-    headline = reason(_C.HOSTS_JUDGED, verdict=whole.value, **said)
-    actions = [reason(_OF_FLEETS[whole]) if whole in _OF_FLEETS else _advice(codes)]
-    lossy = {_resource(results, detail.benchmark) for detail in details if detail.figure != "cpu"}
-    culprit = _first(lossy) if whole is verdict.Verdict.FAIL else ""
-    actions += [reason(_C(f"check_{culprit.lower()}"))] if culprit else []
+    names: list[str] = []
+    example = ""
+    codes: set[str] = set()
+    lossy: set[str] = set()
+    for host in hosts:
+        if host.verdict != whole.value:
+            continue
+        names.append(host.host)
+        if host.reasons and not example:
+            example = f"{host.host}: {host.reasons[0]}"
+        for detail in host.details:
+            if detail.verdict == whole.value:
+                codes.update(detail.codes)
+                if detail.figure != "cpu":
+                    lossy.add(_resource(results, detail.benchmark))
+    headline = reason(
+        _C.HOSTS_JUDGED,
+        verdict=whole.value,
+        hosts=names,
+        of=len(hosts),
+        example=example,
+        codes=sorted(codes),
+    )
+    if whole in _OF_FLEETS:
+        actions = [reason(_OF_FLEETS[whole])]
+    else:
+        actions = [_advice(codes)]
+    culprit = ""
+    if whole is verdict.Verdict.FAIL:
+        culprit = _first(lossy)
+    if culprit:
+        actions.append(_check(culprit))
     return Diagnosis(headline, culprit, tuple(actions))
 
 
 def _resource(results: model.Results, label: str) -> str:
-    """Return what a benchmark loads; empty: nobody knows."""
+    """Return what a benchmark loads; empty: it is not known."""
     benchmark = plugins.of_label(label, results.environment.benchmarks)
-    return _RESOURCES.get(benchmark.kind, "") if benchmark else ""
+    if benchmark is None:
+        return ""
+    return _RESOURCES.get(benchmark.kind, "")
+
+
+def _check(culprit: str) -> Reason:
+    """Return where to look for what holds a resource up."""
+    return reason(_C(f"check_{culprit.lower()}"))
 
 
 def _first(resources: Collection[str]) -> str:
-    return next((name for name in _RESOURCES.values() if name in resources), "")
+    """Return the resource that drags the others along; empty: there is none."""
+    for name in _RESOURCES.values():
+        if name in resources:
+            return name
+    return ""
 
 
 def _why(judgement: verdict.Judgement) -> Reason:
@@ -109,27 +156,38 @@ def _failed(
     results: model.Results, failed: Sequence[verdict.Judgement]
 ) -> tuple[verdict.Judgement, str, list[Reason]]:
     """Return the broken budget that points at something, at what, and what to do."""
-    lossy = [judgement for judgement in failed if not judgement.by_cpu]
-    if not lossy:
-        return failed[0], "host CPU", [reason(_C.CHECK_HOST_CPU)]
     by_culprit: dict[str, verdict.Judgement] = {}
-    for judgement in lossy:
-        by_culprit.setdefault(_resource(results, judgement.budget.benchmark), judgement)
+    for judgement in failed:
+        if not judgement.by_cpu:
+            culprit = _resource(results, judgement.budget.benchmark)
+            by_culprit.setdefault(culprit, judgement)
+    if not by_culprit:
+        return failed[0], "host CPU", [reason(_C.CHECK_HOST_CPU)]
     culprit = _first(by_culprit)
     first = by_culprit[culprit]
-    if first.budget.baseline == model.HOST and results.environment.accelerator == "tcg":
+    baseline = first.budget.baseline
+    if baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
-    actions = [reason(_C(f"check_{culprit.lower()}") if culprit else _C.MEASURE_PARTS)]
-    if first.budget.baseline != model.HOST:
-        actions.insert(0, reason(_C.ABLATE, arm=first.budget.arm, baseline=first.budget.baseline))
+    actions: list[Reason] = []
+    if baseline != model.HOST:
+        actions.append(reason(_C.ABLATE, arm=first.budget.arm, baseline=baseline))
+    if culprit:
+        actions.append(_check(culprit))
+    else:
+        actions.append(reason(_C.MEASURE_PARTS))
     return first, culprit, actions
 
 
 def _advice(codes: Set[str]) -> Reason:
     """Return what to do about what could not be judged, for these reasons."""
-    return reason(_C.CORRECT_BUDGET if codes.isdisjoint(_OF_TRIALS) else _C.SEE_TRIALS)
+    if codes.isdisjoint(_OF_TRIALS):
+        return reason(_C.CORRECT_BUDGET)
+    return reason(_C.SEE_TRIALS)
 
 
 def guest_findings(results: model.Results) -> list[str]:
-    arms = results.environment.arms.items()
-    return [f"{name}: {finding.text}" for name, arm in arms for finding in arm.findings]
+    texts = []
+    for name, arm in results.environment.arms.items():
+        for finding in arm.findings:
+            texts.append(f"{name}: {finding.text}")
+    return texts

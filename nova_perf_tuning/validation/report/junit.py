@@ -32,45 +32,66 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[
     cases = []
     for judgement in judged:
         budget = judgement.budget
-        name = f"{budget.arm} against {budget.baseline}{f' {budget.metric}' if budget.metric else ''}"
+        name = f"{budget.arm} against {budget.baseline}"
+        if budget.metric:
+            name += f" {budget.metric}"
         for key in ("max_loss", "max_host_cpu_per_unit"):
-            if (limit := getattr(budget, key)) is not None:
+            limit = getattr(budget, key)
+            if limit is not None:
                 name += f", {key} {limit!r}"
         why = text.lines(judgement.reasons)
         cases.append(_Case(f"nova_perf.{budget.benchmark}", name, judgement.verdict, why))
-    for host in results.environment.fleet.hosts if results.environment.fleet else ():
+    fleet = results.environment.fleet
+    if fleet is None:
+        return cases
+    for host in fleet.hosts:
         if host.verdict is not None:
             why = "; ".join(host.reasons)
-            cases.append(_Case("nova_perf.host", host.host, verdict.Verdict(host.verdict), why))
+            of_host = verdict.Verdict(host.verdict)
+            cases.append(_Case("nova_perf.host", host.host, of_host, why))
     return cases
 
 
-def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged: str = text.NO_BUDGET) -> str:
+def junit(
+    results: model.Results,
+    judged: Sequence[verdict.Judgement],
+    unjudged: str = text.NO_BUDGET,
+) -> str:
     """Return verdicts as JUnit XML: a test case for each budget, and for each host of a fleet.
 
-    Where nothing was judged, which ``unjudged`` says why, one test case is an error: CI programs show a suite
-    without any as passed. Where guests are not what was asked for stands in the output of each case.
+    Where nothing was judged, one test case is an error: CI programs show a suite without any as
+    passed. The output of each case names guests that are not what was asked for.
+
+    :param unjudged: why nothing was judged.
     """
-    nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
-    cases = _cases(results, judged) or [nothing]
-    counts = [_OUTCOME.get(case.verdict) for case in cases]
+    cases = _cases(results, judged)
+    if not cases:
+        why = f"nothing was judged: {unjudged}"
+        cases = [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, why)]
+    outcomes = [_OUTCOME.get(case.verdict) for case in cases]
+    windows: dict[int, float] = {}  # the figures of one run have the same
+    for trial in results.trials:
+        windows[trial.order] = trial.window_s
     suite = ElementTree.Element(
         "testsuite",
         name="nova-perf",
         hostname=_xml(results.environment.host),
         timestamp=_xml(results.environment.created)[:19],
         tests=str(len(cases)),
-        failures=str(counts.count("failure")),
-        errors=str(counts.count("error")),
-        skipped=str(counts.count("skipped")),
-        time=f"{sum({trial.order: trial.window_s for trial in results.trials}.values()):.3f}",
+        failures=str(outcomes.count("failure")),
+        errors=str(outcomes.count("error")),
+        skipped=str(outcomes.count("skipped")),
+        time=f"{sum(windows.values()):.3f}",
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
-    for case, outcome in zip(cases, counts, strict=True):
-        element = ElementTree.SubElement(suite, "testcase", classname=_xml(case.kind), name=_xml(case.name))
-        if outcome:
-            ElementTree.SubElement(element, outcome, message=f"{case.verdict.value}: {_xml(case.why)}")
-        ElementTree.SubElement(element, "system-out").text = _xml("\n".join([case.why, *findings]))
+    for case, outcome in zip(cases, outcomes, strict=True):
+        attributes = {"classname": _xml(case.kind), "name": _xml(case.name)}
+        element = ElementTree.SubElement(suite, "testcase", attributes)
+        if outcome is not None:
+            message = f"{case.verdict.value}: {_xml(case.why)}"
+            ElementTree.SubElement(element, outcome, message=message)
+        output = ElementTree.SubElement(element, "system-out")
+        output.text = _xml("\n".join([case.why, *findings]))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

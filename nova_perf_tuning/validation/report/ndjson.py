@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials as NDJSON, a document a line, for OpenSearch and the like.
 
-Every document has the same keys. Such a store fixes the type of a key by the first document that it sees: figures
-are always written as floats, and extra specs, whose names have dots, as a list of texts and not as keys.
+Every document has the same keys. Such a store fixes the type of a key by the first document that
+it sees: figures are always written as floats, and extra specs, whose names have dots, as a list of
+texts and not as keys.
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.validation import environment as environments
@@ -19,10 +20,37 @@ from nova_perf_tuning.validation.measure import model, reasons
 _COUNTS: Final = frozenset({"boot", "block", "order", "cpus", "memory_mib"})
 #: Mappings to figures, with the keys that hosts of ours tell; others in a file are left out.
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
-_CONDITIONS: Final = ("steal_share", "busy_mhz", "max_mhz", "throttle_events", "sender_packets", "sender_dropped")
+_CONDITIONS: Final = (
+    "steal_share",
+    "busy_mhz",
+    "max_mhz",
+    "throttle_events",
+    "sender_packets",
+    "sender_dropped",
+)
 #: Fields of the environment that dashboards filter by.
-_ENVIRONMENT: Final = ("host_group", "flavor", "launcher", "accelerator", "cpu_model", "cpus", "memory_mib")
+_ENVIRONMENT: Final = (
+    "host_group",
+    "flavor",
+    "launcher",
+    "accelerator",
+    "cpu_model",
+    "cpus",
+    "memory_mib",
+)
 _VERSIONS: Final = ("kernel", "libvirt", "qemu", "nova_perf_tuning")
+#: Keys that a document's id is made of.
+_NAMING: Final = (
+    "@timestamp",
+    "run",
+    "host",
+    "benchmark",
+    "metric",
+    "arm",
+    "boot",
+    "block",
+    "order",
+)
 
 
 def lines(
@@ -36,26 +64,45 @@ def lines(
     :param hosts: gives the host that a trial ran on, and the one of its peer if that took part.
     """
     environment = results.environment
-    shared: dict[str, Any] = {name: getattr(environment, name) for name in (*_ENVIRONMENT, *_VERSIONS)}
+    shared: dict[str, Any] = {}
+    for name in (*_ENVIRONMENT, *_VERSIONS):
+        shared[name] = getattr(environment, name)
     shared["@timestamp"] = environment.began.isoformat(timespec="seconds") + "Z"
-    shared["run"] = environment.fleet.run if environment.fleet else ""
+    shared["run"] = ""
+    if environment.fleet is not None:
+        shared["run"] = environment.fleet.run
     for trial in results.trials:
         document = shared | dataclasses.asdict(trial)
         document["host"], document["peer"] = hosts(trial)
-        reason = excluded.get(trial_filter.run(trial))
-        document["excluded"] = reason and reason.code.value
-        parameters = environment.benchmarks.get(trial.benchmark, environments.Benchmark()).parameters
-        request = environment.arms.get(trial.arm, environments.Arm()).request
-        document["parameters"] = [f"{name}={value}" for name, value in sorted(parameters.items())]
-        document["request"] = [f"{name}={value}" for name, value in sorted(request.items())]
-        document |= {key: float(value) for key, value in document.items() if _is_figure(key, value)}
-        for field, keys in (("host_cpu_s", _CLASSES), ("conditions", _CONDITIONS)):
-            known = document[field]
-            document[field] = {key: float(known[key]) if key in known else None for key in keys}
-        named = ("@timestamp", "run", "host", "benchmark", "metric", "arm", "boot", "block", "order")
-        text = json.dumps([document[key] for key in named])
-        document["id"] = hashlib.sha256(text.encode()).hexdigest()[:32]
+        document["excluded"] = None
+        why = excluded.get(trial_filter.run(trial))
+        if why is not None:
+            document["excluded"] = why.code.value
+        benchmark = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
+        document["parameters"] = _pairs(benchmark.parameters)
+        arm = environment.arms.get(trial.arm, environments.Arm())
+        document["request"] = _pairs(arm.request)
+        for key, value in document.items():
+            if _is_figure(key, value):
+                document[key] = float(value)
+        document["host_cpu_s"] = _figures(trial.host_cpu_s, _CLASSES)
+        document["conditions"] = _figures(trial.conditions, _CONDITIONS)
+        named = [document[key] for key in _NAMING]
+        document["id"] = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:32]
         yield json.dumps(document, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _pairs(known: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in sorted(known.items())]
+
+
+def _figures(known: Mapping[str, float], keys: Sequence[str]) -> dict[str, float | None]:
+    """Return a value for each of ``keys``, None where it is not known."""
+    figures: dict[str, float | None] = dict.fromkeys(keys)
+    for key in keys:
+        if key in known:
+            figures[key] = float(known[key])
+    return figures
 
 
 def _is_figure(key: str, value: object) -> bool:

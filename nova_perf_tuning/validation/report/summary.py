@@ -3,7 +3,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.grouping import grouped
@@ -23,11 +23,13 @@ _Per = Callable[[float | None, model.Trial], float | None]
 class ArmSummary:
     """One arm in one benchmark.
 
-    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio.
+    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no
+        ratio.
     :ivar values: boot, block and primary figure of each; :ivar median: of these.
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work.
-    :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's own arm
-        ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
+    :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's
+        own arm ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says
+        itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
     :ivar full_invalid, cpu_invalid: why full overhead, or any CPU, is not shown.
     :ivar excluded: number of the run and why, for each trial that does not count.
@@ -55,9 +57,12 @@ class ArmSummary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """:ivar ratio: ``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
+    """:ivar ratio: ``arm`` / ``baseline``, more than 1 is a gain.
 
-    :ivar pairs_excluded: pairs of which a guard rejected a trial; :ivar notes: why, and how many trials failed.
+    It is None where there is no pair, or too few of them count.
+
+    :ivar pairs_excluded: pairs of which a guard rejected a trial; :ivar notes: why, and how many
+        trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
     :ivar values: boot and ratio of each pair that counts.
     """
@@ -73,7 +78,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Secondary:
-    """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one."""
+    """A figure that is shown, not judged; its ratios are made as those of the judged one."""
 
     metric: str
     unit: str
@@ -113,13 +118,16 @@ class BenchmarkSummary:
         return (judged, *self.secondary)
 
 
-def summarise(results: model.Results, limits: trial_filter.Limits | None = None) -> list[BenchmarkSummary]:
+def summarise(
+    results: model.Results,
+    limits: trial_filter.Limits | None = None,
+) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run."""
-    limits = limits or trial_filter.Limits()
-    chosen = _Chosen(
-        results, limits, trial_filter.alone(results, limits), trial_filter.Gaps.of(results.environment)
-    )
-    trials, order = grouped((trial.benchmark, trial) for trial in results.trials), arm_order(results)
+    guards = limits or trial_filter.Limits()
+    rejected = trial_filter.alone(results, guards)
+    chosen = _Chosen(results, guards, rejected, trial_filter.Gaps.of(results.environment))
+    trials = grouped((trial.benchmark, trial) for trial in results.trials)
+    order = arm_order(results)
     return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
 
 
@@ -140,26 +148,40 @@ def arm_order(results: model.Results) -> list[str]:
 
 
 def excluded(summaries: Sequence[BenchmarkSummary]) -> dict[trial_filter.Run, reasons.Reason]:
-    return {
-        (benchmark.label, arm.arm, order): why
-        for benchmark in summaries
-        for arm in benchmark.arms
-        for order, why in arm.excluded
-    }
+    """Return run -> why it does not count, for all that do not."""
+    found: dict[trial_filter.Run, reasons.Reason] = {}
+    for benchmark in summaries:
+        for arm in benchmark.arms:
+            for order, why in arm.excluded:
+                found[benchmark.label, arm.arm, order] = why
+    return found
 
 
-def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], by: _Chosen) -> BenchmarkSummary:
+def _benchmark(
+    label: str,
+    trials: Sequence[model.Trial],
+    order: Sequence[str],
+    by: _Chosen,
+) -> BenchmarkSummary:
     primary = [trial for trial in trials if trial.primary]
-    first = (primary or trials)[0]
-    chosen = [trial for trial in primary if trial.metric == first.metric]
-    of_arm = grouped((trial.arm, trial) for trial in chosen)
+    first = trials[0]
+    if primary:
+        first = primary[0]
+    chosen: list[model.Trial] = []
+    of_arm: dict[str, list[model.Trial]] = {}
+    work_unit = ""
+    for trial in primary:
+        if trial.metric == first.metric:
+            chosen.append(trial)
+            of_arm.setdefault(trial.arm, []).append(trial)
+            work_unit = work_unit or trial.work_unit
     here = [arm for arm in order if arm in of_arm]
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
         unit=first.unit,
         better=first.better,
-        work_unit=next((trial.work_unit for trial in chosen if trial.work_unit), ""),
+        work_unit=work_unit,
         arms=tuple(_arm(arm, of_arm[arm], by.excluded) for arm in here),
         comparisons=_comparisons(chosen, here, by),
         secondary=_secondary(trials, here, by),
@@ -169,176 +191,330 @@ def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], 
 def _comparison(figure: trial_filter.Figure, arm: str, baseline: str, by: _Chosen) -> Comparison:
     accelerator = by.results.environment.accelerator
     picked = trial_filter.select_of(figure, by.gaps, accelerator, arm, baseline, by.guards)
-    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
-    values = tuple((boot, math.exp(log)) for boot, some in logs.items() for log in some)
-    ratio = statistics.ratio_of(logs)
-    return Comparison(arm, baseline, ratio, picked.pairs_excluded, picked.notes, picked.invalid, values)
-
-
-def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
-    """Return the guests over the first guest, then every guest over the host."""
-    figure = trial_filter.Figure.of(trials)
-    here = [arm for arm in arms if arm in figure.arms]
-    guests = [arm for arm in here if arm != model.HOST]
-    pairs = [(arm, guests[0]) for arm in guests[1:]]
-    pairs += [(arm, model.HOST) for arm in guests if model.HOST in here]
-    return tuple(_comparison(figure, *pair, by) for pair in pairs)
-
-
-def _arm(arm: str, trials: list[model.Trial], excluded: Mapping[trial_filter.Run, reasons.Reason]) -> ArmSummary:
-    measured = [trial for trial in trials if not trial_filter.failed(trial)]
-    good = [trial for trial in measured if trial_filter.run(trial) not in excluded]
-    costs = {id(trial): overhead.cost(trial) for trial in good}
-    counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
-    with_cpu = [trial for trial in good if counted <= trial.host_cpu_s.keys()]
-    uncounted = len(good) - len(with_cpu) if with_cpu else 0
-    cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
-    # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
-    fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
-    waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
-    full_invalid = cpu_invalid or fault
-    if not cpu_invalid and fault is not None and fault.code is _C.VCPUS_WAITED:
-        over = sum(wait > overhead.MAX_WAIT for wait in waits)
-        full_invalid = reason(_C.OFTEN_WAITED, count=over, of=len(waits), most=max(waits))
-
-    def cpu(name: str, per: _Per) -> statistics.Estimate | None:
-        if full_invalid if name == "full_s" else cpu_invalid:
-            return None
-        samples = statistics.by_boot(with_cpu, lambda trial: per(getattr(costs[id(trial)], name), trial))
-        return statistics.estimate(samples, positive=True)
-
-    return ArmSummary(
+    logs: dict[int, list[float]] = {}
+    if picked.invalid is None:
+        logs = statistics.log_ratios(picked.trials, arm, baseline)
+    values: list[tuple[int, float]] = []
+    for boot, boot_logs in logs.items():
+        for log in boot_logs:
+            values.append((boot, math.exp(log)))
+    return Comparison(
         arm=arm,
-        n=len(good),
-        failed=len(trials) - len(measured),
-        median=statistics.estimate(statistics.by_boot(good, lambda trial: trial.value), positive=True),
-        values=tuple((trial.boot, trial.block, trial.value) for trial in good if trial.value is not None),
-        total_per_unit=cpu("total_s", overhead.per_unit),
-        service_per_unit=cpu("service_s", overhead.per_unit),
-        full_per_unit=cpu("full_s", overhead.per_unit),
-        service_per_second=cpu("service_s", overhead.per_second),
-        full_per_second=cpu("full_s", overhead.per_second),
-        cpus={} if cpu_invalid else _cpus(good),
-        guest_busy=_rate(good, lambda trial: trial.guest_cpu_s),
-        wait_share=statistics.median(waits),
-        full_invalid=full_invalid,
-        excluded=tuple(
-            (trial.order, excluded[trial_filter.run(trial)])
-            for trial in measured
-            if trial_filter.run(trial) in excluded
-        ),
-        uncounted=uncounted,
-        cpu_invalid=cpu_invalid,
+        baseline=baseline,
+        ratio=statistics.ratio_of(logs),
+        pairs_excluded=picked.pairs_excluded,
+        notes=picked.notes,
+        invalid=picked.invalid,
+        values=tuple(values),
     )
 
 
+def _comparisons(
+    trials: Sequence[model.Trial],
+    arms: Sequence[str],
+    by: _Chosen,
+) -> tuple[Comparison, ...]:
+    """Return the guests over the first guest, then every guest over the host."""
+    figure = trial_filter.Figure.of(trials)
+    guests = [arm for arm in arms if arm in figure.arms]
+    with_host = model.HOST in guests
+    if with_host:
+        guests.remove(model.HOST)
+    compared = []
+    for arm in guests[1:]:
+        compared.append(_comparison(figure, arm, guests[0], by))
+    if with_host:
+        for arm in guests:
+            compared.append(_comparison(figure, arm, model.HOST, by))
+    return tuple(compared)
+
+
+def _arm(
+    arm: str,
+    trials: Sequence[model.Trial],
+    excluded: Mapping[trial_filter.Run, reasons.Reason],
+) -> ArmSummary:
+    good: list[model.Trial] = []
+    failed = 0
+    rejected: list[tuple[int, reasons.Reason]] = []
+    values: list[tuple[int, int, float]] = []
+    samples: dict[int, list[float]] = {}
+    for trial in trials:
+        run = trial_filter.run(trial)
+        if trial_filter.failed(trial) or trial.value is None:
+            failed += 1
+        elif run in excluded:
+            rejected.append((trial.order, excluded[run]))
+        else:
+            good.append(trial)
+            values.append((trial.boot, trial.block, trial.value))
+            samples.setdefault(trial.boot, []).append(trial.value)
+    used = _ArmCpu.of(arm, good)
+    cpus: dict[str, float] = {}
+    if used.invalid is None:
+        cpus = _cpus(good)
+    return ArmSummary(
+        arm=arm,
+        n=len(good),
+        failed=failed,
+        median=statistics.estimate(samples, positive=True),
+        values=tuple(values),
+        total_per_unit=used.estimate("total_s", overhead.per_unit),
+        service_per_unit=used.estimate("service_s", overhead.per_unit),
+        full_per_unit=used.estimate("full_s", overhead.per_unit),
+        service_per_second=used.estimate("service_s", overhead.per_second),
+        full_per_second=used.estimate("full_s", overhead.per_second),
+        cpus=cpus,
+        guest_busy=_rate(good, [trial.guest_cpu_s for trial in good]),
+        wait_share=statistics.median(used.waits),
+        full_invalid=used.full_invalid,
+        excluded=tuple(rejected),
+        uncounted=used.uncounted,
+        cpu_invalid=used.invalid,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ArmCpu:
+    """The CPU of an arm.
+
+    :ivar counted: trials that have counters, and the cost of each.
+    :ivar waits: share of the time wanted that vCPUs waited, of each trial that has it.
+    :ivar uncounted, invalid, full_invalid: as in :class:`ArmSummary`.
+    """
+
+    counted: Sequence[tuple[model.Trial, overhead.Cost]]
+    waits: Sequence[float]
+    uncounted: int
+    invalid: reasons.Reason | None
+    full_invalid: reasons.Reason | None
+
+    @classmethod
+    def of(cls, arm: str, trials: Sequence[model.Trial]) -> "_ArmCpu":
+        """Return the CPU of the trials of an arm that count."""
+        needed = {"total", "vcpu"}
+        if arm == model.HOST:
+            needed = {"total"}
+        counted: list[tuple[model.Trial, overhead.Cost]] = []
+        costs: list[overhead.Cost] = []
+        waits: list[float] = []
+        fault: reasons.Reason | None = None
+        for trial in trials:
+            cost = overhead.cost(trial)
+            costs.append(cost)
+            if needed <= trial.host_cpu_s.keys():
+                counted.append((trial, cost))
+            if cost.wait_share is not None:
+                waits.append(cost.wait_share)
+            if fault is None:
+                fault = cost.invalid
+        uncounted = 0
+        if counted:
+            uncounted = len(trials) - len(counted)
+        invalid = _cpu_fault(costs, uncounted)
+        # Full overhead of the few trials in which the vCPUs did not wait would be a selection.
+        full_invalid = invalid or fault
+        if invalid is None and fault is not None and fault.code is _C.VCPUS_WAITED:
+            over = sum(wait > overhead.MAX_WAIT for wait in waits)
+            full_invalid = reason(_C.OFTEN_WAITED, count=over, of=len(waits), most=max(waits))
+        return cls(counted, waits, uncounted, invalid, full_invalid)
+
+    def estimate(self, name: str, per: _Per) -> statistics.Estimate | None:
+        """Return a figure of :class:`.overhead.Cost` per unit of work, or per second."""
+        fault = self.invalid
+        if name == "full_s":
+            fault = self.full_invalid
+        if fault is not None:
+            return None
+        samples: dict[int, list[float]] = {}
+        for trial, cost in self.counted:
+            value = per(getattr(cost, name), trial)
+            if value is not None:
+                samples.setdefault(trial.boot, []).append(value)
+        return statistics.estimate(samples, positive=True)
+
+
 def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> reasons.Reason | None:
-    """Return why no CPU is known of an arm, of which some trials have no counters; None if it can."""
+    """Return why no CPU of an arm is known; None if it is.
+
+    :param uncounted: number of its trials that have no counters.
+    """
     contradictions = [cost.contradiction for cost in costs if cost.contradiction]
+    count, of = len(contradictions), len(costs)
     if contradictions:
-        return reason(_C.CONTRADICTED, why=(contradictions[0],), count=len(contradictions), of=len(costs))
-    if uncounted > trial_filter.MAX_LOST * len(costs):
-        return reason(_C.FEW_COUNTERS, count=uncounted, of=len(costs), limit=trial_filter.MAX_LOST)
+        return reason(_C.CONTRADICTED, why=(contradictions[0],), count=count, of=of)
+    limit = trial_filter.MAX_LOST
+    if uncounted > limit * of:
+        return reason(_C.FEW_COUNTERS, count=uncounted, of=of, limit=limit)
     return None
 
 
-def _rate(trials: Iterable[model.Trial], seconds: Callable[[model.Trial], float | None]) -> float | None:
-    """Return CPU seconds per second, the median of the trials that have any."""
-    rates = [overhead.per_second(seconds(trial), trial) for trial in trials]
-    return statistics.median([rate for rate in rates if rate is not None])
+def _rate(trials: Sequence[model.Trial], seconds: Sequence[float | None]) -> float | None:
+    """Return CPU seconds per second, the median of the trials that have any.
+
+    :param seconds: of each trial.
+    """
+    rates: list[float] = []
+    for trial, used in zip(trials, seconds, strict=True):
+        rate = overhead.per_second(used, trial)
+        if rate is not None:
+            rates.append(rate)
+    return statistics.median(rates)
 
 
 def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
-    names = sorted({name for trial in trials for name in trial.host_cpu_s})
+    names: set[str] = set()
+    for trial in trials:
+        names.update(trial.host_cpu_s)
     if "vcpu" in names:  # of a guest: all classes but softirq are parts of the total
-        names = [name for name in names if name != "total"]
-    rates = {name: _rate(trials, lambda trial: trial.host_cpu_s.get(name)) for name in names}  # noqa: B023
-    return {name: rate for name, rate in rates.items() if rate is not None}
+        names.discard("total")
+    cpus: dict[str, float] = {}
+    for name in sorted(names):
+        rate = _rate(trials, [trial.host_cpu_s.get(name) for trial in trials])
+        if rate is not None:
+            cpus[name] = rate
+    return cpus
 
 
-def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
+def _secondary(
+    trials: Sequence[model.Trial],
+    arms: Sequence[str],
+    by: _Chosen,
+) -> tuple[Secondary, ...]:
+    # A run that failed is one trial without a value, whatever metric it names.
+    failed: list[model.Trial] = []
+    of_metric: dict[str, list[model.Trial]] = {}
+    values: dict[tuple[str, str], list[float]] = {}
+    for trial in trials:
+        if trial.value is None:
+            failed.append(trial)
+        elif not trial.primary:
+            of_metric.setdefault(trial.metric, []).append(trial)
+            if trial_filter.run(trial) not in by.excluded:
+                values.setdefault((trial.metric, trial.arm), []).append(trial.value)
     figures = []
-    # A run that failed has none of its figures, and stands there under the judged one alone.
-    failed = [trial for trial in trials if trial.value is None]
-    measured = [trial for trial in trials if not trial.primary and trial.value is not None]
-    for metric, mine in grouped((trial.metric, trial) for trial in measured).items():
-        values: dict[str, list[float]] = {}
-        for trial in mine:
-            if trial_filter.run(trial) not in by.excluded and trial.value is not None:
-                values.setdefault(trial.arm, []).append(trial.value)
-        medians = {arm: middle for arm in arms if (middle := statistics.median(values.get(arm, ()))) is not None}
-        compared = _comparisons([*mine, *failed], arms, by)
+    for metric, mine in of_metric.items():
+        medians: dict[str, float] = {}
+        for arm in arms:
+            middle = statistics.median(values.get((metric, arm), ()))
+            if middle is not None:
+                medians[arm] = middle
+        compared = _comparisons(mine + failed, arms, by)
         figures.append(Secondary(metric, mine[0].unit, mine[0].better, medians, compared))
     return tuple(figures)
 
 
 def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
     """Return what the first comparison of guests shows, benchmark by benchmark."""
-    outcomes, arms = list[dict[str, object]](), ("", "")
+    outcomes: list[dict[str, object]] = []
+    arm = baseline = ""
     for benchmark in summaries:
-        pair = next((pair for pair in benchmark.comparisons if pair.baseline != model.HOST), None)
-        outcome, ratio = _outcome(pair), None
+        pair: Comparison | None = None
+        for compared in benchmark.comparisons:
+            if compared.baseline != model.HOST:
+                pair = compared
+                break
+        outcome = _outcome(pair)
+        ratio: float | None = None
         if pair is not None:
-            arms = pair.arm, pair.baseline
+            arm, baseline = pair.arm, pair.baseline
         if pair is not None and pair.ratio is not None and outcome in (_O.GAIN, _O.LOSS):
             ratio = pair.ratio.value
-            outcome = _O.NOISE if arms == model.AA_ARMS[::-1] else outcome
+            if (baseline, arm) == model.AA_ARMS:
+                outcome = _O.NOISE
         outcomes.append({"benchmark": benchmark.label, "outcome": outcome, "ratio": ratio})
     if not outcomes:
         return reason(_C.NOTHING_MEASURED)
-    return reason(_C.COMPARED, arm=arms[0], baseline=arms[1], outcomes=outcomes)
+    return reason(_C.COMPARED, arm=arm, baseline=baseline, outcomes=outcomes)
 
 
 def _outcome(pair: Comparison | None) -> reasons.Outcome:
-    if pair is None or pair.ratio is None:
-        return _O.INVALID if pair and pair.invalid else _O.NO_PAIR
+    if pair is None:
+        return _O.NO_PAIR
+    if pair.ratio is None:
+        return _O.NO_PAIR if pair.invalid is None else _O.INVALID
     if pair.ratio.low is None or pair.ratio.high is None:
         return _O.TOO_FEW
-    if pair.ratio.low <= 1 <= pair.ratio.high:
-        return _O.NO_DIFFERENCE
-    return _O.GAIN if pair.ratio.low > 1 else _O.LOSS
+    if pair.ratio.low > 1:
+        return _O.GAIN
+    if pair.ratio.high < 1:
+        return _O.LOSS
+    return _O.NO_DIFFERENCE
 
 
 def is_aa(environment: Environment) -> bool:
-    """Whether the arms of guests are all the same, so that every difference between them is noise."""
+    """Return whether all arms of guests are the same: differences between them are noise."""
     return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
 
 
 def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list[reasons.Reason]:
-    """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
+    """Return what must be read before the figures.
+
+    That is emulation, an early end, errors, and what has no figure.
+    """
     environment = results.environment
-    orders = {trial.order for trial in results.trials}
-    failed = {trial.order for trial in results.trials if trial.value is None}
-    wide = {trial.order for trial in results.trials if trial.window == "execution"}
-    remarks = [reason(_C.EMULATED)] if environment.accelerator == "tcg" else []
-    if is_aa(environment):
-        remarks.append(reason(_C.HOST_ALONE if environment.launcher == "host" else _C.SAME_GUESTS))
+    remarks = []
+    if environment.accelerator == "tcg":
+        remarks.append(reason(_C.EMULATED))
+    if environment.launcher == "host":
+        remarks.append(reason(_C.HOST_ALONE))
+    elif is_aa(environment):
+        remarks.append(reason(_C.SAME_GUESTS))
     if environment.ended not in ("", Ended.COMPLETE):
         remarks.append(reason(_C.ENDED_EARLY, ended=environment.ended))
+    remarks += _of_trials(results.trials)
+    for benchmark in summaries:
+        for pair in benchmark.comparisons:
+            if pair.invalid is not None:
+                about = {"benchmark": benchmark.label, "arm": pair.arm, "baseline": pair.baseline}
+                remarks.append(reason(_C.NO_RATIO, **about, why=(pair.invalid,)))
+    return remarks
+
+
+def _of_trials(trials: Sequence[model.Trial]) -> list[reasons.Reason]:
+    """Return how many runs failed, have wide windows or were watched by tools."""
+    orders: set[int] = set()
+    failed: set[int] = set()
+    wide: set[int] = set()
+    watched: set[int] = set()
+    collectors: set[str] = set()
+    for trial in trials:
+        orders.add(trial.order)
+        if trial.value is None:
+            failed.add(trial.order)
+        if trial.window == "execution":
+            wide.add(trial.order)
+        if trial.collectors:
+            watched.add(trial.order)
+            collectors.update(trial.collectors)
+    remarks = []
+    of = len(orders)
     if failed:
-        remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=len(orders)))
+        remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=of))
     if wide:
         remarks.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
-    if watched := {trial.order for trial in results.trials if trial.collectors}:
-        names = sorted({name for trial in results.trials for name in trial.collectors})
-        remarks.append(reason(_C.WATCHED, count=len(watched), of=len(orders), collectors=names))
-    return remarks + [
-        reason(_C.NO_RATIO, benchmark=benchmark.label, arm=pair.arm, baseline=pair.baseline, why=(pair.invalid,))
-        for benchmark in summaries
-        for pair in benchmark.comparisons
-        if pair.invalid
-    ]
+    if watched:
+        names = sorted(collectors)
+        remarks.append(reason(_C.WATCHED, count=len(watched), of=of, collectors=names))
+    return remarks
 
 
 def warnings(environment: Environment) -> list[reasons.Reason]:
-    """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
+    """Return what is wrong with the host that the figures come from.
+
+    That is other work on it, or a part that is missing.
+    """
     remarks = []
     load, cpus = environment.load_at_start, environment.cpus
     if load is not None and cpus is not None and 0 < cpus < load:
         remarks.append(reason(_C.OTHER_WORK, load=load, cpus=cpus))
     if environment.vhost_net is False:
         remarks.append(reason(_C.NO_VHOST_NET))
-    writing = [label for label, run in environment.benchmarks.items() if "directory" in run.parameters]
-    if writing and environment.scratch_filesystem in _IN_MEMORY:
-        remarks.append(reason(_C.FILES_IN_MEMORY, benchmarks=writing, filesystem=environment.scratch_filesystem))
+    writing: list[str] = []
+    for label, run in environment.benchmarks.items():
+        if "directory" in run.parameters:
+            writing.append(label)
+    filesystem = environment.scratch_filesystem
+    if writing and filesystem in _IN_MEMORY:
+        remarks.append(reason(_C.FILES_IN_MEMORY, benchmarks=writing, filesystem=filesystem))
     return remarks

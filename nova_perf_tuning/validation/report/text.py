@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning import rules
+from nova_perf_tuning import printing, rules
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.measure import model, reasons
@@ -31,7 +31,10 @@ _Params = Mapping[str, Any]
 
 def of(reason: reasons.Reason) -> str:
     """Return a reason with its notes as one line."""
-    params = {name: _LISTS[name](value) if name in _LISTS else value for name, value in reason.params.items()}
+    params = dict(reason.params)
+    for name, shown in _LISTS.items():
+        if name in params:
+            params[name] = shown(params[name])
     template = _TEXTS[reason.code]
     line = template.format_map(params) if isinstance(template, str) else template(params)
     return "; ".join([line, *map(of, reason.notes)])
@@ -46,8 +49,11 @@ def lines(some: Iterable[reasons.Reason]) -> str:
 
 
 def _signed(loss: float) -> str:
-    """Return a loss as the change of performance that it is: ``-2.3%``, a loss below nothing ``+50.9%``."""
-    return f"{-loss if round(loss, 3) else 0.0:+.1%}"
+    """Return a loss as a change of performance: ``-2.3%``, or ``+50.9%`` for a gain."""
+    change = -loss
+    if round(loss, 3) == 0:
+        change = 0.0  # without a minus sign
+    return f"{change:+.1%}"
 
 
 def _confidence(share: float) -> str:
@@ -62,29 +68,43 @@ def _figure(params: _Params) -> str:
 
 
 def _limit(params: _Params) -> str:
+    limit = params["limit"]
     if params["figure"] == "cpu":
-        return f"allowed {params['limit']:.4g} s"
-    return f"{'demanded' if params['limit'] < 0 else 'allowed'} {_signed(params['limit'])}"
+        return f"allowed {limit:.4g} s"
+    what = "demanded" if limit < 0 else "allowed"
+    return f"{what} {_signed(limit)}"
+
+
+def _no_pairs(params: _Params) -> str:
+    figure = "loss" if params["figure"] == "loss" else "service CPU"
+    return f"{figure}: no pair of trials"
 
 
 def _placed(params: _Params) -> str:
     low, high = params["low"], params["high"]
-    span = f"{_signed(high)} to {_signed(low)}" if params["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
-    return f"{_figure(params)} ({_confidence(params['confidence'])} interval {span}), {_limit(params)}"
+    if params["figure"] == "loss":
+        span = f"{_signed(high)} to {_signed(low)}"
+    else:
+        span = f"{low:.4g} s to {high:.4g} s"
+    interval = f"{_confidence(params['confidence'])} interval {span}"
+    return f"{_figure(params)} ({interval}), {_limit(params)}"
 
 
 def _too_few(params: _Params) -> str:
-    return (
-        f"{_figure(params)}, {_limit(params)}: no interval from {params['boots']} "
-        f"boot{'s'[: params['boots'] != 1]}; at least {params['needed']} are needed"
-    )
+    known = f"no interval from {printing.counted(params['boots'], 'boot')}"
+    needed = f"at least {params['needed']} are needed"
+    return f"{_figure(params)}, {_limit(params)}: {known}; {needed}"
 
 
 def _lost(params: _Params) -> str:
-    kinds = {"failed": "failed", "zeros": "gave 0, which has no ratio"}
-    kinds |= {"missing": "are missing", "excluded": "were excluded"}
-    what = [words for kind, words in kinds.items() if params.get(kind)]
-    return f"{params['count']} of {params['of']} trials of '{params['arm']}' {' or '.join(what)}"
+    kinds = {
+        "failed": "failed",
+        "zeros": "gave 0, which has no ratio",
+        "missing": "are missing",
+        "excluded": "were excluded",
+    }
+    what = " or ".join(words for kind, words in kinds.items() if params.get(kind))
+    return f"{params['count']} of {params['of']} trials of '{params['arm']}' {what}"
 
 
 def _too_many_lost(params: _Params) -> str:
@@ -93,14 +113,17 @@ def _too_many_lost(params: _Params) -> str:
 
 
 def _metric(params: _Params) -> str:
-    hint = "" if params["named"] else "; name one of them as the budget's metric if that is what it is for"
     metric = f"metric '{params['metric']}'" if params["metric"] else "what it is judged by"
-    return f"{metric} was not measured; {params['benchmark']} has {params['known']}{hint}"
+    line = f"{metric} was not measured; {params['benchmark']} has {params['known']}"
+    if params["named"]:
+        return line
+    return f"{line}; name one of them as the budget's metric if that is what it is for"
 
 
 def _guests(params: _Params) -> str:
     more = f" (and {params['more']} more)" if params["more"] else ""
-    return f"guests of '{params['arm']}' are not what was asked for: {params['finding']}{more}"
+    finding = f"{params['finding']}{more}"
+    return f"guests of '{params['arm']}' are not what was asked for: {finding}"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -108,9 +131,15 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _unplaced(params: _Params) -> str:
-    names = " and no ".join(name.replace("_", " ") for name in params["unknown"])
-    options = " and ".join(f"--{name.replace('_', '-')}" for name in params["unknown"])
-    return f"budgets left out, since the results name no {names} (give {options}): {params['budgets']}"
+    names: list[str] = []
+    options: list[str] = []
+    for field in params["unknown"]:
+        names.append(field.replace("_", " "))
+        options.append(f"--{field.replace('_', '-')}")
+    unknown = " and no ".join(names)
+    give = " and ".join(options)
+    cause = f"the results name no {unknown} (give {give})"
+    return f"budgets left out, since {cause}: {params['budgets']}"
 
 
 def _slower(params: _Params) -> str:
@@ -120,11 +149,13 @@ def _slower(params: _Params) -> str:
 
 
 def _host_beyond(params: _Params) -> str:
+    low, high = params["low"], params["high"]
     if params["figure"] == "loss":
-        figure = f"{_signed(params['high'])} to {_signed(params['low'])} against '{params['baseline']}'"
+        figure = f"{_signed(high)} to {_signed(low)} against '{params['baseline']}'"
     else:
-        figure = f"service CPU per {params['unit'] or 'unit'} {params['low']:.4g} s to {params['high']:.4g} s"
-    return f"{params['benchmark']} ({params['arm']}): {figure} in all its pairs, {_limit(params)}"
+        figure = f"service CPU per {params['unit'] or 'unit'} {low:.4g} s to {high:.4g} s"
+    where = f"{params['benchmark']} ({params['arm']})"
+    return f"{where}: {figure} in all its pairs, {_limit(params)}"
 
 
 def _perhaps(params: _Params) -> str:
@@ -133,40 +164,57 @@ def _perhaps(params: _Params) -> str:
 
 
 def _compared(params: _Params) -> str:
+    labels: dict[str, list[str]] = {}
+    for row in params["outcomes"]:
+        label = row["benchmark"]
+        if row["ratio"] is not None:
+            label = f"{label} ({percent(row['ratio'])})"
+        labels.setdefault(row["outcome"], []).append(label)
     said = []
     for outcome, words in _OUTCOMES.items():
-        labels = [
-            row["benchmark"] if row["ratio"] is None else f"{row['benchmark']} ({percent(row['ratio'])})"
-            for row in params["outcomes"]
-            if row["outcome"] == outcome
-        ]
-        said += [f"{words} in {', '.join(labels)}"] * bool(labels)
-    arms = f"{params['arm']} against {params['baseline']}: " if params["arm"] else ""
-    line = f"{arms}{'; '.join(said)}."
+        if outcome in labels:
+            said.append(f"{words} in {', '.join(labels[outcome])}")
+    line = f"{'; '.join(said)}."
+    if params["arm"]:
+        line = f"{params['arm']} against {params['baseline']}: {line}"
     if (params["baseline"], params["arm"]) == model.AA_ARMS:
         return f"A/A run, {line}"
     return line[0].upper() + line[1:]
 
 
 def _judged(params: _Params) -> str:
-    met = "the budget is met; " if params["verdict"] == "PASS" else ""
-    more = f" (and {params['more']} more of {params['of']} budgets)" if params["more"] else ""
-    culprit = f" It points at the {params['culprit']}." if params["culprit"] else ""
-    figure = f"{params['arm']} against {params['baseline']} in {params['benchmark']}: {params['why']}"
-    return f"{params['verdict']}: {met}{figure}{more}.{culprit}"
+    verdict = params["verdict"]
+    if verdict == "PASS":
+        verdict = "PASS: the budget is met;"
+    else:
+        verdict = f"{verdict}:"
+    about = f"{params['arm']} against {params['baseline']} in {params['benchmark']}"
+    line = f"{verdict} {about}: {params['why']}"
+    if params["more"]:
+        line += f" (and {params['more']} more of {params['of']} budgets)"
+    line += "."
+    if params["culprit"]:
+        line += f" It points at the {params['culprit']}."
+    return line
 
 
 def _hosts_judged(params: _Params) -> str:
     count = f"{params['verdict']}: {len(params['hosts'])} of {params['of']} hosts"
     if params["verdict"] == "PASS":
         return f"{count} are as good as asked for."
-    example = f" ({params['example']})" if params["example"] else ""
-    return f"{count}: {_listed(params['hosts'])}{example}."
+    line = f"{count}: {_listed(params['hosts'])}"
+    if params["example"]:
+        line += f" ({params['example']})"
+    return f"{line}."
 
 
 def _change(params: _Params) -> str:
-    versions = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in params["versions"].items())
-    return f"from {params['at'][:16].replace('T', ' ')} on{'; ' if versions else ''}{versions}"
+    line = f"from {params['at'][:16].replace('T', ' ')} on"
+    versions = params["versions"]
+    if not versions:
+        return line
+    changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in versions.items())
+    return f"{line}; {changes}"
 
 
 #: How parameters that are lists are shown.
@@ -185,9 +233,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.BEYOND: _placed,
     _C.UNDECIDED: lambda params: f"{_placed(params)}: more boots may decide",
     _C.TOO_FEW_BOOTS: _too_few,
-    _C.NO_PAIRS: lambda params: f"{'loss' if params['figure'] == 'loss' else 'service CPU'}: no pair of trials",
+    _C.NO_PAIRS: _no_pairs,
     _C.INTERIM: lambda params: (
-        f"{_confidence(params['confidence'])} at this look, so that {_confidence(params['promised'])} holds over"
+        f"{_confidence(params['confidence'])} at this look, so that"
+        f" {_confidence(params['promised'])} holds over"
         " both looks"
     ),
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
@@ -205,25 +254,27 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
     _C.BELOW_NOISE_FLOOR: (
-        "a budget of {limit:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run of {created});"
-        " allow more, or measure longer and renew the floor with validate --noise-floor"
+        "a budget of {limit:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run"
+        " of {created}); allow more, or measure longer and renew the floor with validate"
+        " --noise-floor"
     ),
     _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
     _C.LITTLE_SERVICE_CPU: (
-        "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its service CPU is not"
-        " known (limit {limit:.0%})"
+        "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its"
+        " service CPU is not known (limit {limit:.0%})"
     ),
     _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
     _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
     _C.COUNTERS_GUEST: (
-        "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
-        " its vCPUs waited {wait:.2f} s"
+        "counters contradict: the guest says it was busy {guest:.2f} s, its process used"
+        " {total:.2f} s in all and its vCPUs waited {wait:.2f} s"
     ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
     _C.NO_BUDGET_APPLIES: (
-        "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks}, accelerator"
-        " '{accelerator}', host_group '{host_group}', flavor '{flavor}', memory_encryption '{memory_encryption}'"
+        "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks},"
+        " accelerator '{accelerator}', host_group '{host_group}', flavor '{flavor}',"
+        " memory_encryption '{memory_encryption}'"
     ),
     _C.PLACE_UNKNOWN: _unplaced,
     _C.ONLY_COMPARED: "hosts were only compared with each other",
@@ -232,29 +283,30 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",
     _C.OFTEN_WAITED: "vCPUs waited in {count} of {of} trials, up to {most:.0%} of the time they wanted to run",
     _C.EMULATED: (
-        "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance"
-        " to the host is the emulator's, not KVM's."
+        "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not"
+        " hardware. Distance to the host is the emulator's, not KVM's."
     ),
     _C.HOST_ALONE: "All arms are this host itself (an A/A run): differences between them are noise.",
     _C.SAME_GUESTS: "Both pairs of guests are untuned (an A/A run): differences between them are noise.",
     _C.ENDED_EARLY: "The run ended early ({ended}); the figures are of the trials up to then.",
     _C.TRIALS_FAILED: "{count} of {of} trials failed; see the errors.",
     _C.WIDE_WINDOWS: (
-        "In {count} of the trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
-        " the program."
+        "In {count} of the trials the guest's clock was not known to 0.1 s: their CPU includes"
+        " start and end of the program."
     ),
     _C.WATCHED: (
-        "Tools watched {count} of {of} trials ({collectors}) and took CPU; compare them with trials watched the"
-        " same way."
+        "Tools watched {count} of {of} trials ({collectors}) and took CPU; compare them with"
+        " trials watched the same way."
     ),
     _C.NO_RATIO: "{benchmark}: no ratio {arm}/{baseline}: {why}.",
     _C.OTHER_WORK: (
-        "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are noisier"
-        " for it and absolute figures too low; run it again on a quiet host."
+        "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs."
+        " Ratios are noisier for it and absolute figures too low; run it again on a quiet host."
     ),
     _C.NO_VHOST_NET: (
-        "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With the"
-        " module vhost_net network figures differ; perf:vhost_placement had nothing to place."
+        "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator"
+        " thread. With the module vhost_net network figures differ; perf:vhost_placement had"
+        " nothing to place."
     ),
     _C.FILES_IN_MEMORY: (
         "{benchmarks}: the files lay in memory ({filesystem}), so this is the speed of memory, not of a disk"
@@ -274,14 +326,14 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.NO_WORK: "no trial of '{benchmark:.80}' on '{arm:.40}' counted its work; benchmarks that did: {known}",
     _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
     _C.TOO_FEW_WITH_WORK: (
-        "'{benchmark:.80}' on '{arm:.40}': {count} of {of} trials have no CPU by class (limit {limit:.0%}); on a"
-        " cloud agents tell it"
+        "'{benchmark:.80}' on '{arm:.40}': {count} of {of} trials have no CPU by class (limit"
+        " {limit:.0%}); on a cloud agents tell it"
     ),
     _C.UNCOUNTED: "{count} of {of} trials have no CPU by class",
     _C.NO_SOFTIRQ: "interrupts and softirqs were not measured: what they cost is not in it",
     _C.OTHER_RATE: (
-        "the cost was measured at {measured:.3g} {unit} per second, not {rate:.3g}: a guest costs something at"
-        " rest too, so measure guests at the rate at which they work"
+        "the cost was measured at {measured:.3g} {unit} per second, not {rate:.3g}: a guest costs"
+        " something at rest too, so measure guests at the rate at which they work"
     ),
     _C.SOME_WAITED: "vCPUs waited for a host CPU in {count} of {of} trials: the host was not idle",
     _C.ONE_BOOT: "one boot only, so no interval",
@@ -298,59 +350,62 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.ALL_MET: "PASS: all {count} budgets are met.",
     _C.HOSTS_JUDGED: _hosts_judged,
     _C.CHECK_CPU: (
-        "Look for a limit on the guests' CPUs: virsh schedinfo DOMAIN (vcpu_quota, cpu_shares) and quota:cpu_* of"
-        " the flavor; and for other work on them: nova-perf plan shows what shares a CPU with vCPUs, nova-perf"
-        " audit what the host gets wrong."
+        "Look for a limit on the guests' CPUs: virsh schedinfo DOMAIN (vcpu_quota, cpu_shares)"
+        " and quota:cpu_* of the flavor; and for other work on them: nova-perf plan shows what"
+        " shares a CPU with vCPUs, nova-perf audit what the host gets wrong."
     ),
     _C.CHECK_SCHEDULING: (
-        "Give the vCPUs CPUs of their own (hw:cpu_policy=dedicated) and keep other threads off them (nova-perf"
-        " plan shows them). Look for sleep states and interrupts that hold these CPUs up: nova-perf audit."
+        "Give the vCPUs CPUs of their own (hw:cpu_policy=dedicated) and keep other threads off"
+        " them (nova-perf plan shows them). Look for sleep states and interrupts that hold these"
+        " CPUs up: nova-perf audit."
     ),
     _C.CHECK_MEMORY: (
-        "See where the guest's memory lies (numastat -c qemu): on the nodes of its vCPUs (hw:numa_nodes), in huge"
-        " pages (hw:mem_page_size=large). Look for guests that load the memory of the same node."
+        "See where the guest's memory lies (numastat -c qemu): on the nodes of its vCPUs"
+        " (hw:numa_nodes), in huge pages (hw:mem_page_size=large). Look for guests that load the"
+        " memory of the same node."
     ),
     _C.CHECK_NETWORK: (
-        "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
-        " policies of the port. Compare queues and offloads inside the guest with what was asked for ('Settings in"
-        " force' in the report)."
+        "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of"
+        " the flavor, QoS policies of the port. Compare queues and offloads inside the guest with"
+        " what was asked for ('Settings in force' in the report)."
     ),
     _C.CHECK_DISK: (
-        "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor. Compare cache mode, I/O"
-        " threads and disk queues of the arms ('Settings in force' in the report)."
+        "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor. Compare"
+        " cache mode, I/O threads and disk queues of the arms ('Settings in force' in the report)."
     ),
     _C.CHECK_HOST_CPU: (
-        "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf plan shows where"
-        " its threads run."
+        "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf"
+        " plan shows where its threads run."
     ),
     _C.MEASURE_PARTS: (
-        "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3 and --benchmark"
-        " fio beside it, and see which of them loses as well."
+        "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3"
+        " and --benchmark fio beside it, and see which of them loses as well."
     ),
     _C.ABLATE: (
-        "'{arm}' and '{baseline}' are guests of one host, which differ in what was asked for: leave a spec out and"
-        " measure again; nova-perf validate --ablation finds the one that costs."
+        "'{arm}' and '{baseline}' are guests of one host, which differ in what was asked for:"
+        " leave a spec out and measure again; nova-perf validate --ablation finds the one that"
+        " costs."
     ),
     _C.MORE_BOOTS: (
-        "Give it more time (--time-limit, --boots), on a host without other work; nova-perf validate --noise-floor"
-        " tells what this host can tell apart."
+        "Give it more time (--time-limit, --boots), on a host without other work; nova-perf"
+        " validate --noise-floor tells what this host can tell apart."
     ),
     _C.PUBLISH: (
-        "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host (with the"
-        " --budget and other options of this verdict)."
+        "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on"
+        " each host (with the --budget and other options of this verdict)."
     ),
     _C.DISABLE_HOSTS: (
-        "Keep guests off what fails until it is repaired: openstack perf publish RESULTS.json --disable-on-fail"
-        " (with the --budget and other options of this verdict) takes its traits and nova-compute out; validate"
-        " it again afterwards."
+        "Keep guests off what fails until it is repaired: openstack perf publish RESULTS.json"
+        " --disable-on-fail (with the --budget and other options of this verdict) takes its"
+        " traits and nova-compute out; validate it again afterwards."
     ),
     _C.MORE_PEERS: (
-        "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
-        " alone and some that pass."
+        "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with"
+        " --hosts for them alone and some that pass."
     ),
     _C.JUDGE_UNDER_KVM: (
-        "The guests are emulated, and beside the host the emulator itself is measured: nothing is wrong with them"
-        " for it. Judge them under KVM, or one arm against another."
+        "The guests are emulated, and beside the host the emulator itself is measured: nothing is"
+        " wrong with them for it. Judge them under KVM, or one arm against another."
     ),
     _C.SEE_TRIALS: "See what became of these trials in the report, remove the cause and measure again.",
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
@@ -363,7 +418,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
 
 
 def ratio(estimate: statistics.Estimate | None) -> str:
-    """Return a ratio with its interval, ``1.07 (1.02 to 1.11)``; without one of how many pairs it is."""
+    """Return a ratio with its interval, ``1.07 (1.02 to 1.11)``, or with its number of pairs."""
     if estimate is None:
         return "-"
     if estimate.low is None or estimate.high is None:
@@ -382,18 +437,24 @@ def number(value: float | None) -> str:
     return f"{value:#.3g}" if abs(value) >= 0.9995 else f"{value:.3g}"
 
 
-def interval(estimate: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
+def interval(
+    estimate: statistics.Estimate | None,
+    factor: float = 1.0,
+    digits: int | None = None,
+) -> str:
     """Return ``low to high`` of an estimate, or that n is too small for one."""
     if estimate is None:
         return "-"
     if estimate.low is None or estimate.high is None:
         return f"n too small ({estimate.n})"
     low, high = estimate.low * factor, estimate.high * factor
-    return f"{number(low)} to {number(high)}" if digits is None else f"{low:.{digits}f} to {high:.{digits}f}"
+    if digits is None:
+        return f"{number(low)} to {number(high)}"
+    return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def gain(estimate: statistics.Estimate) -> str:
-    """Return a ratio as percent of gain with its interval: ``+20.0% (95% interval +10.0% to +30.0%)``."""
+    """Return a ratio as a gain: ``+20.0% (95% interval +10.0% to +30.0%)``."""
     if estimate.low is None or estimate.high is None:
         return f"{percent(estimate.value)} (one boot, so no interval)"
     ends = f"{percent(estimate.low)} to {percent(estimate.high)}"
@@ -406,13 +467,19 @@ def percent(ratio: float) -> str:
 
 
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
-    """Return what is not valid or must be read with care, and why; what holds for several is said once."""
+    """Return what is not valid or must be read with care, and why.
+
+    What holds for several is said once.
+    """
     sources: dict[str, list[str]] = {}
     for benchmark in summaries:
         for pair in benchmark.comparisons:
-            one_boot = "" if pair.ratio is None or pair.ratio.low is not None else of(reasons.reason(_C.ONE_BOOT))
-            for note in filter(None, (one_boot, lines(pair.notes))):
-                sources.setdefault(note, []).append(f"{benchmark.label} {pair.arm}/{pair.baseline}")
+            where = f"{benchmark.label} {pair.arm}/{pair.baseline}"
+            if pair.ratio is not None and pair.ratio.low is None:
+                one_boot = of(reasons.reason(_C.ONE_BOOT))
+                sources.setdefault(one_boot, []).append(where)
+            if pair.notes:
+                sources.setdefault(lines(pair.notes), []).append(where)
         for arm in benchmark.arms:
             for note in _arm_notes(arm):
                 sources.setdefault(note, []).append(f"{benchmark.label} on {arm.arm}")
@@ -422,8 +489,9 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
 def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
     """Yield which trials do not count, and what CPU is not shown."""
     if arm.excluded:
-        why = "; ".join(dict.fromkeys(of(reason) for _, reason in arm.excluded))
-        yield f"{len(arm.excluded)} of {arm.n + len(arm.excluded)} trials excluded: {why}"
+        count = len(arm.excluded)
+        why = lines(reason for _, reason in arm.excluded)
+        yield f"{count} of {arm.n + count} trials excluded: {why}"
     if arm.cpu_invalid:
         yield f"no CPU is shown: {of(arm.cpu_invalid)}"
         return
@@ -442,19 +510,29 @@ KNOB_HEAD: Final = ("knob", "extra spec", "benchmark", "here", "tuned / without 
 def knob_rows(knobs: Sequence[ablation.Knob]) -> list[list[str]]:
     rows = []
     for knob in knobs:
+        spec = f"{knob.spec}={knob.value}"
         met = "" if knob.met_without is None else f"without it: {knob.met_without.value}"
         for label, finding in knob.findings.items():
-            effect = "; ".join(filter(None, [ratio(finding.effect), lines(finding.notes)]))
-            rows.append([knob.call.value, f"{knob.spec}={knob.value}", label, finding.call.value, effect, met])
+            effect = ratio(finding.effect)
+            if finding.notes:
+                effect = f"{effect}; {lines(finding.notes)}"
+            rows.append([knob.call.value, spec, label, finding.call.value, effect, met])
     return rows
 
 
 def knob_summary(knobs: Sequence[ablation.Knob]) -> list[str]:
-    """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
+    """Return in sentences which extra specs can be left out and which are not decided.
+
+    There are no sentences without knobs.
+    """
     if not knobs:
         return []
     names = ", ".join(ablation.removable(knobs)) or "none"
-    sentences = [f"removable, each by itself (effect shown to be below {ablation.MARGIN:.0%} either way): {names}"]
-    if undecided := [knob.spec for knob in knobs if knob.call is ablation.Call.UNDECIDED]:
-        sentences.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
+    margin = f"{ablation.MARGIN:.0%}"
+    shown = f"effect shown to be below {margin} either way"
+    sentences = [f"removable, each by itself ({shown}): {names}"]
+    undecided = [knob.spec for knob in knobs if knob.call is ablation.Call.UNDECIDED]
+    if undecided:
+        listed = ", ".join(undecided)
+        sentences.append(f"undecided (keep them, or measure more boots): {listed}")
     return sentences
