@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What results rest on: the host, its guests, what was run, and what went wrong (``environment`` of results).
+"""What results rest on: the host, its guests, what was run, and what went wrong.
 
-JSON keys are the names of the fields. What nobody knows has its default here and no key there; what is only shown
-beside the rest is in :attr:`Environment.shown`.
+It is the ``environment`` of results. JSON keys are the names of the fields. What is not known has
+its default here and no key there; what is only shown is in :attr:`Environment.shown`.
 """
 
 import dataclasses
@@ -21,7 +21,10 @@ _UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """What guests are other than asked for; :ivar code: of :class:`nova_perf_tuning.guest.probe.FindingCode`."""
+    """How guests differ from what was asked for.
+
+    :ivar code: of :class:`nova_perf_tuning.guest.probe.FindingCode`.
+    """
 
     code: str
     text: str
@@ -43,7 +46,8 @@ class Setting:
 class Arm:
     """What guests of one arm asked for and what they got.
 
-    :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has its value.
+    :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has
+        its value.
     :ivar notes, note_codes: what guests did not get of the request, and the code of each.
     :ivar virtualization: what a guest says that it runs on; empty: not read.
     :ivar picture: SVG of where everything could run while it was measured; empty: not read.
@@ -93,9 +97,10 @@ class Ended(enum.StrEnum):
 
 @dataclasses.dataclass(slots=True)
 class Incident:
-    """What went wrong beside trials.
+    """What went wrong apart from trials.
 
-    :ivar code: an :class:`IncidentCode`; :ivar kind: of a pair's error, in lower case; empty: of no pair.
+    :ivar code: an :class:`IncidentCode`; :ivar kind: of a pair's error, in lower case; empty: of
+        no pair.
     """
 
     error: str
@@ -117,7 +122,10 @@ class LeftOut:
 
 @dataclasses.dataclass(slots=True)
 class NoiseFloor:
-    """Of the host; :ivar losses: benchmark -> metric -> smallest loss that its noise does not explain."""
+    """The noise floor of a host.
+
+    :ivar losses: benchmark -> metric -> smallest loss that its noise does not explain.
+    """
 
     created: str
     losses: dict[str, dict[str, float]]
@@ -190,10 +198,13 @@ class Environment:
     :ivar accelerator: what guests ran on: ``kvm``, ``tcg`` …; None: not known.
     :ivar tags: what the operator calls the run, for filters.
     :ivar vhost_mode: ``task`` or ``kthread``: whether the CPU of vhost workers is QEMU's.
-    :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for them.
-    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial; :ivar looks: at each interim look.
+    :ivar memory_encryption: of guests, such as ``amd-sev``: budgets of plain guests are not for
+        them.
+    :ivar boots, blocks: as planned; :ivar boots_run: those that gave a trial; :ivar looks: at each
+        interim look.
     :ivar host_cpu_faults: where host CPU is not known from, and why; how many more there are.
-    :ivar trials_left_out: figures that are not judged, and courses, for which results would be too large.
+    :ivar trials_left_out: figures that are not judged, and courses, for which results would be too
+        large.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
     :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
     """
@@ -243,35 +254,56 @@ class Environment:
     @property
     def places(self) -> dict[str, str]:
         """Return what budgets are chosen by."""
-        encryption = {"memory_encryption": self.memory_encryption} if self.memory_encryption else {}
-        return {"host_group": self.host_group, "flavor": self.flavor, **encryption}
+        places = {"host_group": self.host_group, "flavor": self.flavor}
+        if self.memory_encryption:
+            places["memory_encryption"] = self.memory_encryption
+        return places
 
     def placed(self, host_group: str | None, flavor: str | None) -> "Environment":
         """Return it with what an operator says of the host, if anything."""
-        return dataclasses.replace(self, host_group=host_group or self.host_group, flavor=flavor or self.flavor)
+        return dataclasses.replace(
+            self,
+            host_group=host_group or self.host_group,
+            flavor=flavor or self.flavor,
+        )
 
     @property
     def began(self) -> datetime.datetime:
-        """Return when the run began, in UTC without a zone as the database has it; the epoch if not known."""
+        """Return when the run began, in UTC without a zone as the database has it.
+
+        It is the epoch if that is not known.
+        """
         try:
             at = datetime.datetime.fromisoformat(self.created)
-            return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+            if at.tzinfo is None:
+                return at
+            return at.astimezone(datetime.UTC).replace(tzinfo=None)
         except (ValueError, OverflowError):
             return datetime.datetime(1970, 1, 1)
 
     def updated(self, other: "Environment") -> "Environment":
         """Return it with all that the other one knows in place of its own."""
-        values = {name: getattr(other, name) for name in _types(Environment)}
-        known = {name: value for name, value in values.items() if value not in _UNKNOWN}
-        return dataclasses.replace(self, **known, shown={**self.shown, **other.shown})
+        known: dict[str, Any] = {}
+        for name in _types(Environment):
+            value = getattr(other, name)
+            if value not in _UNKNOWN:
+                known[name] = value
+        shown = {**self.shown, **other.shown}
+        return dataclasses.replace(self, **known, shown=shown)
 
 
 def to_dict(environment: Environment) -> dict[str, Any]:
+    """Return an environment as the JSON contract has it."""
     whole = _plain(environment)
     if environment.looks:
         whole["looks"] = [{"boots": boots} for boots in environment.looks]
-    whole["arms"] = {name: {"request": dict(arm.request), **_plain(arm)} for name, arm in environment.arms.items()}
-    whole["benchmarks"] = {label: _plain(run) for label, run in environment.benchmarks.items()}
+    whole["arms"] = {}
+    for name, arm in environment.arms.items():
+        # The request has its key even where nothing was asked for.
+        whole["arms"][name] = {"request": dict(arm.request)} | _plain(arm)
+    whole["benchmarks"] = {}
+    for label, run in environment.benchmarks.items():
+        whole["benchmarks"][label] = _plain(run)
     whole["errors"] = [_plain(incident) for incident in environment.errors]
     return whole
 
@@ -292,25 +324,39 @@ def _types(kind: object) -> Mapping[str, Any]:
 def _build(kind: Any, data: Mapping[str, Any]) -> Any:
     """Return a dataclass, and all that are in it; what it has no field for is only shown."""
     types = _types(kind)
-    values = {name: _value(hint, data[name]) for name, hint in types.items() if name in data}
+    values: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in types:
+            values[name] = _value(types[name], value)
+        else:
+            shown[name] = value
     if kind in (Environment, Arm):
-        values["shown"] = {key: value for key, value in data.items() if key not in types}
+        values["shown"] = shown
     return kind(**values)
 
 
 def _value(hint: Any, value: Any) -> Any:
+    """Return a value of the JSON contract as the type of its field."""
     if dataclasses.is_dataclass(hint):
         return _build(hint, value)
     parts = typing.get_args(hint)
+    optional = type(None) in parts
     if isinstance(value, list):
         return [_value(parts[0], item) for item in value]
     if isinstance(value, Mapping) and len(parts) == 2 and parts[1] is not type(None):
         return {key: _value(parts[1], item) for key, item in value.items()}
-    return value if value is None or type(None) not in parts else _value(parts[0], value)
+    if optional and value is not None:
+        return _value(parts[0], value)
+    return value
 
 
 def _plain(data: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON: what somebody knows, and what is only shown as keys beside it."""
+    """Return a dataclass as JSON: what is known, and what is only shown as further keys."""
     whole = dataclasses.asdict(data)
     shown: dict[str, Any] = whole.pop("shown", {})
-    return {name: value for name, value in whole.items() if value not in _UNKNOWN} | shown
+    known: dict[str, Any] = {}
+    for name, value in whole.items():
+        if value not in _UNKNOWN:
+            known[name] = value
+    return known | shown
