@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
 
-Hosts are of one kind, so that a budget is judged over the pairs of all of them, each a boot. A host FAILs when it
-is slow beside the others (:mod:`.peer_comparison`), or when the figure that a budget limits is beyond the limit in
-all its pairs, by more than hosts differ; pairs with such hosts are left out of the judgement over all pairs. A
-host without any result is INVALID, and so is one too many of whose trials are lost (:func:`_screen`).
+Hosts are of one kind, so a budget is judged over the pairs of all of them, each a boot. A host
+FAILs when it is slower than the others (:mod:`.peer_comparison`), or when the figure that a budget
+limits is beyond the limit in all its pairs, by more than hosts differ. Pairs with such hosts are
+left out of the judgement over all pairs. A host without any result is INVALID, and so is a host
+that lost too many trials (:func:`_screen`). :func:`judge` says in which order this is decided, and
+why.
 """
 
 import collections
@@ -29,25 +31,25 @@ from nova_perf_tuning.validation.report import text
 _C = ReasonCode
 _V = judging.Verdict
 
-#: The worst first.
+#: Verdicts from the worst to the best.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS)
 
-#: Share of a host's cells from which on lost ones are the rule with it.
+#: A host that lost more than this share of its cells of a benchmark and arm is INVALID.
 _FAILING: Final = 0.5
 
-#: Trials with the hosts that they are about, twice the same where there is one.
+#: Trials, each with the hosts that it is about: twice the same host where there is one.
 Trials = Sequence[tuple[model.HostPair, results.Trial]]
-#: What one part of the judgement says of a host; None: it found nothing to tell.
-_Finding = tuple[judging.Verdict, Reason | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetVerdict:
-    """What a run says; ``whole`` is the worst of the verdicts on its hosts, None when none has one.
+    """What a run says; ``whole`` is the worst verdict on any of its hosts, None when none has one.
 
-    :ivar hosts: their verdict is None when nothing was to be judged: no budget, and too few hosts to compare.
+    :ivar hosts: a host's verdict is None when nothing was to be judged: no budget, and too few
+        hosts to compare.
     :ivar of_bare: host -> what guests reach of the bare host in their worst figure, 0.93.
-    :ivar comparisons: (benchmark, arm) -> what it says of hosts; :ivar judgements: of budgets, over all pairs.
+    :ivar comparisons: (benchmark, arm) -> what it says about hosts.
+    :ivar judgements: of budgets, over all pairs.
     """
 
     whole: judging.Verdict | None
@@ -57,163 +59,342 @@ class FleetVerdict:
     judgements: Sequence[judging.Judgement]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finding:
+    """What one pass says about a host; ``why`` is None where there is nothing to report."""
+
+    verdict: judging.Verdict
+    why: Reason | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cell:
+    """What one boot of a pair gave of one benchmark in one arm.
+
+    :ivar lost: its trials that failed or are missing.
+    :ivar without_cpu: number of its trials that have a figure, but lack the service CPU.
+    :ivar left_out: so much of it is lost that nothing of this benchmark in this boot counts.
+    """
+
+    lost: trial_filter.Lost
+    without_cpu: int
+    left_out: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LossOfHost:
+    """Why a host lost cells of one benchmark and arm; ``mostly``: it lost most of them."""
+
+    host: str
+    why: Reason
+    mostly: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LimitedFigure:
+    """A figure that a budget limits.
+
+    :ivar name: ``loss`` or ``cpu``.
+    :ivar limit, of_pairs: its limit, and what pairs have; logarithms, turned so that more is
+        better.
+    """
+
+    judgement: judging.Judgement
+    name: str
+    limit: float
+    of_pairs: Mapping[model.HostPair, float]
+
+
 class Places:
-    """Which hosts the trials of a fleet's results are of.
+    """Which hosts the trials of a fleet's results are about.
 
-    The number of a pair is the boot of its trials; what ran on its server alone has that plus the number of all
-    pairs, since it is of another boot, that of the server's guest.
+    The number of a pair is the boot of its trials. What ran on the pair's server alone is of
+    another boot, that of the server's guest: the number of the pair plus the number of all pairs.
 
-    :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began there.
+    :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began
+        there.
     """
 
     def __init__(self, environment: environments.Environment) -> None:
-        """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
+        """Read the pairs; a benchmark that is not installed counts as one with a server."""
         assert environment.fleet is not None
         self.fleet = environment.fleet
-        pairs = {pair.number: model.HostPair(pair.client, pair.server) for pair in self.fleet.pairs}
-        self.boots = {number + len(pairs): (pair, pair.server) for number, pair in pairs.items()}
-        self.boots |= {number: (pair, pair.client) for number, pair in pairs.items()}
-        kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
-        self._unpaired = {label for label, run in environment.benchmarks.items() if run.kind in kinds}
+        pairs: dict[int, model.HostPair] = {}
+        for pair in self.fleet.pairs:
+            pairs[pair.number] = model.HostPair(pair.client, pair.server)
+        self.boots: dict[int, tuple[model.HostPair, str]] = {}
+        for number, hosts in pairs.items():
+            self.boots[number + len(pairs)] = (hosts, hosts.server)
+        for number, hosts in pairs.items():
+            self.boots[number] = (hosts, hosts.client)
+        unpaired_kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
+        self._unpaired = set()
+        for label, run in environment.benchmarks.items():
+            if run.kind in unpaired_kinds:
+                self._unpaired.add(label)
 
     def hosts(self, trial: results.Trial) -> model.HostPair:
-        """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
+        """Return the hosts that a trial is about; without a peer, its own host twice."""
         pair, host = self.boots[trial.boot]
-        return model.HostPair(host, host) if trial.benchmark in self._unpaired else pair
+        if trial.benchmark in self._unpaired:
+            return model.HostPair(host, host)
+        return pair
 
     def ran_on(self, trial: results.Trial) -> tuple[str, str | None]:
-        """Return the host that a trial ran on, empty if not known, and its peer's if that took part."""
-        pair = self.hosts(trial) if trial.boot in self.boots else model.HostPair("", "")
-        return pair.client, pair.server if pair.server != pair.client else None
+        """Return a trial's host, empty if unknown, and the host of its peer if any."""
+        if trial.boot not in self.boots:
+            return "", None
+        pair = self.hosts(trial)
+        if pair.server == pair.client:
+            return pair.client, None
+        return pair.client, pair.server
 
 
 def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
-    """Return the results of a fleet with new verdicts in place of those in them, and these.
+    """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
 
-    Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
+    A host gets the worst verdict that any of four passes finds. Each pass needs the one before:
+
+    1. :func:`_screen` leaves out boots that lost too many trials. What is left of such a boot is a
+       selection: compared or judged, it would give a wrong verdict on the host and on its peers.
+    2. :func:`_slower_than_others` compares hosts with each other. It needs no budget, and a slow
+       host makes all its pairs slow: until it is known, a budget would FAIL for its good peers,
+       too.
+    3. :func:`_beyond_budgets` finds hosts that break a budget in all their pairs. Which budgets
+       can be judged at all is found over the pairs without slow hosts.
+    4. :func:`_by_budgets` gives the verdict of budgets over all pairs to the hosts that neither
+       FAIL nor are INVALID by now. So it comes last, and budgets are judged anew where pass 3
+       found hosts.
+
+    Where budgets are required and none is for the run, hosts were only compared: they are INVALID.
     """
-    environment, places = measured.environment, Places(measured.environment)
+    environment = measured.environment
+    places = Places(environment)
     known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
     guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
-    wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
-    kept, lost = _screen(guests, environment, wanted)
-    boots = {(trial.benchmark, trial.boot) for _, trial in kept}
-    bare = [trial for trial in known if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots]
-    counting = [*kept, *((places.hosts(trial), trial) for trial in bare)]
-    planned = {meeting for pair, _ in places.boots.values() for meeting in _meetings(pair)}
-    met = {
-        meeting
-        for hosts, trial in guests
-        if trial.value is not None
-        for meeting in _meetings(places.boots[trial.boot][0])
-        if meeting[0] in hosts.hosts
-    }
+    planned = _planned_meetings(places)
     findings: dict[str, list[_Finding]] = {host: [] for host, _ in sorted(planned)}
-    for host in findings.keys() - {host for trial in known for host in places.boots[trial.boot][0].hosts}:
-        findings[host].append((_V.INVALID, reason(_C.NO_RESULT)))
-    otherwise: dict[str, list[_Finding]] = collections.defaultdict(list)  # where nothing else is found
-    for host, why, mostly in lost:
-        (findings if mostly else otherwise)[host].append((_V.INVALID, why))
+    for host in findings.keys() - _hosts_with_trials(places, known):
+        findings[host].append(_Finding(_V.INVALID, reason(_C.NO_RESULT)))
+
+    kept, losses = _screen(guests, environment, budgets)
+    if_nothing_else: dict[str, list[_Finding]] = collections.defaultdict(list)
+    for loss in losses:
+        finding = _Finding(_V.INVALID, loss.why)
+        if loss.mostly:
+            findings[loss.host].append(finding)
+        else:
+            if_nothing_else[loss.host].append(finding)
+    counting = _with_bare_hosts(kept, known, places)
+
     comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
-    for (benchmark, arm), comparison in comparisons.items():
-        if comparison.enough:
-            for host, logs in comparison.logs.items():
-                losses = [-math.expm1(log - comparison.middle) for log in logs]
-                findings[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
+    for host, finding in _slower_than_others(comparisons):
+        findings[host].append(finding)
+
+    usable = counting or guests
     slow = _failing(findings)
-    judgements = _over_all_pairs(slow, counting or guests, budgets, environment)
-    beyond, of_bare = _by_hosts(judgements, counting)
+    judgements = _over_all_pairs(slow, usable, budgets, environment)
+    beyond, of_bare = _beyond_budgets(judgements, counting)
     for host, finding in beyond:
         findings[host].append(finding)
-    if (failing := _failing(findings)) != slow:
-        judgements = _over_all_pairs(failing, counting or guests, budgets, environment)
+
+    failing = _failing(findings)
+    if failing != slow:
+        judgements = _over_all_pairs(failing, usable, budgets, environment)
     for host, finding in _by_budgets(findings, judgements, kept):
         findings[host].append(finding)
+
     if not judgements and not all(budget.optional for budget in budgets):
         for mine in findings.values():
-            mine.insert(0, (_V.INVALID, budget_file.why_none(measured)))
-    peers, with_figures = (collections.Counter(host for host, _ in meetings) for meetings in (planned, met))
-    findings = {host: mine or otherwise[host] for host, mine in findings.items()}
-    hosts = [_verdict(host, mine, peers[host], with_figures[host]) for host, mine in findings.items()]
-    whole = min((_V(host.verdict) for host in hosts if host.verdict), key=_ORDER.index, default=None)
-    fleet = dataclasses.replace(places.fleet, verdict=whole and whole.value, hosts=hosts)
+            mine.insert(0, _Finding(_V.INVALID, budget_file.why_none(measured)))
+    peers = collections.Counter(host for host, _ in planned)
+    peers_measured = collections.Counter(host for host, _ in _meetings_with_figures(places, guests))
+    hosts = []
+    for host, mine in findings.items():
+        deciding = mine or if_nothing_else[host]
+        hosts.append(_verdict(host, deciding, peers[host], peers_measured[host]))
+    whole = _worst(hosts)
+    word = None
+    if whole is not None:
+        word = whole.value
+    fleet = dataclasses.replace(places.fleet, verdict=word, hosts=hosts)
     changed = dataclasses.replace(measured, environment=dataclasses.replace(environment, fleet=fleet))
     return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
 
 
-def _screen(
-    measured: Trials, environment: environments.Environment, cpu_wanted: Collection[tuple[str, str]]
-) -> tuple[Trials, Sequence[tuple[str, Reason, bool]]]:
-    """Return which of ``measured`` counts, and each host that lost cells with the reason; True: it is INVALID.
-
-    A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost when it failed, is
-    missing, or lacks the service CPU that a budget limits. A cell that lost more than 20 % is a selection, not a
-    sample: with it this benchmark of this boot is left out of everything. A host more than half of whose cells
-    of a benchmark and arm are left out is INVALID, so that one sick host changes no verdict on its peers. A host
-    that lost fewer cells is INVALID where what is left can be neither compared nor judged.
-
-    :param cpu_wanted: benchmarks and arms whose service CPU a budget limits.
-    """
-    boots = grouped(((trial.benchmark, trial.boot, pair), trial) for pair, trial in measured)
-    figures = dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured)
-    excluded = set()
-    # Each cell with its number of trials that have a figure and lack the service CPU, and whether it is left out.
-    cells: dict[tuple[str, str, str], list[tuple[trial_filter.Lost, int, bool]]] = collections.defaultdict(list)
-    gaps = trial_filter.Gaps.of(environment)
-    for (benchmark, boot, pair), trials in boots.items():
-        figure = trial_filter.Figure.of(trials)
-        for arm in [arm for kind, arm in figures if kind == benchmark]:
-            cell = trial_filter.lost(figure, gaps, arm)
-            if not cell.of:
-                continue
-            mine = [trial for trial in trials if trial.arm == arm and (benchmark, arm) in cpu_wanted]
-            without_cpu = sum(trial.value is not None and overhead.cost(trial).service_s is None for trial in mine)
-            left_out = cell.failed + cell.missing + without_cpu > trial_filter.MAX_LOST * cell.of
-            excluded |= {(benchmark, boot)} if left_out else set()
-            for host in pair.hosts:
-                cells[host, benchmark, arm].append((cell, without_cpu, left_out))
-    lost = [
-        (host, _lost(benchmark, arm, of_host), cells_lost > _FAILING * len(of_host))
-        for (host, benchmark, arm), of_host in cells.items()
-        if (cells_lost := sum(left_out for *_, left_out in of_host))
-    ]
-    return [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded], lost
+def _worst(hosts: Iterable[environments.FleetHost]) -> judging.Verdict | None:
+    verdicts = [_V(host.verdict) for host in hosts if host.verdict]
+    return min(verdicts, key=_ORDER.index, default=None)
 
 
-def _lost(benchmark: str, arm: str, cells: Sequence[tuple[trial_filter.Lost, int, bool]]) -> Reason:
-    of, failed, missing = (sum(getattr(cell, name) for cell, *_ in cells) for name in ("of", "failed", "missing"))
-    without_cpu = sum(without for _, without, _ in cells)
-    return trial_filter.Lost(arm, of, failed, 0, missing, frozenset()).reason(
-        _C.HOST_LOST_TRIALS,
-        benchmark=benchmark,
-        count=failed + missing + without_cpu,
-        excluded=without_cpu,
-        limit=trial_filter.MAX_LOST,
-        why=(reason(_C.NO_SERVICE_CPU, arm=arm),) if without_cpu else (),
-    )
+# -- who met whom
 
 
 def _meetings(pair: model.HostPair) -> list[tuple[str, str]]:
     return [(pair.client, pair.server), (pair.server, pair.client)]
 
 
-def _placed(
+def _planned_meetings(places: Places) -> set[tuple[str, str]]:
+    """Return every host with each of its peers."""
+    planned = set()
+    for pair, _ in places.boots.values():
+        planned.update(_meetings(pair))
+    return planned
+
+
+def _meetings_with_figures(places: Places, guests: Trials) -> set[tuple[str, str]]:
+    """Return every host with each peer with which it has a figure."""
+    met = set()
+    for about, trial in guests:
+        if trial.value is None:
+            continue
+        pair, _ = places.boots[trial.boot]
+        for host, peer in _meetings(pair):
+            if host in about.hosts:
+                met.add((host, peer))
+    return met
+
+
+def _hosts_with_trials(places: Places, trials: Iterable[results.Trial]) -> set[str]:
+    hosts: set[str] = set()
+    for trial in trials:
+        pair, _ = places.boots[trial.boot]
+        hosts |= pair.hosts
+    return hosts
+
+
+def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Places) -> Trials:
+    """Return ``kept``, then trials of bare hosts in the boots that count."""
+    boots = {(trial.benchmark, trial.boot) for _, trial in kept}
+    counting = list(kept)
+    for trial in known:
+        if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots:
+            counting.append((places.hosts(trial), trial))
+    return counting
+
+
+# -- pass 1: lost trials
+
+
+def _screen(
+    measured: Trials, environment: environments.Environment, budgets: Iterable[judging.Budget]
+) -> tuple[Trials, Sequence[_LossOfHost]]:
+    """Return which of ``measured`` counts, and the hosts that lost cells.
+
+    A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost
+    when it failed, is missing, or lacks the service CPU that a budget limits. A cell that lost
+    more than 20 % is a selection, not a sample: with it this benchmark of this boot is left out of
+    everything. A host more than half of whose cells of a benchmark and arm are left out is
+    INVALID, so that one failing host changes no verdict on its peers. A host that lost fewer cells
+    is INVALID where what is left can be neither compared nor judged.
+    """
+    cpu_limited = set()
+    for budget in budgets:
+        if budget.max_host_cpu_per_unit is not None:
+            cpu_limited.add((budget.benchmark, budget.arm))
+    arms: dict[str, list[str]] = {}
+    for benchmark, arm in dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured):
+        arms.setdefault(benchmark, []).append(arm)
+
+    boots = grouped(((trial.benchmark, trial.boot, pair), trial) for pair, trial in measured)
+    gaps = trial_filter.Gaps.of(environment)
+    cells: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
+    excluded = set()
+    for (benchmark, boot, pair), trials in boots.items():
+        figure = trial_filter.Figure.of(trials)
+        for arm in arms[benchmark]:
+            cell = _cell(figure, gaps, arm, (benchmark, arm) in cpu_limited)
+            if not cell.lost.of:
+                continue
+            if cell.left_out:
+                excluded.add((benchmark, boot))
+            for host in pair.hosts:
+                cells[host, benchmark, arm].append(cell)
+
+    losses = []
+    for (host, benchmark, arm), of_host in cells.items():
+        left_out = sum(cell.left_out for cell in of_host)
+        if left_out:
+            mostly = left_out > _FAILING * len(of_host)
+            losses.append(_LossOfHost(host, _why_lost(benchmark, arm, of_host), mostly))
+    kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded]
+    return kept, losses
+
+
+def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool) -> _Cell:
+    """Return what the trials of one boot and benchmark gave in an arm."""
+    lost = trial_filter.lost(figure, gaps, arm)
+    without_cpu = 0
+    if cpu_limited:
+        for trial in figure.arms.get(arm, ()):
+            if trial.value is not None and overhead.cost(trial).service_s is None:
+                without_cpu += 1
+    count = lost.failed + lost.missing + without_cpu
+    return _Cell(lost, without_cpu, count > trial_filter.MAX_LOST * lost.of)
+
+
+def _why_lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
+    of = sum(cell.lost.of for cell in cells)
+    failed = sum(cell.lost.failed for cell in cells)
+    missing = sum(cell.lost.missing for cell in cells)
+    without_cpu = sum(cell.without_cpu for cell in cells)
+    why: tuple[Reason, ...] = ()
+    if without_cpu:
+        why = (reason(_C.NO_SERVICE_CPU, arm=arm),)
+    lost = trial_filter.Lost(arm, of, failed, 0, missing, frozenset())
+    return lost.reason(
+        _C.HOST_LOST_TRIALS,
+        benchmark=benchmark,
+        count=failed + missing + without_cpu,
+        excluded=without_cpu,
+        limit=trial_filter.MAX_LOST,
+        why=why,
+    )
+
+
+# -- passes 2 and 3: hosts that are slow, and hosts that are beyond a budget
+
+
+def _slower_than_others(
+    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison],
+) -> Iterator[tuple[str, _Finding]]:
+    """Yield what the comparison of hosts with each other says about each of them."""
+    for (benchmark, arm), comparison in comparisons.items():
+        if not comparison.enough:
+            continue
+        for host, logs in comparison.logs.items():
+            losses = [-math.expm1(log - comparison.middle) for log in logs]
+            yield host, _compared(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm)
+
+
+def _compared(
     comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: object
 ) -> _Finding:
-    """Return what a comparison says of a host, and why.
+    """Return what a comparison says about a host, and why.
 
-    :param figures: of its pairs, the best last; :param slow: beside other hosts; False: held against a budget.
+    :param figures: those of its pairs, the best last.
+    :param slow: it was compared with other hosts; False: with a budget.
     """
     word = comparison.states[host]
     if word is _V.PASS:
-        return word, None
+        return _Finding(word)
+    if slow:
+        certain, perhaps = _C.SLOW, _C.MAYBE_SLOW
+    else:
+        certain, perhaps = _C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND
+    code = perhaps
+    if word is _V.FAIL:
+        code = certain
     params |= {"low": figures[-1], "high": figures[0], "spread": comparison.spread}
-    certain, perhaps = (_C.SLOW, _C.MAYBE_SLOW) if slow else (_C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND)
-    return word, Reason(certain if word is _V.FAIL else perhaps, params)
+    return _Finding(word, Reason(code, params))
 
 
 def _failing(findings: Mapping[str, Sequence[_Finding]]) -> set[str]:
-    return {host for host, mine in findings.items() if any(word is _V.FAIL for word, _ in mine)}
+    failing = set()
+    for host, mine in findings.items():
+        if any(finding.verdict is _V.FAIL for finding in mine):
+            failing.add(host)
+    return failing
 
 
 def _over_all_pairs(
@@ -222,58 +403,84 @@ def _over_all_pairs(
     budgets: Sequence[judging.Budget],
     environment: environments.Environment,
 ) -> Sequence[judging.Judgement]:
-    """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
-    usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)] or [trial for _, trial in trials]
-    return judging.judge_all(results.Results(environment, usable), budgets) if usable else ()
+    """Judge budgets by the pairs without a host that FAILs; by all pairs if none is left."""
+    usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)]
+    if not usable:
+        usable = [trial for _, trial in trials]
+    if not usable:
+        return ()
+    return judging.judge_all(results.Results(environment, usable), budgets)
 
 
-def _by_hosts(
+def _beyond_budgets(
     judgements: Sequence[judging.Judgement], trials: Trials
 ) -> tuple[Sequence[tuple[str, _Finding]], Mapping[str, float]]:
-    """Return what to tell of hosts beyond a budget in all their pairs, and what guests reach of bare hosts."""
+    """Return findings on hosts beyond a budget, and what guests reach of bare hosts."""
+    limits: list[_LimitedFigure] = []
+    for judgement in judgements:
+        if judgement.verdict is not _V.INVALID:
+            limits.extend(_limited_figures(judgement, trials))
     findings: list[tuple[str, _Finding]] = []
     of_bare: dict[str, float] = {}
-    valid = [judgement for judgement in judgements if judgement.verdict is not _V.INVALID]
-    limits = [(entry, *limit) for entry in valid for limit in _limited(entry.budget, trials) if limit[-1]]
-    for judgement, figure, limit, of_pair in limits:
-        budget, loss = judgement.budget, figure == "loss"
-        by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
-        params: dict[str, object] = {name: getattr(budget, name) for name in ("benchmark", "arm", "baseline")}
-        params |= {"figure": figure, "unit": judgement.unit}
-        params["limit"] = budget.max_loss if loss else budget.max_host_cpu_per_unit
-        for host, logs in by.logs.items():
-            if loss and budget.baseline == results.HOST:
+    for limited in limits:
+        budget = limited.judgement.budget
+        is_loss = limited.name == "loss"
+        comparison = peer_comparison.judge(limited.of_pairs, 0.0, len(limits), limited.limit)
+        params: dict[str, object] = {
+            "benchmark": budget.benchmark,
+            "arm": budget.arm,
+            "baseline": budget.baseline,
+            "figure": limited.name,
+            "unit": limited.judgement.unit,
+            "limit": budget.max_host_cpu_per_unit,
+        }
+        if is_loss:
+            params["limit"] = budget.max_loss
+        for host, logs in comparison.logs.items():
+            if is_loss:
+                figures = [-math.expm1(log) for log in logs]
+            else:
+                figures = [math.exp(-log) for log in logs]
+            if is_loss and budget.baseline == results.HOST:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
-            figures = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
-            findings.append((host, _placed(by, host, figures, slow=False, **params)))
+            findings.append((host, _compared(comparison, host, figures, slow=False, **params)))
     return findings, of_bare
 
 
-def _limited(budget: judging.Budget, trials: Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
-    """Yield each figure that a budget limits: its name, its limit, and what pairs have.
-
-    Both are logarithms, turned so that more is better.
-    """
-    same = [(pair, trial) for pair, trial in trials if trial.benchmark == budget.benchmark]
-    mine = [(pair, trial) for pair, trial in same if budget.metric in (None, trial.metric)]
-    boots = {trial.boot: pair for pair, trial in mine if trial.arm == budget.arm}
+def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_LimitedFigure]:
+    """Yield each figure that the budget of a judgement limits, if any pair has it."""
+    budget = judgement.budget
+    mine = []
+    boots = {}
+    for pair, trial in trials:
+        if trial.benchmark != budget.benchmark or budget.metric not in (None, trial.metric):
+            continue
+        mine.append(trial)
+        if trial.arm == budget.arm:
+            boots[trial.boot] = pair
     if budget.max_loss is not None:
-        ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)
-        yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
+        ratios = intervals.log_ratios(mine, budget.arm, budget.baseline)
+        of_pairs = _of_pairs(boots, ratios)
+        if of_pairs:
+            yield _LimitedFigure(judgement, "loss", math.log(1 - budget.max_loss), of_pairs)
     if budget.max_host_cpu_per_unit:
-        costs = intervals.by_boot((trial for _, trial in mine if trial.arm == budget.arm), _log_cost)
-        yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
+        of_arm = [trial for trial in mine if trial.arm == budget.arm]
+        of_pairs = _of_pairs(boots, intervals.by_boot(of_arm, _log_cost))
+        if of_pairs:
+            yield _LimitedFigure(judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs)
 
 
 def _log_cost(trial: results.Trial) -> float | None:
     cost = overhead.per_unit(overhead.cost(trial).service_s, trial)
-    return -math.log(cost) if cost is not None and cost > 0 else None
+    if cost is None or cost <= 0:
+        return None
+    return -math.log(cost)
 
 
 def _of_pairs(
     boots: Mapping[int, model.HostPair], samples: Mapping[int, Sequence[float]]
 ) -> dict[model.HostPair, float]:
-    """Return the median of each boot, that of the better one where a pair has two."""
+    """Return the median of each boot; that of the better boot where a pair has two."""
     medians: dict[model.HostPair, float] = {}
     for boot, some in samples.items():
         pair = boots[boot]
@@ -281,35 +488,47 @@ def _of_pairs(
     return medians
 
 
+# -- pass 4: budgets over all pairs
+
+
 def _by_budgets(
     findings: Mapping[str, Sequence[_Finding]], judgements: Sequence[judging.Judgement], trials: Trials
 ) -> Iterator[tuple[str, _Finding]]:
-    """Yield what budgets say over all pairs, of the hosts that have no worse verdict already."""
-    decided = {host for host, mine in findings.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
+    """Yield what budgets say over all pairs, about the hosts that neither FAIL nor are INVALID."""
+    undecided = set()
+    for host, mine in findings.items():
+        if not any(finding.verdict in (_V.FAIL, _V.INVALID) for finding in mine):
+            undecided.add(host)
     measured: dict[str, set[str]] = collections.defaultdict(set)
     for pair, trial in trials:
         measured[trial.benchmark] |= pair.hosts
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
-        # A benchmark that no host has was asked of all of them.
-        for host in (measured[benchmark] or findings.keys()) - decided:
-            yield host, (_V.PASS, None)
+        hosts = undecided
+        if measured[benchmark]:  # a benchmark that no host has was wanted of all of them
+            hosts = undecided & measured[benchmark]
+        for host in hosts:
+            yield host, _Finding(_V.PASS)
             for word, why in judgement.verdicts_and_reasons:
                 if word is not _V.PASS:
                     figure = why.params.get("figure", "")
-                    yield host, (word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,)))
+                    of_budget = reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))
+                    yield host, _Finding(word, of_budget)
 
 
 def _verdict(host: str, findings: Iterable[_Finding], peers: int, measured: int) -> environments.FleetHost:
-    """Return the worst of what was found on a host, with every reason; first those that the verdict comes from."""
-    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding[0]))
-    known = [(word, why) for word, why in ordered if why is not None]
-    details = [
-        environments.HostDetail(
-            word.value, sorted(why.codes), why.params.get("benchmark", ""), why.params.get("figure", "")
-        )
-        for word, why in known
-    ]
-    reasons = list(dict.fromkeys(text.of(why) for _, why in known))
-    whole = ordered[0][0].value if ordered else None
-    return environments.FleetHost(host, whole, reasons, peers, measured, details)
+    """Return the worst finding on a host, with every reason; those of the verdict come first."""
+    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.verdict))
+    whole = None
+    if ordered:
+        whole = ordered[0].verdict.value
+    details = []
+    texts = []
+    for finding in ordered:
+        why = finding.why
+        if why is None:
+            continue
+        benchmark, figure = why.params.get("benchmark", ""), why.params.get("figure", "")
+        details.append(environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure))
+        texts.append(text.of(why))
+    return environments.FleetHost(host, whole, list(dict.fromkeys(texts)), peers, measured, details)
