@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hosts of a fleet are slow: every host by its best pair, against the median of all hosts.
 
-A pair is as fast as the slower of its hosts allows, so that a slow host slows all its pairs and a good one only
-those with slow peers (doc/source/admin/fleet.rst). A figure of which less is better, and which is 0 in most
-trials, compares nobody: it has no ratio. Two hosts that were measured alone are compared with each other.
+A pair is as fast as the slower of its hosts allows: a slow host makes all its pairs slow, a good
+one only those with slow peers (doc/source/admin/fleet.rst). A figure of which less is better, and
+which is 0 in most trials, finds no slow host: it has no ratio. Two hosts that were measured alone
+are compared with each other.
 """
 
 import collections
 import dataclasses
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from nova_perf_tuning.validation.measure import model as results
 
 #: Fewest hosts among which a slow one can be found.
 MIN_HOSTS: Final = 3
-#: Probability that any host of a run of equal ones is called slow.
+#: Probability that a run over equal hosts finds a slow one.
 _WRONG: Final = 0.01
-#: What figures of equal pairs differ by at least, as a standard deviation.
+#: Least standard deviation of the figures of equal pairs.
 _LEAST_SPREAD: Final = 0.03
 
 
@@ -44,6 +44,43 @@ class Comparison:
     enough: bool
 
 
+@dataclasses.dataclass(slots=True)
+class _Series:
+    """What was measured of one benchmark in one arm.
+
+    :ivar turn: -1 where less is better, else 1.
+    :ivar values: pair -> boot -> figures of its trials.
+    """
+
+    turn: int = 1
+    values: dict[model.HostPair, dict[int, list[float]]] = dataclasses.field(default_factory=dict)
+
+    def add(self, pair: model.HostPair, trial: results.Trial, value: float) -> None:
+        self.turn = 1
+        if trial.better == "lower":
+            self.turn = -1
+        self.values.setdefault(pair, {}).setdefault(trial.boot, []).append(value)
+
+    def logs(self) -> dict[model.HostPair, float]:
+        """Return pair -> log of its median; empty where all figures are 0."""
+        logs = {}
+        only_zeros = True
+        for pair, boots in self.values.items():
+            values: list[float] = []
+            for of_boot in boots.values():
+                values.extend(of_boot)
+            if any(values):
+                only_zeros = False
+            median = statistics.median(values)
+            log = -math.inf
+            if median:
+                log = math.log(median)
+            logs[pair] = self.turn * log
+        if only_zeros:
+            return {}
+        return logs
+
+
 def compare(
     measured: Iterable[tuple[model.HostPair, results.Trial]], limit: float
 ) -> dict[tuple[str, str], Comparison]:
@@ -52,60 +89,76 @@ def compare(
     :param measured: trials with the hosts that they are about, twice the same where there is one.
     :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
     """
-    series: dict[tuple[str, str], dict[model.HostPair, dict[int, list[float]]]] = {}
-    turned: dict[tuple[str, str], int] = {}
+    series: dict[tuple[str, str], _Series] = collections.defaultdict(_Series)
     for pair, trial in measured:
         if trial.primary and trial.value is not None:
-            key = trial.benchmark, trial.arm
-            series.setdefault(key, {}).setdefault(pair, {}).setdefault(trial.boot, []).append(trial.value)
-            turned[key] = -1 if trial.better == "lower" else 1
+            series[trial.benchmark, trial.arm].add(pair, trial, trial.value)
 
     comparisons = {}
-    for key, of_pair in series.items():
-        whole = {pair: [*itertools.chain(*boots.values())] for pair, boots in of_pair.items()}
-        if any(map(any, whole.values())):
-            medians = {pair: statistics.median(values) for pair, values in whole.items()}
-            logs = {
-                pair: turned[key] * (math.log(median) if median else -math.inf) for pair, median in medians.items()
-            }
-            comparisons[key] = _of_two(of_pair, turned[key], limit, len(series)) or judge(logs, limit, len(series))
+    for key, one in series.items():
+        logs = one.logs()
+        if not logs:
+            continue
+        comparison = _of_two(one, limit, len(series))
+        if comparison is None:
+            comparison = judge(logs, limit, len(series))
+        comparisons[key] = comparison
     return comparisons
 
 
-def _of_two(
-    measured: Mapping[model.HostPair, Mapping[int, Sequence[float]]], turn: int, limit: float, figures: int
-) -> Comparison | None:
-    """Compare two hosts that were measured alone, the worse with the better one, by the mean of each boot.
+def _of_two(series: _Series, limit: float, figures: int) -> Comparison | None:
+    """Compare two hosts that were measured alone, by the mean of each boot.
 
-    FAIL: Student's t over boots and the one over trials both say that chance does not explain the loss. None where
-    there are others, too few boots, or one without throughput: :func:`judge` then finds nobody.
+    FAIL: Student's t over boots and the one over trials both say that chance does not explain the
+    loss. None: there are other hosts, too few boots, or one without throughput; :func:`judge` then
+    finds no slow host.
     """
     logs: dict[str, list[float]] = {}
-    between, within = [], []  # deviations of boots from their host, and of trials from their boot
-    for pair, boots in measured.items():
-        # Of few trials the mean is the surer one: their median jumps where CPUs have two speeds.
+    between: list[list[float]] = []  # deviations of boots from their host
+    within: list[list[float]] = []  # deviations of trials from their boot
+    for pair, boots in series.values.items():
+        # Of few trials the mean is more certain: their median jumps where CPUs have two speeds.
         means = {boot: statistics.fmean(values) for boot, values in boots.items()}
         if pair.client != pair.server or len(means) < intervals.MIN_BOOTS or not all(means.values()):
             return None
-        some = [turn * math.log(mean) for mean in means.values()]
-        logs[pair.client] = [statistics.fmean(some)]
-        between.append([log - logs[pair.client][0] for log in some])
-        within.append([value / means[boot] - 1 for boot in boots for value in boots[boot]])
+        of_boots = [series.turn * math.log(mean) for mean in means.values()]
+        own = statistics.fmean(of_boots)
+        logs[pair.client] = [own]
+        between.append([log - own for log in of_boots])
+        of_trials: list[float] = []
+        for boot, values in boots.items():
+            of_trials.extend(value / means[boot] - 1 for value in values)
+        within.append(of_trials)
     if len(logs) != 2:
         return None
-    middle, number = max(max(logs.values())), sum(map(len, between))
-    spread, beyond = _chance(between, 2, _WRONG / (2 * figures))
-    if sum(map(len, within)) > number:  # few boots agree by chance where trials differ a lot
-        beyond = min(beyond, _chance(within, number, _WRONG / (2 * figures))[1])
+
+    probability = _WRONG / (2 * figures)
+    boots_count, trials_count = sum(map(len, between)), sum(map(len, within))
+    spread, beyond = _chance(between, 2, probability)
+    if trials_count > boots_count:  # few boots agree by chance where trials differ a lot
+        _, beyond_by_trials = _chance(within, boots_count, probability)
+        beyond = min(beyond, beyond_by_trials)
+    better = max(own for [own] in logs.values())
     states = {}
-    for host, [value] in logs.items():
-        lost, certain = value - middle < math.log(1 - limit), value - middle < beyond
-        states[host] = Verdict.PASS if not lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
-    return Comparison(states, logs, middle, spread, True)
+    for host, [own] in logs.items():
+        difference = own - better
+        states[host] = _state(difference < math.log(1 - limit), difference < beyond)
+    return Comparison(states, logs, better, spread, True)
+
+
+def _state(lost: bool, certain: bool) -> Verdict:
+    if not lost:
+        return Verdict.PASS
+    if certain:
+        return Verdict.FAIL
+    return Verdict.INCONCLUSIVE
 
 
 def _chance(deviations: Sequence[Sequence[float]], means: int, probability: float) -> tuple[float, float]:
-    """Return the spread of two hosts' deviations from so many means, and the difference that chance explains."""
+    """Return the spread of two hosts' deviations, and the difference that chance explains.
+
+    :param means: number of means that the deviations are from.
+    """
     freedom = sum(map(len, deviations)) - means
     squares = sum(deviation**2 for some in deviations for deviation in some)
     spread = max(_LEAST_SPREAD, math.sqrt(squares / freedom))
@@ -118,12 +171,14 @@ def judge(
 ) -> Comparison:
     """Judge hosts by one figure of their pairs, each host by its best one.
 
-    FAIL: it is below the median by more than the limit and by more spreads than equal hosts reach with 1 %, and
-    the host has two peers, of whom one is good. INCONCLUSIVE: only the first holds.
+    FAIL: it is below the median by more than the limit and by more spreads than equal hosts reach
+    with 1 %, and the host has two peers, of whom one is good. INCONCLUSIVE: only the first holds.
 
-    :param logs: of the figure of every pair, more is better; a pair of a host with itself is of that host alone.
+    :param logs: of the figure of every pair, more is better; a pair of a host with itself is of
+        that host alone.
     :param figures: benchmarks and arms of the run, which share the probability of a wrong FAIL.
-    :param reference: what hosts are compared with in place of their median, such as the limit of a budget.
+    :param reference: what hosts are compared with in place of their median, such as the limit of a
+        budget.
     """
     peers: dict[str, set[str]] = collections.defaultdict(set)
     of_hosts: dict[str, list[float]] = collections.defaultdict(list)
@@ -134,14 +189,18 @@ def judge(
     values = {host: some[-1] for host, some in of_hosts.items()}
     middle = statistics.median(values.values())
     deviations = [abs(value - middle) for value in values.values() if math.isfinite(value)]
-    spread = max(_LEAST_SPREAD, 1.4826 * statistics.median(deviations)) if deviations else _LEAST_SPREAD
+    spread = _LEAST_SPREAD
+    if deviations:
+        spread = max(spread, 1.4826 * statistics.median(deviations))
     if reference is not None:
         middle = reference
     beyond = statistics.NormalDist().inv_cdf(_WRONG / (figures * len(values))) * spread
     lost = {host for host, value in values.items() if value - middle < math.log(1 - limit)}
+    enough = len(values) >= MIN_HOSTS
     states = {}
     for host, value in values.items():
-        separable = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
-        certain = len(values) >= MIN_HOSTS and separable and value - middle < beyond
-        states[host] = Verdict.PASS if host not in lost else Verdict.FAIL if certain else Verdict.INCONCLUSIVE
-    return Comparison(states, of_hosts, middle, spread, len(values) >= MIN_HOSTS)
+        good_peers = peers[host] - lost
+        separable = not peers[host] or (len(peers[host]) > 1 and bool(good_peers))
+        certain = enough and separable and value - middle < beyond
+        states[host] = _state(host in lost, certain)
+    return Comparison(states, of_hosts, middle, spread, enough)
