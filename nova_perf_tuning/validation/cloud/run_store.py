@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a run over many hosts in the database of runs, so that it can go on after Ctrl-C, a crash or kill -9.
+"""Keeps a run over many hosts in the database: it can go on after Ctrl-C, a crash or kill -9.
 
-A pair is ``running`` before its first API call, and its outcome and state change in one transaction. Whoever
-resumes a run has the stacks of pairs removed that were cut off, and measures them anew; what has an outcome is
-never measured again. What the database refuses is a :class:`.engine.DatabaseError`.
+A pair is ``running`` before its first API call, and its outcome and state change in one
+transaction. Whoever resumes a run has the stacks of pairs removed that were cut off, and measures
+them anew; what has an outcome is never measured again. What the database refuses is a
+:class:`.engine.DatabaseError`.
 
-One process owns a run. Whatever it writes is written only while the run is still its own, which holds the row of
-the run until the end of the transaction: of two that both believe to be the owner one finds no such row, and ends.
+One process owns a run. Whatever it writes is written only while the run is still its own, which
+holds the row of the run until the end of the transaction: of two that both believe to be the owner
+one finds no such row, and ends.
 """
 
 import dataclasses
@@ -27,14 +29,12 @@ from nova_perf_tuning.validation.cloud import model, owner
 from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import model as results
 
-#: What was confirmed so lately, in seconds, is not asked again before a call to the cloud that only reads.
+#: What was confirmed so lately, in seconds, is not asked again before a call to the cloud that
+#: only reads.
 FRESH_S: Final = 30.0
-#: While the database is away the last confirmation counts for so long, in seconds: nobody takes a run over before
-#: :data:`.owner.SILENCE_S`, and a call to the cloud ends in the time between.
+#: While the database is away the last confirmation counts for so long, in seconds: nobody takes a
+#: run over before :data:`.owner.SILENCE_S`, and a call to the cloud ends in the time between.
 HOLD_S: Final = 240.0
-
-#: What is kept of an outcome under ``environment``, beside its hosts.
-_FACTS: Final = ("guests", "host_cpu_source", "host_cpu_faults")
 
 _runs, _pairs = database.runs, database.pairs
 
@@ -44,7 +44,7 @@ class RunError(errors.PerfTuningError):
 
 
 class TakenOverError(RunError):
-    """Another process has the run now; this one may write nothing of it and ask the cloud nothing for it."""
+    """Another process has the run now; this one may not write or use the cloud for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ def new_id() -> str:
 class _Owned:
     """A run of this process.
 
-    :ivar confirmed: when the database last said so, by :func:`_clock`. :ivar failed: when it last did not answer.
+    :ivar confirmed: when the database last said so, by :func:`_clock`. :ivar failed: when it last
+        did not answer.
     """
 
     name: owner.Owner
@@ -84,7 +85,7 @@ class _Owned:
 
 
 class RunStore:
-    """Reads and writes runs; for one thread at a time, but for :meth:`seen` and the check of a lease."""
+    """Reads and writes runs, in one thread; :meth:`seen` and a lease's check may use others."""
 
     def __init__(self, url: str | None = None, *, make: bool = True) -> None:
         self._engine = database.connect(url, make=make)
@@ -102,14 +103,33 @@ class RunStore:
     ) -> model.StoredRun:
         run_id = plan.measure.run_id
         name = owner.Owner.new()
-        row: dict[str, object] = {"id": run_id, "kind": "heat", "state": "running", "owner": str(name)}
-        row |= {"created_at": _now(), "seen_at": _now(), "leftovers": False, "hosts": list(hosts)}
-        row |= {"plan": _plan_data(plan), "environment": environments.to_dict(environment)}
-        planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
-        rows = [
-            {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}
-            for number, pair in enumerate(pairs)
-        ]
+        now = _now()
+        row = {
+            "id": run_id,
+            "kind": "heat",
+            "state": "running",
+            "owner": str(name),
+            "created_at": now,
+            "seen_at": now,
+            "leftovers": False,
+            "hosts": list(hosts),
+            "plan": _plan_data(plan),
+            "environment": environments.to_dict(environment),
+        }
+        rows = []
+        for number, pair in enumerate(pairs):
+            planned: dict[str, object] = {
+                "run_id": run_id,
+                "number": number,
+                "client": pair.client,
+                "server": pair.server,
+                "state": "planned",
+                "attempts": 0,
+                "faults": [],
+                "environment": {},
+                "trials": [],
+            }
+            rows.append(planned)
 
         def create(connection: sa.Connection) -> None:
             connection.execute(sa.insert(_runs), row)
@@ -134,7 +154,9 @@ class RunStore:
             hosts = model.HostPair(pair.client, pair.server)
             task = model.Task(pair.number, hosts, pair.state, pair.attempts, pair.seconds)
             for fault in pair.faults:
-                task.faults.append(model.PairError(**{**fault, "kind": model.ErrorClass(fault["kind"])}))
+                fields = dict(fault)
+                fields["kind"] = model.ErrorClass(fault["kind"])
+                task.faults.append(model.PairError(**fields))
             tasks.append(task)
         plan, environment = _plan(run.plan, run.id), environments.from_dict(run.environment)
         names, begun = sorted(run.hosts), run.created_at
@@ -152,13 +174,24 @@ class RunStore:
         lines = []
         with database.reading(self._engine) as connection:
             for run in connection.execute(query):
-                alive, counts = _is_alive(run.owner, run.seen_at), (len(run.hosts), run.pairs, run.done)
-                begun, cloud = run.created_at, run.plan["cloud"]
-                lines.append(Line(run.id, run.state, begun, alive, run.leftovers, *counts, cloud))
+                line = Line(
+                    run_id=run.id,
+                    state=run.state,
+                    created_at=run.created_at,
+                    alive=_is_alive(run.owner, run.seen_at),
+                    leftovers=run.leftovers,
+                    hosts=len(run.hosts),
+                    pairs=run.pairs,
+                    done=run.done,
+                    cloud=run.plan["cloud"],
+                )
+                lines.append(line)
         return lines
 
     def claim(self, run_id: str) -> model.StoredRun:
-        """Make this process the owner of a run that nobody runs, plan what was cut off again, and return it.
+        """Make this process the owner of a run that nobody runs, and return it.
+
+        Pairs that were cut off are planned again.
 
         :raises RunError: no such run, it is complete, or its owner is alive.
         """
@@ -175,7 +208,10 @@ class RunStore:
         return self.load(run_id)
 
     def disown(self, run_id: str) -> None:
-        """Take a dead run over so that its stacks can be removed; its state stays; RunError: as :meth:`claim`."""
+        """Take over a dead run so that its stacks can be removed; its state stays.
+
+        :raises RunError: as :meth:`claim`.
+        """
         name = owner.Owner.new()
         self._own(run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True)
 
@@ -187,7 +223,7 @@ class RunStore:
     def seen(self, run_id: str) -> None:
         """Say that the run's owner, this process, is alive.
 
-        :raises TakenOverError: it is the owner no more.
+        :raises TakenOverError: it is no longer the owner.
         """
         owned = self._own_run(run_id)
         with owned.lock:
@@ -197,8 +233,9 @@ class RunStore:
         """Say that nobody runs it any more; pairs that are still running are planned again.
 
         :param state: empty: as it was; one that died while running was interrupted.
-        :raises TakenOverError: this process is the owner no more; nothing was written.
-        :raises RunError: it cannot be ``complete`` since pairs are without an outcome; it is ``interrupted`` then.
+        :raises TakenOverError: this process is no longer the owner; nothing was written.
+        :raises RunError: it cannot be ``complete`` since pairs are without an outcome; it is
+            ``interrupted`` then.
         """
         name = self._own_run(run_id).name
         died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
@@ -206,9 +243,14 @@ class RunStore:
         def end(connection: sa.Connection) -> int:
             _change_run(connection, run_id, name, seen_at=_now())
             _plan_again(connection, run_id)
-            unmeasured = sa.select(sa.func.count()).where(_pairs.c.run_id == run_id, _pairs.c.state == "planned")
-            count = int(connection.execute(unmeasured).scalar_one()) if state == "complete" else 0
-            after = "interrupted" if count else state or died
+            count = 0
+            if state == "complete":
+                planned = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "planned")
+                unmeasured = sa.select(sa.func.count()).where(planned)
+                count = int(connection.execute(unmeasured).scalar_one())
+            after = state or died
+            if count:
+                after = "interrupted"
             # The token alone is nobody's name; it says after a lost answer who has ended the run.
             _change_run(connection, run_id, name, state=after, owner=name.token, leftovers=leftovers)
             return count
@@ -226,24 +268,38 @@ class RunStore:
             )
 
     def mark(self, run_id: str, task: model.Task, state: str) -> None:
-        """Say, also in ``task``, that a pair's stacks may exist (``running``) or that it is ``planned`` again."""
+        """Mark a pair, also in ``task``; ``running``: its stacks may exist."""
         self._change_pair(run_id, task.number, state=state)
         task.state = state
 
     def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
-        """Write what an attempt at a pair gave and the state that the pair has now, also into ``task``."""
+        """Write the outcome of an attempt at a pair, and its new state, also into ``task``."""
         attempts = task.attempts + 1
-        faults = [*task.faults, *(dataclasses.replace(fault, attempt=attempts) for fault in outcome.errors)]
-        hosts = {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()}
-        kept: dict[str, object] = {"state": state, "attempts": attempts, "seconds": task.seconds}
-        kept["environment"] = {"hosts": hosts, **{name: getattr(outcome, name) for name in _FACTS}}
-        kept["faults"] = [dataclasses.asdict(fault) for fault in faults]
-        kept["trials"] = [dataclasses.asdict(trial) for trial in outcome.trials]
-        self._change_pair(run_id, task.number, **kept)
-        task.state, task.attempts, task.faults = state, attempts, faults
+        faults = list(task.faults)
+        for error in outcome.errors:
+            faults.append(dataclasses.replace(error, attempt=attempts))
+        environment = {
+            "hosts": {arm: dataclasses.asdict(pair) for arm, pair in outcome.hosts.items()},
+            "guests": outcome.guests,
+            "host_cpu_source": outcome.host_cpu_source,
+            "host_cpu_faults": outcome.host_cpu_faults,
+        }
+        self._change_pair(
+            run_id,
+            task.number,
+            state=state,
+            attempts=attempts,
+            seconds=task.seconds,
+            environment=environment,
+            faults=[dataclasses.asdict(fault) for fault in faults],
+            trials=[dataclasses.asdict(trial) for trial in outcome.trials],
+        )
+        task.state = state
+        task.attempts = attempts
+        task.faults = faults
 
     def outcomes(self, run_id: str) -> Iterator[tuple[int, model.PairOutcome]]:
-        """Yield number and outcome of the pairs that are done, a few at a time: a fleet's are large.
+        """Yield number and outcome of the pairs that are done, a few at a time.
 
         Boots of trials are as the launcher gave them; errors are in :attr:`model.StoredRun.tasks`.
         """
@@ -251,11 +307,14 @@ class RunStore:
         query = done.order_by(_pairs.c.number).execution_options(yield_per=50)
         with database.reading(self._engine) as connection:
             for row in connection.execute(query):
+                known = row.environment
                 outcome = model.PairOutcome(
-                    model.HostPair(row.client, row.server),
-                    [results.Trial(**trial) for trial in row.trials],
-                    hosts={arm: model.HostPair(**pair) for arm, pair in row.environment["hosts"].items()},
-                    **{name: row.environment[name] for name in _FACTS},
+                    pair=model.HostPair(row.client, row.server),
+                    trials=[results.Trial(**trial) for trial in row.trials],
+                    hosts={arm: model.HostPair(**pair) for arm, pair in known["hosts"].items()},
+                    guests=known["guests"],
+                    host_cpu_source=known["host_cpu_source"],
+                    host_cpu_faults=known["host_cpu_faults"],
                 )
                 yield row.number, outcome
 
@@ -274,12 +333,13 @@ class RunStore:
     def _own(
         self, run_id: str, name: owner.Owner, work: Callable[[sa.Connection], object], *, had_owner: bool
     ) -> None:
-        """Do ``work``, which makes ``name`` the owner of a run; one that was done unheard is accepted."""
+        """Do ``work``, which makes ``name`` the owner of a run; it may have been done unheard."""
         begun = _clock()
         try:
             database.write(self._engine, work)
         except errors.PerfTuningError:
-            # The answer to a commit may have been lost, and the second time the run had its owner: this one.
+            # The answer to a commit may have been lost, and the second time the run had its owner:
+            # this one.
             if self._owner_of(run_id) != str(name):
                 raise
         self._owned[run_id] = _Owned(name, had_owner, begun)
@@ -296,8 +356,8 @@ class RunStore:
     def _check(self, run_id: str, changes: bool) -> None:
         """See that a run is still this process's, as :class:`.model.Lease` says.
 
-        Who is about to change something asks the database each time: no clock of ours need have noticed that the
-        process, or its whole machine, stood still.
+        Who is about to change something asks the database each time: no clock of ours need have
+        noticed that the process, or its whole machine, stood still.
         """
         owned = self._own_run(run_id)
         with owned.lock:
@@ -332,9 +392,10 @@ def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
     try:
         measure = dict(data["measure"])
         measure["arms"] = tuple(model.Arm(**arm) for arm in measure["arms"])
-        measure["jobs"] = tuple(
-            plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"]) for job in measure["jobs"]
-        )
+        jobs = []
+        for job in measure["jobs"]:
+            jobs.append(plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"]))
+        measure["jobs"] = tuple(jobs)
         settings, guests = model.RunSettings(**data["settings"]), model.GuestSettings(**data["guests"])
         return model.FleetPlan(model.MeasurePlan(**measure), settings, guests, data["max_loss"], data["cloud"])
     except (KeyError, TypeError) as error:
@@ -362,7 +423,9 @@ def _change_run(connection: sa.Connection, run_id: str, name: owner.Owner, **val
         return
     text = connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar()
     other = owner.Owner.parse(text or "")
-    now = f"process {other.pid} on {other.machine} has it" if other else "it has ended there, or was removed"
+    now = "it has ended there, or was removed"
+    if other is not None:
+        now = f"process {other.pid} on {other.machine} has it"
     raise TakenOverError(
         f"run {run_id} was taken over: {now}; this process was silent for too long and stops, nothing of the run"
         " was touched"
@@ -375,7 +438,7 @@ def _plan_again(connection: sa.Connection, run_id: str) -> int:
 
 
 def _take_over(connection: sa.Connection, run_id: str, name: owner.Owner) -> sa.Row[Any]:
-    """Make ``name`` the owner of a run whose owner has died; where two try, or it wakes up, one succeeds."""
+    """Make ``name`` the owner of a run whose owner has died; of two that try, one succeeds."""
     run = _get(connection, run_id)
     before = owner.Owner.parse(run.owner)
     if before is not None and _is_alive(run.owner, run.seen_at):
