@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hosts of a cloud could take a guest of a flavor now, and what excludes the others.
 
-Placement is asked as Nova's scheduler asks it (nova/scheduler/utils.py, ResourceRequest); Nova shows services and
-NUMA cells. Not in it: what images, ports, aggregates and Nova's other filters ask for, and what is free on a cell.
-What is refused or cannot be reached is a :class:`.model.CloudError` of one line.
+Placement is asked as Nova's scheduler asks it (nova/scheduler/utils.py, ResourceRequest); Nova
+shows services and NUMA cells. Not in it: what images, ports, aggregates and Nova's other filters
+ask for, and what is free on a cell. What is refused or cannot be reached is a
+:class:`.model.CloudError` of one line.
 """
 
 import collections
@@ -53,9 +54,19 @@ class Group:
     forbidden: set[str] = dataclasses.field(default_factory=set)
 
     def query(self, suffix: str = "") -> dict[str, str]:
-        amounts = ",".join(f"{name}:{amount}" for name, amount in sorted(self.resources.items()) if amount)
-        traits = ",".join([*sorted(self.required), *(f"!{trait}" for trait in sorted(self.forbidden))])
-        return {key + suffix: text for key, text in (("resources", amounts), ("required", traits)) if text}
+        """Return the parameters of a question to Placement; ``suffix`` is that of the group."""
+        amounts = []
+        for name, amount in sorted(self.resources.items()):
+            if amount:
+                amounts.append(f"{name}:{amount}")
+        traits = sorted(self.required)
+        traits.extend(f"!{trait}" for trait in sorted(self.forbidden))
+        query = {}
+        if amounts:
+            query[f"resources{suffix}"] = ",".join(amounts)
+        if traits:
+            query[f"required{suffix}"] = ",".join(traits)
+        return query
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,49 +79,76 @@ class Condition:
 
 
 def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
-    """Return what Nova asks Placement for by a flavor alone: suffix -> group, empty for the one without.
+    """Return what Nova asks Placement for by a flavor alone: suffix, which may be empty -> group.
 
     :raises model.CloudError: an amount is no number.
     """
     specs: Mapping[str, str] = flavor.extra_specs
-    groups: dict[str, Group] = collections.defaultdict(Group)
+    groups = _stated(specs)
     base = groups[""]
-    for key, text in specs.items():
-        if match := _KEY.fullmatch(key):
-            kind, suffix, name = match.groups(default="")
-            group = groups[suffix]
-            if kind == "trait":
-                {"required": group.required, "forbidden": group.forbidden}.get(text, set()).add(name)
-            elif text.isascii() and text.isdecimal() and len(text) < 12:
-                group.resources[name] = int(text)
-            else:
-                raise model.CloudError(f"{key}={vocabulary.shown(text)} is no amount; set a whole number")
-    if pinned := _pinned(flavor.vcpus, specs):
+    pinned = _pinned(flavor.vcpus, specs)
+    if pinned:
         base.resources["VCPU"] = flavor.vcpus - pinned
-        base.resources["PCPU"] = pinned + (specs.get(flavor_rules.EMULATOR) == "isolate")
-    threads = {"require": base.required, "isolate": base.forbidden}.get(
-        specs.get("hw:cpu_thread_policy", ""), set()
-    )
-    threads.add("HW_CPU_HYPERTHREADING")
-    stated = {name for group in groups.values() for name in group.resources}
+        base.resources["PCPU"] = pinned
+        if specs.get(flavor_rules.EMULATOR) == "isolate":
+            base.resources["PCPU"] += 1
+    policy = specs.get("hw:cpu_thread_policy")
+    if policy == "require":
+        base.required.add("HW_CPU_HYPERTHREADING")
+    elif policy == "isolate":
+        base.forbidden.add("HW_CPU_HYPERTHREADING")
+
+    stated: set[str] = set()
+    for group in groups.values():
+        stated.update(group.resources)
     disk = flavor.disk + (flavor.ephemeral or 0) + math.ceil(int(flavor.swap or 0) / 1024)
     amounts = {"MEMORY_MB": flavor.ram, "DISK_GB": disk}
-    amounts |= {} if stated & {"VCPU", "PCPU"} else {"VCPU": flavor.vcpus}
-    base.resources |= {name: amount for name, amount in amounts.items() if name not in stated}
+    if not stated & {"VCPU", "PCPU"}:
+        amounts["VCPU"] = flavor.vcpus
+    for name, amount in amounts.items():
+        if name not in stated:
+            base.resources[name] = amount
     return {suffix: group for suffix, group in groups.items() if group.query()}
+
+
+def _stated(specs: Mapping[str, str]) -> dict[str, Group]:
+    """Return the resources and traits that extra specs state: suffix -> group."""
+    groups: dict[str, Group] = collections.defaultdict(Group)
+    groups[""] = Group()
+    for key, text in specs.items():
+        match = _KEY.fullmatch(key)
+        if match is None:
+            continue
+        kind, suffix, name = match.groups(default="")
+        group = groups[suffix]
+        if kind == "resources":
+            if not text.isascii() or not text.isdecimal() or len(text) >= 12:
+                raise model.CloudError(f"{key}={vocabulary.shown(text)} is no amount; set a whole number")
+            group.resources[name] = int(text)
+        elif text == "required":
+            group.required.add(name)
+        elif text == "forbidden":
+            group.forbidden.add(name)
+    return groups
 
 
 def _pinned(vcpus: int, specs: Mapping[str, str]) -> int:
     """Return how many vCPUs get CPUs of their own by ``hw:cpu_policy``."""
     policy = specs.get(flavor_rules.POLICY)
-    if policy == "mixed":
-        mask = specs.get("hw:cpu_dedicated_mask") or specs.get("hw:cpu_realtime_mask") or ""
-        mask = f"0-{vcpus - 1},{mask}" if mask.startswith("^") else mask
-        try:
-            return len(cpulist.parse_spec(mask) & frozenset(range(vcpus))) if mask else 0
-        except cpulist.CpuListError as error:
-            raise model.CloudError(f"mask of dedicated CPUs {vocabulary.shown(mask)}: {error}") from None
-    return vcpus if policy == "dedicated" else 0
+    if policy == "dedicated":
+        return vcpus
+    if policy != "mixed":
+        return 0
+    mask = specs.get("hw:cpu_dedicated_mask") or specs.get("hw:cpu_realtime_mask") or ""
+    if not mask:
+        return 0
+    if mask.startswith("^"):
+        mask = f"0-{vcpus - 1},{mask}"
+    try:
+        dedicated = cpulist.parse_spec(mask)
+    except cpulist.CpuListError as error:
+        raise model.CloudError(f"mask of dedicated CPUs {vocabulary.shown(mask)}: {error}") from None
+    return len(dedicated & frozenset(range(vcpus)))
 
 
 def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Finding]:
@@ -122,31 +160,48 @@ def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Fi
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
         nodes = list(cloud.compute.hypervisors(details=True, microversion=_NOVA))
     names = {str(node.id): str(node.name) for node in nodes}
-    query = {key: text for suffix, group in groups.items() for key, text in group.query(suffix).items()}
+    query: dict[str, str] = {}
+    for suffix, group in groups.items():
+        query.update(group.query(suffix))
     if len(groups) > 2:  # Placement requires it then
-        query["group_policy"] = "isolate" if flavor.extra_specs.get("group_policy") == "isolate" else "none"
+        query["group_policy"] = "none"
+        if flavor.extra_specs.get("group_policy") == "isolate":
+            query["group_policy"] = "isolate"
     conditions = list(_of_nodes(nodes, flavor))
     with api.one_line("ask for providers (Placement shows them to administrators)"):
         fitting = _roots(cloud, "/allocation_candidates", query) & names.keys()
-        fitting -= frozenset[str]().union(*(condition.hosts for condition in conditions))
+        for condition in conditions:
+            fitting -= condition.hosts
         conditions += _of_placement(cloud, groups, frozenset(names))
-    refused = fitting.union(*(condition.hosts for condition in conditions))
-    conditions.append(Condition(Reason.COMBINATION, "all of it at once", names.keys() - refused))
+    explained = set(fitting)
+    for condition in conditions:
+        explained |= condition.hosts
+    conditions.append(Condition(Reason.COMBINATION, "all of it at once", names.keys() - explained))
+    return [_hosts_now(names, fitting), *_exclusions(names, fitting, conditions)]
+
+
+def _hosts_now(names: Mapping[str, str], fitting: Set[str]) -> Finding:
     number = f"{len(fitting)} of {len(names)} hosts could take a guest now"
-    if fitting:
-        first = _finding("hosts-now", f"{number}: {_named(names, fitting)}", "none needed")
-    else:
-        first = _finding("no-host-now", number, "change what excludes most hosts: the next row", Level.WARNING)
-    excluding = [(condition, condition.hosts - fitting) for condition in conditions]
-    return [first] + [
-        _finding(
-            f"host-excluded-by-{condition.reason.name.lower().replace('_', '-')}",
-            f"{vocabulary.shown(condition.text)} excludes {len(ids)}: {_named(names, ids)}",
-            condition.reason.value,
-        )
-        for condition, ids in sorted(excluding, key=lambda pair: -len(pair[1]))
-        if ids
-    ]
+    if not fitting:
+        remedy = "change what excludes most hosts: the next row"
+        return _finding("no-host-now", number, remedy, Level.WARNING)
+    return _finding("hosts-now", f"{number}: {_named(names, fitting)}", "none needed")
+
+
+def _exclusions(names: Mapping[str, str], fitting: Set[str], conditions: Sequence[Condition]) -> list[Finding]:
+    """Return what each condition excludes, most hosts first; hosts that fit are not excluded."""
+    excluding = []
+    for condition in conditions:
+        ids = condition.hosts - fitting
+        if ids:
+            excluding.append((condition, ids))
+    excluding.sort(key=lambda pair: len(pair[1]), reverse=True)
+    rows = []
+    for condition, ids in excluding:
+        kind = condition.reason.name.lower().replace("_", "-")
+        text = f"{vocabulary.shown(condition.text)} excludes {len(ids)}: {_named(names, ids)}"
+        rows.append(_finding(f"host-excluded-by-{kind}", text, condition.reason.value))
+    return rows
 
 
 def _finding(rule: str, text: str, remedy: str, level: Level = Level.INFO) -> Finding:
@@ -169,9 +224,12 @@ def _of_placement(
             continue
         for name, amount in group.resources.items():
             if amount:
-                able = _roots(cloud, "/resource_providers", {"resources": f"{name}:{amount}"})
-                # What a provider beside the hosts has, such as a shared disk, any of them may use.
-                yield Condition(Reason.RESOURCE, f"{name}:{amount}", frozenset() if able - ids else ids - able)
+                wanted = f"{name}:{amount}"
+                able = _roots(cloud, "/resource_providers", {"resources": wanted})
+                lacking = ids - able
+                if able - ids:  # any host may use what another provider has, such as a shared disk
+                    lacking = frozenset()
+                yield Condition(Reason.RESOURCE, wanted, lacking)
         for trait in sorted(group.required | group.forbidden):
             having = _roots(cloud, "/resource_providers", {"required": trait})
             if trait in group.required:
@@ -181,33 +239,42 @@ def _of_placement(
 
 
 def _of_nodes(nodes: Sequence[sdk_hypervisor.Hypervisor], flavor: sdk_flavor.Flavor) -> Iterator[Condition]:
-    """Yield what Nova's own data excludes: services that are not there, hosts that can never have such nodes."""
+    """Yield what Nova's own data excludes: by services that are down, by NUMA cells."""
     away = frozenset(str(node.id) for node in nodes if (node.state, node.status) != ("up", "enabled"))
     yield Condition(Reason.SERVICE, "nova-compute up and enabled", away)
     specs: Mapping[str, str] = flavor.extra_specs
     if crosscheck.SpecFacts(request_module.Request(), specs, parsing.NOTHING, flavor.vcpus).has_nodes:
         text = specs.get("hw:numa_nodes", "1")
-        cells = int(text) if re.fullmatch("[1-9][0-9]{0,2}", text) else 1
+        cells = 1
+        if re.fullmatch("[1-9][0-9]{0,2}", text):
+            cells = int(text)
         each = -(-flavor.vcpus // cells)
         small = frozenset(str(node.id) for node in nodes if _too_small(node, cells, each))
         yield Condition(Reason.NUMA, f"{cells} NUMA cell(s) of at least {each} CPUs", small)
 
 
 def _too_small(node: sdk_hypervisor.Hypervisor, cells: int, each: int) -> bool:
-    """Whether a host lacks cells or CPUs in each; what it does not say, or absurdly, excludes nothing."""
-    info = node.cpu_info if isinstance(node.cpu_info, Mapping) else {}
-    topology = info.get("topology")
-    names = ("cells", "sockets", "cores", "threads")
-    counts = [topology.get(name) for name in names] if isinstance(topology, Mapping) else [None]
-    known = [count for count in counts if isinstance(count, int) and 0 < count < _MAX]
-    if len(known) < len(names):
+    """Return whether a host lacks cells or CPUs in each; absurd figures do not count."""
+    info = node.cpu_info
+    topology = None
+    if isinstance(info, Mapping):
+        topology = info.get("topology")
+    if not isinstance(topology, Mapping):
         return False
+    counts = []
+    for name in ("cells", "sockets", "cores", "threads"):
+        count = topology.get(name)
+        if not isinstance(count, int) or not 0 < count < _MAX:
+            return False
+        counts.append(count)
     # libvirt's sockets are those of one cell, and Nova leaves dies out; the vCPUs are the host's.
-    return known[0] < cells or max(math.prod(known[1:]), -(-(node.vcpus or 0) // known[0])) < each
+    by_topology = math.prod(counts[1:])
+    by_vcpus = -(-(node.vcpus or 0) // counts[0])
+    return counts[0] < cells or max(by_topology, by_vcpus) < each
 
 
 def _roots(cloud: connection.Connection, path: str, query: Mapping[str, str]) -> frozenset[str]:
-    """Return the ids of whole hosts that Placement answers with; none for a class or trait that it lacks."""
+    """Return ids of whole hosts from Placement; none for a class or trait that it lacks."""
     try:
         answer = hosts.placement(cloud, path, **query)
     except exceptions.BadRequestException:

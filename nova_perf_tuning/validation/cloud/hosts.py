@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute hosts of a cloud, and their verdicts where the scheduler sees them.
 
-Where nova-compute runs our driver and finds a result file, it makes the host's traits, marks it with
-:data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this module: Nova leaves custom
-traits alone that its driver does not know. Each write names the generation that it has read. What is not there,
-refused or cannot be reached is a :class:`.model.CloudError` of one line.
+Where nova-compute runs our driver and finds a result file, it makes the host's traits, marks it
+with :data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this
+module: Nova leaves custom traits alone that its driver does not know. Each write names the
+generation that it has read. What is not there, refused or cannot be reached is a
+:class:`.model.CloudError` of one line.
 """
 
 import collections
 import dataclasses
 import datetime
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from openstack import connection, exceptions
@@ -20,12 +21,13 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.cloud import api, model
 
-#: A service disabled by this package has a reason that begins so, and only such a one is enabled again by it.
+#: A service disabled by this package has a reason that begins so, and only such a one is enabled
+#: again by it.
 REASON_PREFIX: Final = "nova-perf: "
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
-#: First version of QEMU that has guests use an offload of its tap, where the kernel offers it, too; live migration
-#: to a host without it fails (kubevirt #16386, #19000).
+#: First version of QEMU that has guests use an offload of its tap, where the kernel offers it,
+#: too; live migration to a host without it fails (kubevirt #16386, #19000).
 _FEATURES: Final = {
     8_001_000: "USO (QEMU 8.1, Linux 6.2)",
     10_002_000: "GSO of UDP tunnels (QEMU 10.2, Linux 6.17)",
@@ -47,8 +49,10 @@ class ServiceChange(enum.StrEnum):
 class Host:
     """A compute host.
 
-    :ivar name: as Nova names the service's host; ``node``: as it names the hypervisor, and Placement the provider.
-    :ivar service_id: of its nova-compute; ``provider_id``: of its resource provider, empty without a hypervisor.
+    :ivar name: as Nova names the service's host; ``node``: as it names the hypervisor, and
+        Placement the provider.
+    :ivar service_id: of its nova-compute; ``provider_id``: of its resource provider, empty without
+        a hypervisor.
     :ivar state: ``up`` or ``down``; ``status``: ``enabled`` or ``disabled``.
     :ivar traits: those that begin with ``CUSTOM_PERF_``.
     :ivar qemu: its version as Nova has it, 8.2.1 as 8002001; 0: not known.
@@ -67,7 +71,7 @@ class Host:
 
     @property
     def managed(self) -> bool:
-        """Whether nova-compute makes the traits from the host's result file, and nobody else may."""
+        """Whether nova-compute alone makes the traits, from the host's result file."""
         return traits.MANAGED in self.traits
 
     @property
@@ -97,45 +101,71 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
                 carried[provider["uuid"]].add(trait)
     hosts = []
     for service in services:
-        for node in nodes[service.host] or [None]:  # one that has never reported has none; an Ironic one has many
-            name, provider = (node.name, node.id) if node is not None else ("", "")
-            where = service.availability_zone or "", service.state or "", service.status or ""
-            why, marks = service.disabled_reason or "", frozenset(carried.get(provider, ()))
-            qemu = node.hypervisor_version or 0 if node is not None and node.hypervisor_type == "QEMU" else 0
-            hosts.append(Host(service.host, name, service.id, provider, *where, why, marks, qemu))
+        # A service that has never reported has no node; one of Ironic has many.
+        for node in nodes[service.host] or [None]:
+            hosts.append(_host(service, node, carried))
     return sorted(hosts, key=lambda host: (host.name, host.node))
 
 
+def _host(service: Any, node: Any | None, carried: Mapping[str, Set[str]]) -> Host:
+    """Return a host of Nova's service and hypervisor.
+
+    :param carried: resource provider -> its traits that begin with ``CUSTOM_PERF_``.
+    """
+    name, provider, qemu = "", "", 0
+    if node is not None:
+        name, provider = node.name, node.id
+        if node.hypervisor_type == "QEMU":
+            qemu = node.hypervisor_version or 0
+    return Host(
+        name=service.host,
+        node=name,
+        service_id=service.id,
+        provider_id=provider,
+        zone=service.availability_zone or "",
+        state=service.state or "",
+        status=service.status or "",
+        disabled_reason=service.disabled_reason or "",
+        traits=frozenset(carried.get(provider, ())),
+        qemu=qemu,
+    )
+
+
 def mixed(known: Sequence[Host]) -> dict[str, list[str]]:
-    """Return feature -> hosts whose QEMU lacks it while others' has it: guests with it cannot move there."""
+    """Return feature -> hosts without it, where others have it: guests cannot move there."""
     versions = {host.name: host.qemu for host in known if host.qemu}
-    return {
-        feature: [name for name, version in versions.items() if version < first]
-        for first, feature in _FEATURES.items()
-        if min(versions.values(), default=0) < first <= max(versions.values(), default=0)
-    }
+    if not versions:
+        return {}
+    oldest, newest = min(versions.values()), max(versions.values())
+    lacking = {}
+    for first, feature in _FEATURES.items():
+        if oldest < first <= newest:
+            lacking[feature] = [name for name, version in versions.items() if version < first]
+    return lacking
 
 
 def choose(known: Sequence[Host], name: str) -> Host:
-    """Return that one of ``known`` with this name of service or hypervisor, with or without its domain."""
-    fitting = [host for host in known if name in (host.name, host.node)] or [
-        host for host in known if any(host_result.same_host(name, other) for other in (host.name, host.node))
-    ]
+    """Return the host with this name of service or hypervisor, with or without its domain."""
+    fitting = [host for host in known if name in (host.name, host.node)]
+    if not fitting:
+        for host in known:
+            if host_result.same_host(name, host.name) or host_result.same_host(name, host.node):
+                fitting.append(host)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise model.CloudError(
-            f"host '{name}' may be {', '.join(host.node for host in fitting)}; give one in full"
-        )
+        nodes = ", ".join(host.node for host in fitting)
+        raise model.CloudError(f"host '{name}' may be {nodes}; give one in full")
     names = rules.named((host.name for host in known), 10)
     raise model.CloudError(f"there is no compute host '{name}'; there are {names or 'none at all'}")
 
 
 def check(result: host_result.HostResult, host: Host) -> None:
-    """Refuse to publish a result for a host that is INVALID, of another host, too old, or dated in the future."""
+    """Refuse a result that is INVALID, of another host, too old, or dated in the future."""
     now = datetime.datetime.now(datetime.UTC)
-    objections = [result.objection(name, now, MAX_AGE) for name in (host.name, host.node) if name]
-    reason = objections[0] if objections[0] is not None and None not in objections else ""
+    reason = result.objection(host.name, now, MAX_AGE) or ""
+    if host.node and result.objection(host.node, now, MAX_AGE) is None:
+        reason = ""
     if result.verdict == "INVALID":
         reason = "it is INVALID and says nothing about the host; validate again"
     if reason:
@@ -153,7 +183,8 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
         )
     import tenacity  # an extra: commands that have their help without it import this module
 
-    # Whole, where somebody else changes the provider in between, as nova-compute does now and then.
+    # Whole, where somebody else changes the provider in between, as nova-compute does now and
+    # then.
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
         stop=tenacity.stop_after_attempt(8),
@@ -186,7 +217,7 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tu
 
 
 def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> ServiceChange:
-    """Disable a host's nova-compute for a result that failed, or enable it again; return what was done."""
+    """Disable a host's nova-compute for a failed result, or enable it again."""
     if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
         return ServiceChange.DISABLED_BY_OTHERS
     which = host.service_id, host.name, "nova-compute"
@@ -203,10 +234,14 @@ def set_service(cloud: connection.Connection, host: Host, failed: host_result.Ho
 def _reason(result: host_result.HostResult) -> str:
     """Return why the service is disabled, within the 255 characters that Nova keeps."""
     failed = sorted(name for name, verdict in result.budgets.items() if verdict == "FAIL")
-    budgets = f" of {', '.join(failed)}" if failed else ""
+    budgets = ""
+    if failed:
+        budgets = f" of {', '.join(failed)}"
     when = result.created_at.replace(microsecond=0).isoformat()
     text = f"{REASON_PREFIX}validation FAIL{budgets} at {when}"
-    return text if len(text) <= 255 else f"{text[:254]}…"
+    if len(text) > 255:
+        return f"{text[:254]}…"
+    return text
 
 
 def placement(cloud: connection.Connection, path: str, **query: str) -> Any:
