@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against the plan.
+"""Reads what a guest handed to Heat, untrusted: bounded, checked for form and against the plan.
 
-Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal whose data is
-base64 of gzip of JSON (``document.schema.json``). The figures in it are worked out here, by the same plug-ins as
-everywhere; the guest only passes on what the benchmarks printed.
+Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal
+whose data is base64 of gzip of JSON (``document.schema.json``). The figures in it are worked out
+here, by the same plug-ins as everywhere; the guest only passes on what the benchmarks printed.
 """
 
 import base64
@@ -26,7 +26,8 @@ MAX_ENCODED: Final = 1 << 20
 MAX_DECODED: Final = 8 << 20
 #: The one signal's id.
 SIGNAL: Final = "results"
-#: Seconds that a trial may overlap its slot by: the kill of a late program, and what clocks differ by.
+#: Seconds that a trial may overlap its slot by: the kill of a late program, and what clocks differ
+#: by.
 _TOLERANCE_S: Final = 5.0
 
 
@@ -38,7 +39,8 @@ class DocumentError(errors.PerfTuningError):
 class Expected:
     """What one arm's client has to hand over.
 
-    :ivar arm: its number in the grid; :ivar begun, ended: by our clock, between which all trials must lie.
+    :ivar arm: its number in the grid; :ivar begun, ended: by our clock, between which all trials
+        must lie.
     """
 
     plan: cloud.MeasurePlan
@@ -53,9 +55,11 @@ class Expected:
 class Run:
     """One run of one benchmark, checked; without readings :attr:`error` says why.
 
-    :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
+    :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer
+        and ran there.
     :ivar block: the N-th slot of each arm is block N, also where one came up a round later.
-    :ivar begin, end: seconds since the epoch by the guest's clock; :ivar cpu_s: busy by role; None: unknown.
+    :ivar begin, end: seconds since the epoch by the guest's clock; :ivar cpu_s: busy by role;
+        None: unknown.
     """
 
     job: plugins.Job
@@ -74,9 +78,10 @@ class Run:
 
 
 def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, object]], list[Run]]:
-    """Return what guests say of themselves, and the runs in the order of time, from a wait condition's ``data``.
+    """Return what guests say about themselves, and the runs by time, from a wait condition.
 
-    :raises DocumentError: missing, too long, truncated, no JSON, of another form, twice there, not as planned.
+    :raises DocumentError: missing, too long, truncated, no JSON, of another form, twice there, not
+        as planned.
     """
     try:
         content = schema.parse_json(_unpacked(_signal(data)), "the client's document")
@@ -94,21 +99,31 @@ def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, objec
 
 
 def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
-    """Return the trials of a run, one for each figure; what ran on the server alone is of boot 1."""
+    """Return a trial for each figure of a run; what ran on the server alone is of boot 1."""
     busy = [run.cpu_s[role] for role in run.roles]
+    known = [seconds for seconds in busy if seconds is not None]
+    guest_cpu_s = None
+    if len(known) == len(busy):
+        guest_cpu_s = sum(known)
+    error, failure = run.error, model.TrialFailure.OUTPUT
+    if not error:
+        error, failure = "no figure in the output", model.TrialFailure.NO_FIGURE
+    metric, unit, better = run.job.benchmark.primary
     failed = model.Trial(
-        run.job.label,
-        *run.job.benchmark.primary,
-        expected.name,
+        benchmark=run.job.label,
+        metric=metric,
+        unit=unit,
+        better=better,
+        arm=expected.name,
         boot=int(run.role == "server"),
         block=run.block,
         value=None,
         host_cpu_s={},
-        guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
+        guest_cpu_s=guest_cpu_s,
         window_s=round(run.end - run.begin, 3),
         order=order,
-        error=run.error or "no figure in the output",
-        failure=model.TrialFailure.OUTPUT if run.error else model.TrialFailure.NO_FIGURE,
+        error=error,
+        failure=failure,
     )
     return model.figures(failed, run.readings, run.job.benchmark.work_metric)
 
@@ -139,20 +154,24 @@ def _unpacked(text: str) -> str:
 
 def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) -> None:
     keys = [(trial["trial"], trial["label"], trial["role"]) for trial in trials]
-    wanted = {
-        (number + 1, job.label, role)
-        for number in range(plan.trials)
-        for job in plan.jobs
-        for role in (("client",) if job.benchmark.paired else ("client", "server"))
-    }
-    if missing := wanted - set(keys):
+    wanted: set[tuple[int, str, str]] = set()
+    for job in plan.jobs:
+        roles = ["client"]
+        if not job.benchmark.paired:
+            roles.append("server")
+        for number in range(1, plan.trials + 1):
+            wanted.update((number, job.label, role) for role in roles)
+    missing = wanted - set(keys)
+    if missing:
         number, label, role = min(missing)
         lacking = f"{counted(len(missing), 'trial')}, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or one too many
         raise DocumentError(f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}")
-    slots = {(trial["trial"], trial["slot"]) for trial in trials}
-    if not len(slots) == len({number for number, _ in slots}) == len({slot for _, slot in slots}):
+    places = {(trial["trial"], trial["slot"]) for trial in trials}
+    numbers = {trial["trial"] for trial in trials}
+    slots = {trial["slot"] for trial in trials}
+    if not len(places) == len(numbers) == len(slots):
         raise DocumentError("the client's document has trials that share a slot or are spread over several")
 
 
