@@ -13,7 +13,7 @@ import openstack
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, cloud_check, heat_pair, model, run_store, stacks
-from tests.support import api_server, simulated_cloud, testcase
+from tests.support import api_server, documents, simulated_cloud, testcase
 
 ARM = model.Arm("only", "m1.tiny")
 STACK = stacks.Stack("id-n", "n")
@@ -242,6 +242,56 @@ class LauncherTest(HeatCase):
                 error = self.assertRaises(model.CloudError, self.measure)
                 self.assertIn("requires authentication", str(error))
                 self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
+
+
+class CollectTest(HeatCase):
+    """What one arm's guests handed over becomes trials of the outcome."""
+
+    def collect(self, sampler=None, status=0):
+        wanted = documents.expected(arm=1)
+        document = documents.document(wanted)
+        document["trials"][0]["status"] = status
+        outputs = {"documents": documents.signalled(document), "hosts": {"client": "a", "server": "b"}}
+        settings = model.GuestSettings(slot_s=documents.GRID.length_s)
+        pair = heat_pair._Pair(self.api, settings, model.HostPair("a", "b"), wanted.plan)
+        pair._sampler = sampler
+        running = heat_pair._Running(1, wanted.plan.arms[1], STACK, wanted.begun)
+        running.servers = {"client": "c-id", "server": "s-id"}
+        self.useFixture(fixtures.MockPatchObject(stacks.Stacks, "outputs", lambda *_: outputs))
+        with mock.patch.object(heat_pair.time, "time", lambda: wanted.ended):
+            pair.collect(running)
+        return pair.outcome
+
+    def test_trials_hosts_and_facts(self):
+        outcome = self.collect()
+        self.assertEqual({"tuned": model.HostPair("a", "b")}, outcome.hosts)
+        self.assertEqual(["client", "server"], sorted(outcome.guests["tuned"]))
+        self.assertEqual(list(range(6)), sorted({trial.order for trial in outcome.trials}))
+        self.assertEqual(("", [], {None}), (outcome.host_cpu_source, outcome.errors, self.courses(outcome)))
+
+    def courses(self, outcome):
+        return {trial.course for trial in outcome.trials}
+
+    def test_host_cpu_of_the_guests_that_took_part(self):
+        sampler = mock.Mock()
+        sampler.used.side_effect = lambda *_: {"vcpu": 1.0, "total": 1.0, "wait_s": 0.5}
+        sampler.course.return_value = "course"
+        outcome = self.collect(sampler)
+        self.assertEqual("agent metrics", outcome.host_cpu_source)
+        for trial in outcome.trials:
+            self.assertEqual(({"vcpu": 1.0, "total": 1.0}, 0.5), (trial.host_cpu_s, trial.wait_s))
+            self.assertEqual("course" if trial.primary else None, trial.course)
+        asked = {tuple(call.args[0]) for call in sampler.used.call_args_list}
+        self.assertEqual({("c-id", "s-id"), ("c-id",), ("s-id",)}, asked)
+
+    def test_unknown_host_cpu_stays_unknown(self):
+        outcome = self.collect(mock.Mock(**{"used.return_value": None}))
+        self.assertEqual(("", {None}), (outcome.host_cpu_source, self.courses(outcome)))
+
+    def test_a_run_that_failed_is_noted_with_its_slot(self):
+        [error] = self.collect(status=1).errors
+        self.assertEqual((model.ErrorClass.BENCHMARK_FAILED, "tuned"), (error.kind, error.arm))
+        self.assertRegex(error.reason, "^iperf3 on the client in slot [0-9]+: ")
 
 
 class LeaseTest(HeatCase):
