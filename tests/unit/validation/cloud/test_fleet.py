@@ -97,6 +97,33 @@ class LostTrialsTest(testcase.TestCase):
             self.assertEqual(codes, sick.details[0].codes)
 
 
+class OrderOfPassesTest(testcase.TestCase):
+    """Each pass of the judgement sees only what the one before it has left."""
+
+    def test_hosts_are_compared_by_what_lost_trials_leave(self):
+        def slow_where_it_works(pair, _, block):
+            if "h2" not in pair:
+                return 1
+            return None if block else 0.5
+
+        found = judged(run(slow_where_it_works, peers=4))
+        self.assertEqual({"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, found)
+
+    def test_a_host_beyond_a_budget_is_left_out_of_the_judgement_of_all_pairs(self):
+        data = run(of("h2", factor=0.86, arms=["tuned"]), peers=4)
+        self.assertEqual({"h2": (V.FAIL, C.HOST_BEYOND)}, judged(data, BUDGET))
+
+    def test_an_invalid_host_gets_no_verdict_of_a_budget(self):
+        def with_h3_only(pair, arm, _):
+            if "h2" in pair and "h3" not in pair:
+                return None
+            return 0.8 if arm == "tuned" else 1
+
+        words = {host: word for host, (word, _) in judged(run(with_h3_only, peers=4), BUDGET).items()}
+        every = dict.fromkeys((f"h{number}" for number in range(6)), V.FAIL)
+        self.assertEqual({**every, "h2": V.INVALID}, words)
+
+
 class BudgetTest(testcase.TestCase):
     def test_two_peers_are_enough(self):
         """Of each host they are two boots, of the fleet six."""
