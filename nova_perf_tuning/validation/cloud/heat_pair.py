@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures pairs of hosts by Heat stacks: one stack for each arm, all alive at once, taking turns by the clock."""
+"""Measures pairs of hosts by Heat stacks: one for each arm, all at once, in turn by the clock."""
 
 import contextlib
 import dataclasses
@@ -17,13 +17,15 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, stacks
+from nova_perf_tuning.validation.measure import model as results
 
 POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
 CLOSING_S: Final = 30.0
 #: What guests take after their last slot until Heat has everything.
 _HAND_OVER_S: Final = 20.0
-#: Between the end of a wait condition and the pair's own: Heat's own steps, and ours between two looks.
+#: Between the end of a wait condition and the pair's own: Heat's own steps, and ours between two
+#: looks.
 _NOTICE_S: Final = 10.0
 #: Least time that guests get to report.
 _LEAST_WAIT_S: Final = 30
@@ -51,7 +53,11 @@ class _Running:
 
 @dataclasses.dataclass
 class HeatCloud:
-    """A cloud; :ivar name: its entry of clouds.yaml, or empty; :ivar connect: see :class:`.api.Api`."""
+    """A cloud.
+
+    :ivar name: its entry of clouds.yaml, or empty.
+    :ivar connect: see :class:`.api.Api`.
+    """
 
     name: str
     connect: Callable[[], connection.Connection]
@@ -67,7 +73,7 @@ class HeatCloud:
 
 
 class HeatPairLauncher:
-    """Launches the guests of a pair, measures and removes them; calls may come from several threads at once."""
+    """Launches, measures and removes the guests of pairs; several threads may call it at once."""
 
     def __init__(self, settings: model.GuestSettings, api: api_module.Api) -> None:
         self.settings = settings
@@ -76,29 +82,33 @@ class HeatPairLauncher:
         self._closing = stacks.Stacks(self._patient)
 
     def own(self, lease: model.Lease) -> None:
-        """Ask the cloud in the name of a run from now on, and only as long as it is this process's."""
+        """Use the cloud for a run from now on, as long as this process has it."""
         self._api.lease = self._patient.lease = lease
 
     def check(self, plan: model.MeasurePlan) -> None:
-        """See that the cloud has what every pair needs, and make nothing; CloudError: names what is missing."""
+        """Check that the cloud has what every pair needs; make nothing.
+
+        :raises model.CloudError: something is missing.
+        """
         need = self.expected_s(plan) + CLOSING_S
         if plan.time_limit_s < need:
             raise model.CloudError(
-                f"a pair needs about {need:.0f} s for {len(plan.arms)} arms of {plan.trials} trials, "
-                f"{self.settings.boot_s:.0f} s of it until its guests are ready (--boot-time); "
+                f"a pair needs about {need:.0f} s for {len(plan.arms)} arms of {plan.trials}"
+                f" trials, {self.settings.boot_s:.0f} s of it until its guests are ready (--boot-time); "
                 f"the time limit is {plan.time_limit_s:.0f} s (--pair-time-limit)"
             )
         cloud_check.check(self._api, self.settings, plan.arms)
 
     def expected_s(self, plan: model.MeasurePlan) -> float:
-        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, results."""
+        """Return about how long a pair takes, from its first stack to its results."""
         return self.settings.boot_s + _measuring_s(_grid(self.settings, plan), plan)
 
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
-        """Measure all arms on one pair and remove all that was made for it; its failures are in the outcome.
+        """Measure all arms on a pair and remove what was made; failures are in the outcome.
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
-        :raises PerfTuningError: another process has the run; what was made for the pair is that one's to remove.
+        :raises PerfTuningError: another process has the run; what was made for the pair is that
+            one's to remove.
         """
         measured = _Pair(self._api, self.settings, pair, plan)
         try:
@@ -127,7 +137,8 @@ class HeatPairLauncher:
         """
         with api_module.one_line("the cloud cannot be used"):
             owned = self._closing.owned(run_id)
-        if problems := self._closing.delete(owned):
+        problems = self._closing.delete(owned)
+        if problems:
             raise model.CloudError("; ".join(problems))
         return [stack.name for stack in owned]
 
@@ -137,7 +148,7 @@ class HeatPairLauncher:
             return [stack.name for stack in self._closing.all()]
 
     def _remove_strangers(self) -> None:
-        """Remove what an earlier owner of the run made when it had lost it: a request that Heat got late.
+        """Remove what an earlier owner made after it had lost the run: Heat got a request late.
 
         It would stand beside what is measured. What stays is tried again at the end of the run.
         """
@@ -172,7 +183,10 @@ class _Pair:
         deadline = begun + self._plan.time_limit_s - min(CLOSING_S, self._plan.time_limit_s / 4)
         # Guests that are ready have a slot's time before it to warm up.
         start = math.ceil(time.time() + self._settings.boot_s + self._grid.length_s)
-        with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
+        sampling: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if self._sampler is not None:
+            sampling = contextlib.closing(self._sampler)
+        with sampling:
             for number, arm in enumerate(self._plan.arms):
                 self._api.sleep(0)
                 self._make(number, arm, start, deadline - time.monotonic())
@@ -189,7 +203,7 @@ class _Pair:
         self.outcome.errors.append(model.PairError(kind, one_line(reason, 2000), arm))
 
     def _make(self, number: int, arm: model.Arm, start: int, left_s: float) -> None:
-        """Ask Heat for the stack of an arm, in which no trial begins before ``start``, seconds since the epoch."""
+        """Make the stack of an arm; no trial begins before ``start``, seconds since the epoch."""
         run = f"{model.NAME_PREFIX}{self._plan.run_id}"
         name = _stack_name(run, self.outcome.pair, arm.name)
         parameters = self.parameters(number, arm)
@@ -230,7 +244,10 @@ class _Pair:
         return all(running.done for running in self.running)
 
     def collect(self, running: _Running) -> None:
-        """Take over what one arm's guests handed over; :raises collector.DocumentError: it cannot be used."""
+        """Take over what one arm's guests handed to Heat.
+
+        :raises collector.DocumentError: it cannot be used.
+        """
         outcome, arm = self.outcome, running.arm.name
         outputs = self._stacks.outputs(running.stack)
         expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
@@ -238,21 +255,39 @@ class _Pair:
         first = 1 + max((trial.order for trial in outcome.trials), default=-1)
         for order, run in enumerate(runs, first):
             trials = collector.trials(run, expected, order)
-            servers = [running.servers.get(role, "") for role in run.roles]
-            if self._sampler is not None and (used := self._sampler.used(servers, run.begin, run.end)):
-                outcome.host_cpu_source = host_cpu.SOURCE
-                wait_s = used.pop(host_cpu.WAIT, None)
-                course = self._sampler.course(servers, run.begin, run.end) if order < _MAX_COURSES else None
-                for trial in trials:
-                    trial.host_cpu_s, trial.wait_s = used, wait_s
-                    trial.course = course if trial.primary else None
+            if self._sampler is not None:
+                servers = [running.servers.get(role, "") for role in run.roles]
+                self._add_host_cpu(self._sampler, run, servers, trials)
             outcome.trials += trials
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
                 self.note(model.ErrorClass.BENCHMARK_FAILED, reason, arm)
-        if isinstance(hosts := outputs.get("hosts"), dict):
-            outcome.hosts[arm] = model.HostPair(*(str(hosts.get(role, "")) for role in ("client", "server")))
+        hosts = outputs.get("hosts")
+        if isinstance(hosts, dict):
+            client, server = str(hosts.get("client", "")), str(hosts.get("server", ""))
+            outcome.hosts[arm] = model.HostPair(client, server)
         outcome.guests[arm] = guests
+
+    def _add_host_cpu(
+        self,
+        sampler: host_cpu.Sampler,
+        run: collector.Run,
+        servers: Sequence[str],
+        trials: Sequence[results.Trial],
+    ) -> None:
+        """Give the trials of a run the host CPU of the guests that took part, if it is known."""
+        used = sampler.used(servers, run.begin, run.end)
+        if not used:
+            return
+        self.outcome.host_cpu_source = host_cpu.SOURCE
+        wait_s = used.pop(host_cpu.WAIT, None)
+        course = None
+        if trials[0].order < _MAX_COURSES:
+            course = sampler.course(servers, run.begin, run.end)
+        for trial in trials:
+            trial.host_cpu_s, trial.wait_s = used, wait_s
+            if trial.primary:
+                trial.course = course
 
     def _consoles(self, running: _Running) -> str:
         tails = []
@@ -272,18 +307,15 @@ class _Pair:
     def parameters(self, number: int, arm: model.Arm) -> dict[str, object]:
         """Return those of the template that are the same whenever the stack is made."""
         settings, pair, plan = self._settings, self.outcome.pair, self._plan
-        size: dict[str, object] = {"flavor": arm.flavor}
-        if not arm.flavor:
-            size = {"vcpus": settings.vcpus, "ram": settings.ram_mib, "disk": settings.disk_gib}
-            size["extra_specs"] = dict(arm.extra_specs)
-        return {
-            **size,
+        external_network = settings.external_network
+        if not external_network and not settings.network:
+            external_network = cloud_check.external_network(self._api)
+        parameters: dict[str, object] = {
             "image": settings.image,
             "client_host": pair.client,
             "server_host": pair.server,
             "guest_network": settings.network,
-            "external_network": settings.external_network
-            or ("" if settings.network else cloud_check.external_network(self._api)),
+            "external_network": external_network,
             "guest_tx_offload": settings.guest_tx_offload,
             "benchmarks": [_benchmark(job) for job in plan.jobs],
             "trials": plan.trials,
@@ -292,11 +324,20 @@ class _Pair:
             "arms": self._grid.arms,
             "slot_seconds": self._grid.length_s,
         }
+        if arm.flavor:
+            parameters["flavor"] = arm.flavor
+        else:
+            parameters["vcpus"] = settings.vcpus
+            parameters["ram"] = settings.ram_mib
+            parameters["disk"] = settings.disk_gib
+            parameters["extra_specs"] = dict(arm.extra_specs)
+        return parameters
 
     def _wait_condition_s(self, left_s: float) -> int:
-        """Return how long Heat waits for the guests' signals, which it does from when both are active.
+        """Return how long Heat waits for the guests' signals after both are active.
 
-        It ends before the pair does, since it says who was silent, but lasts as long as guests need that work.
+        It ends before the pair does, since it says who was silent, but lasts as long as guests
+        need that work.
         """
         boot_s = self._settings.boot_s
         need_s = boot_s + _measuring_s(self._grid, self._plan)
@@ -309,24 +350,28 @@ def _grid(settings: model.GuestSettings, plan: model.MeasurePlan) -> model.Grid:
 
 
 def _measuring_s(grid: model.Grid, plan: model.MeasurePlan) -> float:
-    """Return the seconds from ready guests to their results: a slot to warm up in, a block's begin, the trials."""
+    """Return the seconds from ready guests to results: warm-up, a block's begin, trials."""
     return grid.length_s * (1 + grid.arms * (plan.trials + 1)) + _HAND_OVER_S
 
 
 def _benchmark(job: plugins.Job) -> dict[str, object]:
-    """Return a job as the template's parameter holds it: with its commands, so that every plug-in can run."""
-    steps = job.benchmark.steps(job.parameters, "PEER" if job.benchmark.paired else None)
-    return {
+    """Return a job for the template's parameter, with the commands of its plug-in."""
+    peer = None
+    if job.benchmark.paired:
+        peer = "PEER"
+    parameter: dict[str, object] = {
         "label": job.label,
         "benchmark": job.benchmark.kind,
         "parameters": dict(job.parameters),
         "paired": job.benchmark.paired,
-        **{step.role: list(step.argv) for step in steps},
     }
+    for step in job.benchmark.steps(job.parameters, peer):
+        parameter[step.role] = list(step.argv)
+    return parameter
 
 
 def _stack_name(run: str, pair: model.HostPair, arm: str) -> str:
-    """Return a name that Heat takes (letters, digits, '_.-'), with a random end: hosts may meet twice."""
+    """Return a name for Heat (letters, digits, '_.-'); its end is random: hosts may meet twice."""
     parts = [pair.client or "any", pair.server or "any", arm]
     words = "-".join(re.sub(r"[^A-Za-z0-9_.-]", "_", part)[:60] for part in parts)
     return f"{run}-{words}-{secrets.token_hex(3)}"

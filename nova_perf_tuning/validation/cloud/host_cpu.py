@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host CPU of a pair's guests while they measure, by class, sampled from the agents' Prometheus metrics.
+"""Samples the host CPU of a pair's guests, by class, from the agents' Prometheus metrics.
 
-What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.
+What answers at an agent's address is not trusted: its time and size are bounded and redirects are
+not followed.
 """
 
 import bisect
@@ -9,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import operator
 import socket
 import threading
 import time
@@ -41,7 +43,8 @@ WAIT: Final = "wait_s"
 #: An agent knows up to some thousand guests, each has six lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
 _MAX_LINE: Final = 1000
-#: Samples further apart than this, in seconds, do not tell a trial's share of what lies between them.
+#: Samples further apart than this, in seconds, do not tell a trial's share of what lies between
+#: them.
 _MAX_GAP_S: Final = 5.0
 #: Agents are in the cloud's own network.
 _NO_PROXIES: Final = {"http": "", "https": ""}
@@ -61,7 +64,7 @@ def check_url(url: str) -> None:
 
 
 def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
-    """Return guest -> class, or :data:`WAIT` -> CPU seconds of ``names``, if all their classes are known.
+    """Return guest -> class or :data:`WAIT` -> CPU seconds, of guests with all classes.
 
     :param limit_s: for everything from connecting to the last byte, however it drips.
     :raises AgentError: there is no answer, or it is not an agent's.
@@ -93,7 +96,7 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
 
 
 class _Cutter:
-    """Ends connections when a time is over, whoever reads from them; a socket's timeout counts from each byte.
+    """Ends connections when a time is over; a socket's own timeout counts from each byte.
 
     :ivar over: it is.
     """
@@ -133,7 +136,7 @@ def _shut(connected: socket.socket) -> None:
 
 
 def _watched_by(cutter: _Cutter) -> adapters.HTTPAdapter:
-    """Return an adapter whose connections ``cutter`` knows before the first byte, of TLS, too, is read."""
+    """Return an adapter whose connections ``cutter`` knows before a byte is read, of TLS, too."""
 
     class Plain(connection.HTTPConnection):
         def _new_conn(self) -> socket.socket:
@@ -159,37 +162,56 @@ def _watched_by(cutter: _Cutter) -> adapters.HTTPAdapter:
 
 
 def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
-    lines = [
-        line for line in page.decode("utf-8", "replace").split("\n") if line.startswith((_METRIC, _WAIT_METRIC))
-    ]
-    wanted = [line for line in lines if len(line) < _MAX_LINE and any(name in line for name in names)]
+    lines = _lines_about(page, names)
     guests: dict[str, dict[str, float]] = {name: {} for name in names}
     try:
-        for family in parser.text_string_to_metric_families("\n".join(wanted)):
+        for family in parser.text_string_to_metric_families("\n".join(lines)):
             for sample in family.samples:
                 if sample.name not in (_METRIC, _WAIT_METRIC) or not 0 <= sample.value < math.inf:
                     raise ValueError(f"{sample.name} is {sample.value}")
-                if (guest := sample.labels["guest"]) in guests:
-                    kind = WAIT if sample.name == _WAIT_METRIC else sample.labels["class"]
-                    guests[guest][kind] = sample.value
+                guest = sample.labels["guest"]
+                if guest not in guests:
+                    continue
+                kind = WAIT
+                if sample.name == _METRIC:
+                    kind = sample.labels["class"]
+                guests[guest][kind] = sample.value
     except Exception as error:  # what the library raises at rubbish is of any kind
         raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
-    return {
-        guest: classes for guest, classes in guests.items() if classes.keys() - {WAIT} == set(overhead.CLASSES)
-    }
+    whole = {}
+    for guest, classes in guests.items():
+        if classes.keys() - {WAIT} == set(overhead.CLASSES):
+            whole[guest] = classes
+    return whole
+
+
+def _lines_about(page: bytes, names: Collection[str]) -> list[str]:
+    """Return the lines of an agent's page that may be about any of these guests."""
+    lines = []
+    for line in page.decode("utf-8", "replace").split("\n"):
+        if not line.startswith((_METRIC, _WAIT_METRIC)) or len(line) >= _MAX_LINE:
+            continue
+        if any(name in line for name in names):
+            lines.append(line)
+    return lines
 
 
 def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
     """Return class -> CPU seconds between two moments, on straight lines between samples.
 
-    None: no samples on either side, or a counter fell: it is another process's, or a thread has ended.
+    None: no samples on either side, or a counter fell: it is another process's, or a thread has
+    ended.
     """
-    first, last = (bisect.bisect_left(samples, moment, key=lambda sample: sample[0]) for moment in (begin, end))
-    window = samples[first - 1 : last + 1] if 0 < first and last < len(samples) else []
+    first = bisect.bisect_left(samples, begin, key=operator.itemgetter(0))
+    last = bisect.bisect_left(samples, end, key=operator.itemgetter(0))
+    if first == 0 or last >= len(samples):
+        return None
+    window = samples[first - 1 : last + 1]
     if not window or any(_is_fault(before, after) for before, after in itertools.pairwise(window)):
         return None
-    before, after = _between(window[0], window[1], begin), _between(window[-2], window[-1], end)
-    return {name: after[name] - before[name] for name in after}
+    at_begin = _between(window[0], window[1], begin)
+    at_end = _between(window[-2], window[-1], end)
+    return {name: at_end[name] - at_begin[name] for name in at_end}
 
 
 def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]:
@@ -200,7 +222,8 @@ def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]
 def _is_fault(before: _Sample, after: _Sample) -> bool:
     """Return whether nothing is known of what was used between two samples."""
     grown = math.fsum(after[1].values()) - math.fsum(before[1].values())
-    # A thread that runs is read up to a tick late, and what is its own is then taken for another class's.
+    # A thread that runs is read up to a tick late, and what is its own is then taken for another
+    # class's.
     slack = overhead.SLACK_S + overhead.TICK_S * max(0.0, grown)
     return (
         not 0 < after[0] - before[0] <= _MAX_GAP_S
@@ -212,7 +235,11 @@ def _is_fault(before: _Sample, after: _Sample) -> bool:
 
 @dataclasses.dataclass(slots=True)
 class _Guest:
-    """A guest by libvirt's name; :ivar url: of its agent, empty: unknown; :ivar fault: of the last sample."""
+    """A guest by libvirt's name.
+
+    :ivar url: of its agent; empty: unknown.
+    :ivar fault: of the last sample; empty: none.
+    """
 
     name: str = ""
     host: str = ""
@@ -237,11 +264,13 @@ class Sampler:
         self._stop = threading.Event()
 
     def watch(self, servers: Iterable[str]) -> None:
-        """Sample some servers (ids), too; call it again as long as Nova may not know their hosts."""
+        """Sample these servers (ids), too; call it again until Nova knows their hosts."""
         for server in servers:
             if server not in self._guests or not self._guests[server].url:
                 self._guests = {**self._guests, server: self._find(server)}
-        for url in {guest.url for guest in self._guests.values() if guest.url} - self._asked:
+        for url in {guest.url for guest in self._guests.values()} - self._asked:
+            if not url:
+                continue
             self._asked.add(url)
             threading.Thread(target=self._run, args=(url,), name="agent-metrics", daemon=True).start()
 
@@ -250,25 +279,33 @@ class Sampler:
         self._stop.set()
 
     def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
-        """Return what ``servers`` used, by class, ``total``, and :data:`WAIT` if known; None: of one it is not."""
+        """Return what ``servers`` used: by class, ``total``, and :data:`WAIT` if known.
+
+        None: it is unknown of one of them.
+        """
         parts = []
-        for guest in (self._guests.get(server, _Guest()) for server in servers):
+        for server in servers:
+            guest = self._guests.get(server, _Guest())
             part = used_between(guest.samples, begin, end)
             if part is None:
-                where = f"agent metrics of {guest.host}" if guest.host else "agent metrics"
+                where = "agent metrics"
+                if guest.host:
+                    where = f"agent metrics of {guest.host}"
                 self.faults[where] = guest.fault or "samples are missing, or a counter fell"
             else:
                 parts.append(part)
         if len(parts) < len(servers):
             return None
-        used = {name: round(math.fsum(part[name] for part in parts), 6) for name in overhead.CLASSES}
+        used = {}
+        for name in overhead.CLASSES:
+            used[name] = round(math.fsum(part[name] for part in parts), 6)
         used["total"] = round(math.fsum(used.values()), 6)
         if all(WAIT in part for part in parts):
             used[WAIT] = round(math.fsum(part[WAIT] for part in parts), 6)
         return used
 
     def course(self, servers: Sequence[str], begin: float, end: float) -> model.Course:
-        """Return what ``servers`` used second by second, of a window of which :meth:`used` knows the whole."""
+        """Return what ``servers`` used second by second, where :meth:`used` knows the whole."""
         step_s, used = sampling.rates(lambda *span: self.used(servers, *span) or {}, begin, end)
         host_cpu = {name.removesuffix("_s"): used[name] for name in sorted(used.keys() - {"total"})}
         return {"step_s": step_s, "host_cpu": host_cpu, "moved": {}, "busy": {}, "hidden": 0}

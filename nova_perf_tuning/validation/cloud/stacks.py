@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat stacks of pairs: made from the templates of this package, watched, explained and removed."""
+"""Makes, watches, explains and removes Heat stacks of pairs, from this package's templates."""
 
 import dataclasses
 import functools
@@ -24,24 +24,29 @@ TAG: Final = "nova-perf"
 _OWNER: Final = f"{TAG}-owner-"
 _TEMPLATE: Final = "benchmark_pair.yaml"
 DELETE_S: Final = 180.0
-#: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may take minutes.
+#: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may
+#: take minutes.
 RETRY_S: Final = 5.0
 POLL_S: Final = 1.0
-#: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
+#: A stack whose creation nobody confirmed may appear so much later: Heat still works on the
+#: request.
 APPEAR_S: Final = 10.0
-#: What Nova, Neutron and Heat say; the last but one is Nova with unified limits, the last Heat, of its stacks.
+#: What Nova, Neutron and Heat say; the last but one is Nova with unified limits, the last Heat, of
+#: its stacks.
 _QUOTA: Final = re.compile(
     "quota exceeded|exceeds quota|overquota|exceeded for quota|maximum number of|is over a limit for"
     "|reached the maximum stacks",
     re.IGNORECASE,
 ).search
-#: The one kind of resource whose reason holds text of a guest. As the event of the resource or the stack words it.
+#: The one kind of resource whose reason holds text of a guest. As the event of the resource or the
+#: stack words it.
 _WAIT_CONDITION: Final = re.compile(
     r"(?:[A-Za-z_]+: )?(?:Resource [A-Z]+ failed: )?WaitCondition(Failure|Timeout): "
     r"(?:resources\.[A-Za-z_.]+: )?(.*)",
     re.DOTALL,
 ).match
-#: Code of heat/runner.sh: the client waits in vain. A guest that lies so gains what silence would give it.
+#: Code of heat/runner.sh: the client waits in vain. A guest that lies so gains what silence would
+#: give it.
 _SILENT_PEER: Final = "client: [silent-peer] "
 
 
@@ -57,7 +62,8 @@ class StackError(Exception):
 class Stack:
     """A stack of this package.
 
-    :ivar id: what Heat calls it; empty: Heat was asked to make it, and nobody knows whether it did.
+    :ivar id: what Heat calls it; empty: Heat was asked to make it, and nobody knows whether it
+        did.
     :ivar token: of the process that made it; empty: unknown.
     """
 
@@ -85,21 +91,29 @@ class Stacks:
     def create(self, name: str, parameters: Mapping[str, object], tags: Iterable[str], timeout_min: int) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
-        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused, no service is
-            found, or it does not answer; the stack may be there all the same.
+        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused,
+            no service is found, or it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
         lease = self._api.lease
-        owner = [_OWNER + lease.token] if lease is not None else []
+        all_tags = [TAG]
+        if lease is not None:
+            all_tags.append(_OWNER + lease.token)
+        all_tags.extend(tags)
+        needed = {}
+        for file, content in files().items():
+            if f"{{get_file: {file}}}" in template:
+                needed[file] = content
+        values = dict(parameters)
+        for key, value in parameters.items():
+            if isinstance(value, dict | list | tuple):
+                values[key] = json.dumps(value)
         request = {
             "stack_name": name,
             "template": template,
-            "files": {key: text for key, text in files().items() if f"{{get_file: {key}}}" in template},
-            "parameters": {  # JSON as text
-                key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
-                for key, value in parameters.items()
-            },
-            "tags": ",".join([TAG, *owner, *tags]),
+            "files": needed,
+            "parameters": values,
+            "tags": ",".join(all_tags),
             "timeout_mins": max(1, timeout_min),
             "disable_rollback": True,
         }
@@ -113,19 +127,21 @@ class Stacks:
             if api_module.http_status(error) in (None, 401):
                 raise  # it is not this stack that is refused, or nobody was asked
             kind = classify(str(error))
-            # Heat has not looked at the pair's hosts yet.
-            kind = model.ErrorClass.API if kind is model.ErrorClass.STACK_FAILED else kind
+            if kind is model.ErrorClass.STACK_FAILED:
+                # Heat has not looked at the pair's hosts yet.
+                kind = model.ErrorClass.API
             raise StackError(kind, f"Heat refused the stack: {api_module.text_of(error)}") from error
 
     def _post(self, request: Mapping[str, object]) -> str:
-        """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
+        """Make a stack and return its id; create_stack() would not send tags as text."""
         answer = self._heat.post("/stacks", json=request)
         sdk_exceptions.raise_from_response(answer)
         return str(answer.json()["stack"]["id"])
 
     def status(self, stack: Stack) -> tuple[str, str]:
         shown = self._api.call(lambda: self._heat.get_stack(stack.id, resolve_outputs=False))
-        # openstacksdk makes a stack without anything of an answer that is no JSON, such as a proxy's page.
+        # openstacksdk makes a stack without anything of an answer that is no JSON, such as a
+        # proxy's page.
         return str(shown.status or "unknown"), one_line(shown.status_reason or "", 600)
 
     def outputs(self, stack: Stack) -> dict[str, object]:
@@ -134,27 +150,29 @@ class Stacks:
 
     def servers(self, stack: Stack) -> dict[str, str]:
         known = self._api.call(lambda: list(self._heat.resources(_sdk(stack))))
-        return {
-            resource.name: resource.physical_resource_id
-            for resource in known
-            if resource.name in ("client", "server") and resource.physical_resource_id
-        }
+        servers = {}
+        for resource in known:
+            if resource.name in ("client", "server") and resource.physical_resource_id:
+                servers[resource.name] = resource.physical_resource_id
+        return servers
 
     def failure(self, stack: Stack, reason: str) -> StackError:
-        """Return why a stack failed: the failing resources' own reasons, and the class of the error."""
+        """Return why a stack failed: the reasons of its resources, and the error's class."""
         events = self._api.call(lambda: list(self._heat.stack_events(_sdk(stack))))
         events.sort(key=lambda event: str(event.event_time))
-        said = [
-            f"{event.logical_resource_id}: {event.resource_status_reason}"
-            for event in events
-            if str(event.resource_status).endswith("_FAILED") and event.logical_resource_id != stack.name
-        ]
-        # Whatever else was being made is cancelled and says so; that explains nothing.
-        cancelled = ("aborted", "Stack CREATE cancelled")
-        own = [text for text in said if _WAIT_CONDITION(text) or not any(word in text for word in cancelled)]
-        said = own or [reason]
-        kinds = [kind for kind in map(classify, said) if kind is not model.ErrorClass.STACK_FAILED]
-        kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
+        said = []
+        for event in events:
+            failed = str(event.resource_status).endswith("_FAILED")
+            if failed and event.logical_resource_id != stack.name:
+                said.append(f"{event.logical_resource_id}: {event.resource_status_reason}")
+        said = [text for text in said if not _is_cancelled(text)]
+        if not said:
+            said = [reason]
+        kind = model.ErrorClass.STACK_FAILED
+        for text in said:
+            kind = classify(text)
+            if kind is not model.ErrorClass.STACK_FAILED:
+                break
         return StackError(kind, one_line("; ".join(dict.fromkeys(said)), 900))
 
     def owned(self, run_id: str) -> list[Stack]:
@@ -167,15 +185,19 @@ class Stacks:
         found = []
         for stack in self._api.call(lambda: list(self._heat.stacks())):
             tags = [str(tag) for tag in stack.tags or ()]
-            # A stack that is gone is listed for a moment: Heat sets the status before it removes the row.
+            # A stack that is gone is listed for a moment: Heat sets the status before it removes
+            # the row.
             if TAG not in tags or stack.status == "DELETE_COMPLETE":
                 continue
-            tokens = [tag.removeprefix(_OWNER) for tag in tags if tag.startswith(_OWNER)]
-            found.append(Stack(str(stack.id), str(stack.name), tokens[0] if tokens else ""))
+            token = ""
+            owners = [tag for tag in tags if tag.startswith(_OWNER)]
+            if owners:
+                token = owners[0].removeprefix(_OWNER)
+            found.append(Stack(str(stack.id), str(stack.name), token))
         return found
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
-        """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
+        """Remove stacks, wait until they are gone, return a line for each that is not."""
         begun = time.monotonic()
         due = dict.fromkeys(stacks, begun)  # stack -> when the next attempt may be made
         problems: dict[Stack, str] = {}
@@ -196,14 +218,16 @@ class Stacks:
                         del due[stack]
             if due:
                 time.sleep(POLL_S)
-        after = f"still there after {DELETE_S:.0f} s: "
-        return [
-            f"stack {stack.name}: {after if stack in due else ''}{problems.get(stack, 'no reason')}"
-            for stack in {**due, **problems}
-        ]
+        left = []
+        for stack in {**due, **problems}:
+            problem = problems.get(stack, "no reason")
+            if stack in due:
+                problem = f"still there after {DELETE_S:.0f} s: {problem}"
+            left.append(f"stack {stack.name}: {problem}")
+        return left
 
     def _push(self, stack: Stack, due: float, problems: dict[Stack, str]) -> float:
-        """Push one stack towards its end from ``due`` on; return when the next attempt may be made.
+        """Delete a stack from ``due`` on; return when the next attempt may be made.
 
         :raises openstack.exceptions.NotFoundException: it is gone.
         """
@@ -223,12 +247,21 @@ def _sdk(stack: Stack) -> sdk_stack.Stack:
     return sdk_stack.Stack.new(id=stack.id, name=stack.name)
 
 
+def _is_cancelled(reason: str) -> bool:
+    """Return whether a resource failed only because Heat cancelled it, which explains nothing."""
+    if _WAIT_CONDITION(reason):
+        return False
+    return "aborted" in reason or "Stack CREATE cancelled" in reason
+
+
 def classify(reason: str) -> model.ErrorClass:
-    """Return the class of a reason of Heat, Nova or Neutron; what a guest wrote into one decides only its own."""
+    """Return the class of a reason; what a guest wrote into one decides only about the guest."""
     if said := _WAIT_CONDITION(reason):
         if said[1] == "Timeout" or said[2].startswith(_SILENT_PEER):
             return model.ErrorClass.NO_SIGNAL
         return model.ErrorClass.BENCHMARK_FAILED
     if "no valid host" in reason.lower():
         return model.ErrorClass.NO_HOST
-    return model.ErrorClass.QUOTA if _QUOTA(reason) else model.ErrorClass.STACK_FAILED
+    if _QUOTA(reason):
+        return model.ErrorClass.QUOTA
+    return model.ErrorClass.STACK_FAILED
