@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a run over many hosts in the form that every report is made of, out of the database of runs.
+"""The results of a run over many hosts, from the database, in the form that reports are made of.
 
-Beside them may stand what bare hosts do, as ``nova-perf validate`` measures it there, at another time than the
-guests: each sample is used once, so that boots and pairs of guests stay independent.
+Beside them may stand what bare hosts do, as ``nova-perf validate`` measures it there, at another
+time than the guests: each sample is used once, so that boots and pairs of guests stay independent.
 """
 
 import collections
@@ -36,8 +36,21 @@ def environment(
     plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
 ) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
-    arms, guests = plan.measure.arms, plan.guests
-    made = {"vcpus": guests.vcpus, "memory_mib": guests.ram_mib} if any(not arm.flavor for arm in arms) else {}
+    guests = plan.guests
+    guest: dict[str, int | str] = {}
+    if any(not arm.flavor for arm in plan.measure.arms):
+        guest["vcpus"] = guests.vcpus
+        guest["memory_mib"] = guests.ram_mib
+    guest["image"] = guests.image
+    arms = {}
+    encryption = ""
+    for arm in plan.measure.arms:
+        specs = dict(arm.extra_specs)
+        if not specs and arm.flavor:
+            specs["flavor"] = arm.flavor
+        arms[arm.name] = environments.Arm(specs)
+        if not encryption:
+            encryption = native.memory_encryption(arm.extra_specs)
     return environments.Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
@@ -46,12 +59,9 @@ def environment(
         tags=dict(tags),
         seed=plan.settings.seed,
         blocks=plan.measure.trials,
-        memory_encryption=next(filter(None, (native.memory_encryption(arm.extra_specs) for arm in arms)), ""),
-        guest={**made, "image": guests.image},
-        arms={
-            arm.name: environments.Arm(dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {}))
-            for arm in arms
-        },
+        memory_encryption=encryption,
+        guest=guest,
+        arms=arms,
         benchmarks={job.label: session.describe(job) for job in plan.measure.jobs},
         shown={"settings": dataclasses.asdict(plan.settings)},
     )
@@ -73,15 +83,68 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
         if any(host_result.same_host(name, other) for other in bare):
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
         alone = read.environment.launcher == "host"  # then it is every arm
-        mine = [trial for trial in read.trials if alone or trial.arm == results.HOST]
-        mine = [trial for trial in mine if trial.primary and trial.value is not None and trial.benchmark in labels]
+        mine = []
+        for trial in read.trials:
+            is_bare = alone or trial.arm == results.HOST
+            has_figure = trial.primary and trial.value is not None
+            if is_bare and has_figure and trial.benchmark in labels:
+                mine.append(trial)
         if not mine:
             raise model.CloudError(
-                f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there with "
-                "'nova-perf validate --launcher host' and the same --benchmark options"
+                f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there"
+                " with 'nova-perf validate --launcher host' and the same --benchmark options"
             )
         bare[name] = dataclasses.replace(read, trials=sorted(mine, key=lambda trial: trial.order))
     return bare
+
+
+@dataclasses.dataclass(slots=True)
+class _Gathered:
+    """What the pairs of a run gave, gathered from one outcome after the other.
+
+    :ivar pairs: number of pairs of the run.
+    :ivar keeps_courses: whether trials keep their courses.
+    :ivar count: number of trials, also of those that were left out.
+    :ivar sources: where host CPU comes from -> number of pairs.
+    :ivar first_pair: the hosts and guests of the first pair that has results.
+    """
+
+    pairs: int
+    keeps_courses: bool
+    trials: list[results.Trial] = dataclasses.field(default_factory=list)
+    count: int = 0
+    courses_left_out: int = 0
+    sources: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
+    first_pair: dict[str, object] = dataclasses.field(default_factory=dict)
+
+    def add(self, number: int, outcome: model.PairOutcome) -> None:
+        self.count += len(outcome.trials)
+        for trial in outcome.trials:
+            trial.boot = number + self.pairs * trial.boot
+            if not self.keeps_courses and trial.course is not None:
+                trial.course = None
+                self.courses_left_out += 1
+            if trial.primary or self.count <= MAX_TRIALS:
+                self.trials.append(trial)
+        self.sources[outcome.host_cpu_source or "none"] += 1
+        for where, why in outcome.host_cpu_faults.items():
+            self.cpu_faults.setdefault(where, why)
+        if not self.first_pair:
+            self.first_pair = {"hosts": outcome.hosts, "guests": outcome.guests}
+
+    def kept(self) -> list[results.Trial]:
+        """Return the trials for the results; only primary ones where there are too many."""
+        if self.count <= MAX_TRIALS:
+            return self.trials
+        return [trial for trial in self.trials if trial.primary]
+
+    def source(self) -> str:
+        """Return where the host CPU comes from, for reports."""
+        if len(self.sources) <= 1:
+            return next(iter(self.sources), "none")
+        parts = [f"{source} in {counted(number, 'pair')}" for source, number in self.sources.items()]
+        return "; ".join(parts)
 
 
 def collect(
@@ -98,26 +161,18 @@ def collect(
     :param bare: of :func:`load_bare`; budgets against ``host`` are judged by it.
     """
     run = store.load(run_id)
-    trials: list[results.Trial] = []
-    hidden = 0  # courses
-    count, sources, faults = 0, collections.Counter[str](), dict[str, str]()
-    shown: dict[str, object] = {}
     measure = run.plan.measure
     runs = len(run.tasks) * measure.trials * len(measure.arms) * len(measure.jobs)
+    gathered = _Gathered(len(run.tasks), keeps_courses=runs <= _MAX_COURSES)
     for number, outcome in store.outcomes(run_id):
-        count += len(outcome.trials)
-        for trial in outcome.trials:
-            trial.boot = number + len(run.tasks) * trial.boot
-            if runs > _MAX_COURSES and trial.course is not None:
-                trial.course, hidden = None, hidden + 1
-        trials += [trial for trial in outcome.trials if trial.primary or count <= MAX_TRIALS]
-        sources[outcome.host_cpu_source or "none"] += 1
-        faults |= {where: why for where, why in outcome.host_cpu_faults.items() if where not in faults}
-        shown = shown or {"first_pair": {"hosts": outcome.hosts, "guests": outcome.guests}}
-    trials = [trial for trial in trials if trial.primary or count <= MAX_TRIALS]
+        gathered.add(number, outcome)
+    trials = gathered.kept()
+    shown = dict(run.environment.shown)
+    if gathered.first_pair:
+        shown["first_pair"] = gathered.first_pair
     if bare:
         shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
-    each = "; ".join(f"{source} in {counted(number, 'pair')}" for source, number in sources.items())
+    faults = gathered.cpu_faults
     pairs = [_pair(task) for task in run.tasks]
     environment = dataclasses.replace(
         run.environment,
@@ -125,24 +180,14 @@ def collect(
         boots=len(run.tasks),
         boots_run=len({trial.boot % len(run.tasks) for trial in trials}),
         ended=ended,
-        host_cpu_source=each if len(sources) > 1 else next(iter(sources), "none"),
+        host_cpu_source=gathered.source(),
         host_cpu_faults=dict(itertools.islice(faults.items(), _MAX_CPU_FAULTS)),
-        trials_left_out=count - len(trials) or None,
-        courses_left_out=hidden or None,
-        host_cpu_faults_left_out=len(faults) - _MAX_CPU_FAULTS if len(faults) > _MAX_CPU_FAULTS else None,
-        errors=[
-            environments.Incident(
-                f"{pair.client} with {pair.server}, attempt {fault.attempt}: {fault}",
-                task.number,
-                fault.arm,
-                code=environments.IncidentCode.PAIR,
-                kind=fault.kind.name.lower(),
-            )
-            for task, pair in zip(run.tasks, pairs, strict=True)
-            for fault in task.faults
-        ],
+        trials_left_out=gathered.count - len(trials) or None,
+        courses_left_out=gathered.courses_left_out or None,
+        host_cpu_faults_left_out=max(0, len(faults) - _MAX_CPU_FAULTS) or None,
+        errors=_incidents(run.tasks),
         fleet=environments.Fleet(run_id, pairs=pairs, max_loss=max_loss),
-        shown={**run.environment.shown, **shown},
+        shown=shown,
     )
     places = fleet.Places(environment)
     trials += _dealt_out(bare, places, trials)
@@ -151,22 +196,46 @@ def collect(
     return measured, judged
 
 
+def _incidents(tasks: Iterable[model.Task]) -> list[environments.Incident]:
+    """Return what went wrong in each attempt at each pair."""
+    incidents = []
+    for task in tasks:
+        hosts = f"{task.pair.client or 'any'} with {task.pair.server or 'any'}"
+        for fault in task.faults:
+            incident = environments.Incident(
+                f"{hosts}, attempt {fault.attempt}: {fault}",
+                task.number,
+                fault.arm,
+                code=environments.IncidentCode.PAIR,
+                kind=fault.kind.name.lower(),
+            )
+            incidents.append(incident)
+    return incidents
+
+
 def _dealt_out(
     bare: Mapping[str, results.Results], places: fleet.Places, measured: Sequence[results.Trial]
 ) -> list[results.Trial]:
-    """Return samples of the hosts that guests were measured on, as trials in the boots and blocks of the guests.
+    """Return samples of bare hosts as trials in the boots and blocks of the guests on them.
 
     Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
     """
+    if not bare:
+        return []
     boots: dict[tuple[str, str], dict[int, set[int]]] = {}
-    for trial in measured if bare else ():
+    for trial in measured:
         if trial.primary:
             of_host = boots.setdefault((places.boots[trial.boot][1], trial.benchmark), {})
             of_host.setdefault(trial.boot, set()).add(trial.block)
     dealt: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
-        mine = [read.trials for host, read in bare.items() if host_result.same_host(host, name)]
-        samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
+        samples: list[results.Trial] = []
+        for host, read in bare.items():
+            if not host_result.same_host(host, name):
+                continue
+            for trial in read.trials:
+                if trial.benchmark == benchmark:
+                    samples.append(trial)
         for index, (boot, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
                 order = len(measured) + len(dealt)  # behind the guests' own
@@ -176,21 +245,28 @@ def _dealt_out(
 
 
 def _pair(task: model.Task) -> environments.FleetPair:
+    seconds = task.seconds
+    if seconds is not None:
+        seconds = round(seconds, 1)
+    errors, codes = [], []
+    for fault in task.faults:
+        errors.append(str(fault)[:2000])
+        codes.append(fault.kind.name.lower())
     return environments.FleetPair(
         number=task.number,
         client=task.pair.client or "any",
         server=task.pair.server or "any",
         state=task.state,
         attempts=task.attempts,
-        seconds=round(task.seconds, 1) if task.seconds is not None else None,
-        errors=[str(fault)[:2000] for fault in task.faults],
+        seconds=seconds,
+        errors=errors,
         figures=[],
-        error_codes=[fault.kind.name.lower() for fault in task.faults],
+        error_codes=codes,
     )
 
 
 def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
-    """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
+    """Sort trials, and number their runs through: each pair numbers its own from 0 on."""
     ordered = sorted(trials, key=lambda trial: (trial.boot, trial.order))
     runs: dict[tuple[int, int], int] = {}
     for trial in ordered:
@@ -212,6 +288,8 @@ def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.
         median, against = statistics.median(some), None
         comparison = judged.comparisons.get((benchmark, arm))
         if comparison is not None and math.isfinite(comparison.middle):
-            turn = -1 if better[benchmark] == "lower" else 1
-            against = median / math.exp(turn * comparison.middle)
+            middle = comparison.middle
+            if better[benchmark] == "lower":
+                middle = -middle
+            against = median / math.exp(middle)
         pairs[number].figures.append(environments.PairFigure(benchmark, arm, unit, median, host, against))

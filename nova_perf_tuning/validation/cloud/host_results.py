@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of single hosts out of what a validation wrote: of one host, of a run over many, or trials alone."""
+"""Verdicts of single hosts from the files of a validation: of one host, of many, or trials."""
 
 import dataclasses
 import datetime
@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from nova_perf_tuning import rules
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
-from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.environment import Environment, Fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import schema, store
+from nova_perf_tuning.validation.measure.model import Results
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
 from nova_perf_tuning.validation.report import summary
@@ -18,7 +19,7 @@ from nova_perf_tuning.validation.report import summary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResults:
-    """The verdict on each host that a file tells of.
+    """The verdict on each host that a file has results of.
 
     :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged.
     """
@@ -28,27 +29,45 @@ class HostResults:
     left_out: Sequence[Reason] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Judged:
+    """What budgets say about one host or about each host of a fleet.
+
+    :ivar words: host -> verdict; None: nothing was to be judged.
+    :ivar of_bare: host -> what guests reach of the bare host in their worst figure, if known.
+    :ivar losses: of a single host: figure -> loss and its limit.
+    """
+
+    words: Mapping[str, str | None]
+    of_bare: Mapping[str, float | None]
+    judgements: Sequence[verdict.Judgement]
+    losses: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+
 def read(
     path: str,
     budgets: Sequence[verdict.Budget] | None = None,
     name: str = "",
     places: tuple[str | None, str | None] = (None, None),
 ) -> HostResults:
-    """Return the verdict on each host that a file tells of.
+    """Return the verdict on each host that a file has results of.
 
-    :param path: the result file of one host, or results of ``nova-perf validate``, whose trials budgets judge.
-        Without budgets hosts of a fleet have their recorded verdicts, but FAIL where their comparison gives that.
+    :param path: the result file of one host, or results of ``nova-perf validate``, whose trials
+        budgets judge. Without budgets hosts of a fleet have their recorded verdicts, but FAIL
+        where their comparison gives that.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
     :param places: host group and flavor, if given.
-    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
-        judge, or an A/A run.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be
+        judged by or to judge, or an A/A run.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
         if budgets:
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
-        result = host_result.read(path)
-        return HostResults([result] if result else [], recorded=True)
+        recorded = host_result.read(path)
+        if recorded is None:
+            return HostResults([], recorded=True)
+        return HostResults([recorded], recorded=True)
     results = store.from_dict(data, path)
     if summary.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
@@ -59,40 +78,62 @@ def read(
     if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results.environment = results.environment.placed(*places)
-    left_out = budget_file.left_out(results, budgets) if budgets else []
-    of_bare: Mapping[str, float | None]
+
+    left_out: list[Reason] = []
+    if budgets:
+        left_out = budget_file.left_out(results, budgets)
     if many:
-        _, judged = fleet.judge(results, budgets or [])
-        judgements, of_bare = judged.judgements, judged.of_bare
-        words = {host.host: host.verdict for host in judged.hosts}
-        if not budgets:
-            slow = {host for host, word in words.items() if word == verdict.Verdict.FAIL}
-            words = {host.host: "FAIL" if host.host in slow else host.verdict for host in many.hosts}
-            of_bare = {}
-        elif not judgements:
+        judged = _judged_fleet(results, many, budgets or [])
+        if budgets and not judged.judgements:
             left_out.insert(0, budget_file.why_none(results).noting(reason(_C.ONLY_COMPARED)))
     else:
-        host = results.environment.host
-        if not host:
-            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
-        judgements = verdict.judge_all(results, budgets or [])
-        words, of_bare = {host: verdict.overall(judgements).value}, {host: _of_bare(judgements)}
-    hosts = []
-    for host, known in words.items():
-        word = known or verdict.Verdict.INCONCLUSIVE.value
-        named = {name: word} if name and judgements else {}
-        share = of_bare.get(host)
-        score = None if share is None else round(100 * min(1.0, max(0.0, share)), 1)
-        losses = {
-            " ".join(filter(None, (budget.benchmark, budget.metric, f"{budget.arm}/{budget.baseline}"))): (
-                loss.value,
-                budget.max_loss,
-            )
-            for budget, loss in ((entry.budget, entry.loss) for entry in judgements if not many)
-            if loss is not None and budget.max_loss is not None
-        }
-        hosts.append(host_result.HostResult(host, created, word, named, score, losses))
+        judged = _judged_host(results, budgets or [], path)
+    hosts = [_host_result(host, judged, created, name) for host in judged.words]
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
+
+
+def _judged_fleet(results: Results, recorded: Fleet, budgets: Sequence[verdict.Budget]) -> _Judged:
+    """Judge a fleet; without budgets recorded verdicts stay, unless a host is slow."""
+    _, judged = fleet.judge(results, budgets)
+    words = {host.host: host.verdict for host in judged.hosts}
+    if budgets:
+        return _Judged(words, judged.of_bare, judged.judgements)
+    kept = {}
+    for host in recorded.hosts:
+        kept[host.host] = host.verdict
+        if words.get(host.host) == verdict.Verdict.FAIL:
+            kept[host.host] = verdict.Verdict.FAIL.value
+    return _Judged(kept, {}, judged.judgements)
+
+
+def _judged_host(results: Results, budgets: Sequence[verdict.Budget], path: str) -> _Judged:
+    host = results.environment.host
+    if not host:
+        raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+    judgements = verdict.judge_all(results, budgets)
+    losses = {}
+    for judgement in judgements:
+        budget, loss = judgement.budget, judgement.loss
+        if loss is None or budget.max_loss is None:
+            continue
+        parts = [budget.benchmark, budget.metric, f"{budget.arm}/{budget.baseline}"]
+        figure = " ".join(part for part in parts if part)
+        losses[figure] = (loss.value, budget.max_loss)
+    word = verdict.overall(judgements).value
+    return _Judged({host: word}, {host: _of_bare(judgements)}, judgements, losses)
+
+
+def _host_result(host: str, judged: _Judged, created: datetime.datetime, name: str) -> host_result.HostResult:
+    """Return the result of one host; ``name``: of the budgets, empty if they have none."""
+    word = judged.words[host] or verdict.Verdict.INCONCLUSIVE.value
+    named = {}
+    if name and judged.judgements:
+        named[name] = word
+    share = judged.of_bare.get(host)
+    score = None
+    if share is not None:
+        score = round(100 * min(1.0, max(0.0, share)), 1)
+    return host_result.HostResult(host, created, word, named, score, judged.losses)
 
 
 def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
@@ -114,5 +155,8 @@ def _aa(environment: Environment) -> str:
 
 def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
     """Return what guests reach of the bare host in their worst figure, 0.93; None: not known."""
-    losses = (entry.loss.value for entry in judged if entry.budget.baseline == "host" and entry.loss is not None)
-    return min((1 - loss for loss in losses), default=None)
+    shares = []
+    for judgement in judged:
+        if judgement.budget.baseline == "host" and judgement.loss is not None:
+            shares.append(1 - judgement.loss.value)
+    return min(shares, default=None)
