@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of runs: its tables, how it is opened and migrated. A SQLite file unless a URL says otherwise.
+"""The database of runs: its tables, how it is opened and migrated; by default a SQLite file.
 
-A run is the validation of a fleet (kind ``heat``) or of one host (kind ``libvirt``: one pair whose client and
-server are that host). What is only read as a whole is JSON, as in results files. Times are UTC without a zone. The
-migration makes the same tables.
+A run is the validation of a fleet (kind ``heat``) or of one host (kind ``libvirt``: one pair whose
+client and server are that host). What is only read as a whole is JSON, as in results files. Times
+are UTC without a zone. The migration makes the same tables.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from nova_perf_tuning.printing import one_line
 
 metadata: Final = sa.MetaData()
 
-#: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process runs it, by
-#: its :class:`~nova_perf_tuning.validation.cloud.owner.Owner`; any other text: none. ``seen_at``: when that last
-#: said that it is alive. ``leftovers``: stacks of it may still exist. ``plan``: enough to go on. ``environment``:
-#: of the results. ``hosts``: their names.
+#: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process
+#: runs it, by its :class:`~nova_perf_tuning.validation.cloud.owner.Owner`; any other text: none.
+#: ``seen_at``: when that last said that it is alive. ``leftovers``: stacks of it may still exist.
+#: ``plan``: enough to go on. ``environment``: of the results. ``hosts``: their names.
 runs: Final = sa.Table(
     "runs",
     metadata,
@@ -43,9 +43,9 @@ runs: Final = sa.Table(
     sa.Column("hosts", sa.JSON, nullable=False),
 )
 
-#: ``state``: ``planned``, ``running``, ``done`` (has trials), ``failed`` (has none and is not tried again).
-#: ``attempts``: how often it was begun and not cut off. ``seconds``: what the last attempt took. ``faults``: list
-#: of attempt, kind, arm and reason.
+#: ``state``: ``planned``, ``running``, ``done`` (has trials), ``failed`` (has none and is not
+#: tried again). ``attempts``: how often it was begun and not cut off. ``seconds``: what the last
+#: attempt took. ``faults``: list of attempt, kind, arm and reason.
 pairs: Final = sa.Table(
     "pairs",
     metadata,
@@ -61,7 +61,8 @@ pairs: Final = sa.Table(
     sa.Column("trials", sa.JSON, nullable=False),
 )
 
-#: Names another database; here a password is not seen by others, as it would be among the arguments.
+#: Names another database; here a password is not seen by others, as it would be among the
+#: arguments.
 URL_VARIABLE: Final = "NOVA_PERF_DATABASE"
 
 #: How long a writer of SQLite waits for another one, in seconds.
@@ -72,14 +73,16 @@ _CONNECT_S: Final = 10
 _ANSWER_S: Final = 60
 #: Execution options of one that writes.
 _WRITER: Final = {"begin": "IMMEDIATE"}
-#: The transaction was undone for another writer and may be tried again: deadlock (Galera also reports conflicts at
-#: the commit so), lock wait, a row that changed since the snapshot (MariaDB, by default since 11.6.2: MDEV-35124);
-#: serialization failure and deadlock of PostgreSQL.
+#: The transaction was undone for another writer and may be tried again: deadlock (Galera also
+#: reports conflicts at the commit so), lock wait, a row that changed since the snapshot (MariaDB,
+#: by default since 11.6.2: MDEV-35124); serialization failure and deadlock of PostgreSQL.
 _UNDONE: Final = frozenset[object]({1213, 1205, 1020, "40001", "40P01"})
-#: The database is away, as while it restarts or another node takes over: cannot be reached, stops, or is no member
-#: of its Galera cluster; PostgreSQL stops or starts, and None: psycopg found nobody.
+#: The database is away, as while it restarts or another node takes over: cannot be reached, stops,
+#: or is no member of its Galera cluster; PostgreSQL stops or starts, and None: psycopg found
+#: nobody.
 _AWAY: Final = frozenset[object]({2003, 1053, 1047, "57P01", "57P03", None})
-#: A table, its type or its version is there although it was not a moment ago: another process migrates.
+#: A table, its type or its version is there although it was not a moment ago: another process
+#: migrates.
 _RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
 #: How long a writer tries again, in seconds.
 _RETRY_S: Final = 60
@@ -94,12 +97,16 @@ class DatabaseError(errors.PerfTuningError):
 def default_url() -> str:
     """Return the URL that the environment names, else that of the file in the state directory.
 
-    That is /var/lib/nova-perf-tuning for root, else nova-perf-tuning below $XDG_STATE_HOME (~/.local/state).
+    That is /var/lib/nova-perf-tuning for root, else nova-perf-tuning below $XDG_STATE_HOME
+    (~/.local/state).
     """
-    if url := os.environ.get(URL_VARIABLE):
+    url = os.environ.get(URL_VARIABLE)
+    if url:
         return url
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return f"sqlite:///{'/var/lib' if os.geteuid() == 0 else home}/nova-perf-tuning/results.db"
+    directory = "/var/lib"
+    if os.geteuid() != 0:
+        directory = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return f"sqlite:///{directory}/nova-perf-tuning/results.db"
 
 
 def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
@@ -107,22 +114,26 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
 
     :param url: an SQLAlchemy URL; None: :func:`default_url`.
     :param make: False: a file that does not exist is not made.
-    :raises DatabaseError: no such file, not a URL, no such driver, no rights, or made by another version.
+    :raises DatabaseError: no such file, not a URL, no such driver, no rights, or made by another
+        version.
     """
     parsed = _parse(url)
-    shown, is_sqlite = f"database {without_password(url)}", parsed.get_backend_name() == "sqlite"
-    path = parsed.database if is_sqlite else None
+    shown = f"database {without_password(url)}"
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    path = parsed.database
     with _translated(shown):
-        if path and not path.startswith((":memory:", "file:")):
+        if is_sqlite and path and not path.startswith((":memory:", "file:")):
             if not make and not os.path.exists(path):
                 raise DatabaseError(
                     f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}"
                 )
             _make_file(pathlib.Path(path))
             _check_files(path)
-        # Python's sqlite3 would begin transactions only before INSERT and the like, so that a crash could leave
-        # half a migration; with None it begins none and _begin_sqlite does.
-        options = {"isolation_level": None, "timeout": _PATIENCE_S} if is_sqlite else _limits(parsed)
+        # Python's sqlite3 would begin transactions only before INSERT and the like, so that a
+        # crash could leave half a migration; with None it begins none and _begin_sqlite does.
+        options: dict[str, object] = {"isolation_level": None, "timeout": _PATIENCE_S}
+        if not is_sqlite:
+            options = _limits(parsed)
         engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=options)
         if is_sqlite:
             event.listen(engine, "begin", _begin_sqlite)
@@ -138,7 +149,7 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
 
 
 def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str) -> None:
-    """Change the tables to those of a revision; of two that do it at once the second finds what the first made.
+    """Change the tables to those of a revision; two processes may do it at once.
 
     :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
     """
@@ -156,7 +167,10 @@ def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], rev
 def without_password(url: str | None) -> str:
     """Return a URL as it may be shown; DatabaseError: it is none."""
     parsed = _parse(url)  # drivers take passwords as options, too: password, passwd, sslpassword
-    shown = {name: "***" if "pass" in name.lower() else value for name, value in parsed.query.items()}
+    shown = dict(parsed.query)
+    for name in shown:
+        if "pass" in name.lower():
+            shown[name] = "***"
     return parsed.set(query=shown).render_as_string(hide_password=True)
 
 
@@ -168,10 +182,13 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
-    """Call ``work`` in one transaction and return its result; DatabaseError: in place of any other.
+    """Call ``work`` in one transaction and return its result.
 
-    It is called again where the database undid it for another writer, or is away for a while. A connection that
-    breaks at the commit does not say whether that was done: ``work`` must bear to be done twice.
+    It is called again where the database undid it for another writer, or is away for a while. A
+    connection that breaks at the commit does not say whether that was done: ``work`` must bear to
+    be done twice.
+
+    :raises DatabaseError: in place of any other error of the database.
     """
 
     def once() -> _T:
@@ -183,12 +200,13 @@ def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
 
 
 def _retrying(codes: Set[object], seconds: float) -> Callable[[Callable[[], _T]], _T]:
-    """Return what calls a function until it ends with another error than of these codes, or time is up."""
+    """Return what calls a function again after errors of these codes, until time is up."""
 
     def passes(error: BaseException) -> bool:
         if not isinstance(error, exc.DBAPIError):
             return False
-        # PyMySQL has the code as first argument, and newer ones a coarse sqlstate beside it; SQLite has neither.
+        # PyMySQL has the code as first argument, and newer ones a coarse sqlstate beside it;
+        # SQLite has neither.
         original: Any = error.orig
         number = next(iter(original.args), "")
         code = number if isinstance(number, int) else getattr(original, "sqlstate", "")
@@ -215,7 +233,7 @@ def _parse(url: str | None) -> sa.URL:
 
 
 def _limits(parsed: sa.URL) -> dict[str, object]:
-    """Return options of the driver after which a server that does not answer is given up, but those of the URL."""
+    """Return the driver's time limits for a silent server, except those that the URL sets."""
     limits: dict[str, object] = {}
     if parsed.get_driver_name() == "pymysql":
         limits = {"connect_timeout": _CONNECT_S, "read_timeout": _ANSWER_S, "write_timeout": _ANSWER_S}
@@ -229,7 +247,8 @@ def _connect_psycopg(
 ) -> object:
     """Connect by a connection that does not wait for ever; libpq has no limit for an answer.
 
-    The network's own limits do not help where a server is stopped: its kernel still confirms what it is sent.
+    The network's own limits do not help where a server is stopped: its kernel still confirms what
+    it is sent.
     """
     import psycopg  # only who uses PostgreSQL has it
 
@@ -263,15 +282,15 @@ def _translated(shown: str = "database") -> Iterator[None]:
             f"{shown}: {error.name} is missing; install nova-perf-tuning[postgresql] for postgresql+psycopg://,"
             " nova-perf-tuning[mariadb] for mysql+pymysql://"
         ) from None
-    except (exc.SQLAlchemyError, OSError, TypeError) as error:  # TypeError: an option that no driver knows
+    except (exc.SQLAlchemyError, OSError, TypeError) as error:  # TypeError: an unknown option
         raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
 
 
 def _make_file(path: pathlib.Path) -> None:
     """Make an empty file, and the directory for it, unless they are there.
 
-    nova-compute, which is not root, reads this host's verdict from that directory, so everybody may enter it. The
-    file is not for everybody: environments name hosts and images.
+    nova-compute, which is not root, reads this host's verdict from that directory, so everybody
+    may enter it. The file is not for everybody: environments name hosts and images.
     """
     directory = path.absolute().parent
     if not directory.exists():
@@ -283,7 +302,7 @@ def _make_file(path: pathlib.Path) -> None:
 
 
 def _check_files(path: str) -> None:
-    """Refuse a database beside which somebody put a link or a pipe in place of SQLite's own files."""
+    """Refuse a database with a link or a pipe in place of one of SQLite's own files."""
     for file, status in bounded_read.sqlite_files(os.path.realpath(path)):
         if not stat.S_ISREG(status.st_mode):
             raise DatabaseError(f"{file}: it is not a plain file; name another database")

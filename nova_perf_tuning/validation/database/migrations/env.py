@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alembic's environment: the connection is given, see :mod:`nova_perf_tuning.validation.database.engine`."""
+"""Alembic's environment; :mod:`nova_perf_tuning.validation.database.engine` has the connection."""
 
 from alembic import context
 
