@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud side: pairs of benchmark guests on chosen hosts, launched by Heat through openstacksdk."""
+"""The cloud side: pairs of benchmark guests on chosen hosts, launched by Heat."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to OpenStack's APIs with the retries that a long run needs, and what they raise as one line to act on."""
+"""Calls OpenStack's APIs with the retries that a long run needs; errors are one line to act on."""
 
 import contextlib
 import json
@@ -25,8 +25,9 @@ _TRANSIENT_STATUS: Final = frozenset({429, 500, 502, 503, 504})
 #: What a call to an API can raise; everything else is a fault of this program.
 ERRORS: Final = (sdk.SDKException, auth.ClientException)
 
-#: Connection settings where the user's clouds.yaml says nothing. Without a timeout a service that accepts a
-#: connection and never answers would hold a command for ever; 503 is what a load balancer says in between.
+#: Connection settings where the user's clouds.yaml says nothing. Without a timeout a service that
+#: accepts a connection and never answers would hold a command for ever; 503 is what a load
+#: balancer says in between.
 DEFAULTS: Final = {"api_timeout": 60, "connect_retries": 2, "status_code_retries": 2}
 
 
@@ -63,7 +64,7 @@ class Api:
     def call(
         self, question: Callable[[], _Answer], retry_for_s: float | None = None, *, changes: bool = False
     ) -> _Answer:
-        """Return what ``question`` returns; 429, 5xx and lost connections are asked again for some time.
+        """Return what ``question`` returns; after 429, 5xx and lost connections it is asked again.
 
         Each time the lease is checked before.
 
@@ -71,12 +72,15 @@ class Api:
         :param changes: it makes or removes something.
         :raises PerfTuningError: another process has the run, see :class:`.model.Lease`.
         :raises ApiError: it failed for too long.
-        :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
+        :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was
+            refused.
         :raises Interrupted: the run is to end.
         """
         import tenacity  # an extra: commands that have their help without it import this module
 
-        patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
+        patience_s = self.retry_for_s
+        if retry_for_s is not None:
+            patience_s = retry_for_s
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
@@ -114,13 +118,16 @@ class Api:
 def fill_in(config: loader.OpenStackConfig) -> None:
     """Give ``config`` the settings of :data:`DEFAULTS` where the user has set none.
 
-    The variables OS_* make a cloud of their own, in which openstacksdk writes None for whatever they do not say;
-    ``config.defaults`` alone does not reach it.
+    The variables OS_* make a cloud of their own, in which openstacksdk writes None for whatever
+    they do not say; ``config.defaults`` alone does not reach it.
     """
     clouds = config.cloud_config["clouds"]
     for cloud in (config.defaults, clouds.get(config.envvar_key), clouds.get("defaults")):
-        if cloud is not None:
-            cloud |= {key: value for key, value in DEFAULTS.items() if cloud.get(key) is None}
+        if cloud is None:
+            continue
+        for key, value in DEFAULTS.items():
+            if cloud.get(key) is None:
+                cloud[key] = value
 
 
 def is_transient(error: BaseException) -> bool:
@@ -128,26 +135,31 @@ def is_transient(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a
-    # URL is right has shown when the command logged in.
-    passing = auth.ConnectionError | auth.DiscoveryFailure | json.JSONDecodeError  # a proxy's page, or cut off
+    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of
+    # discovery. Whether a URL is right has shown when the command logged in.
+    # An answer that is no JSON is a proxy's page, or is cut off.
+    passing = auth.ConnectionError | auth.DiscoveryFailure | json.JSONDecodeError
     return isinstance(error, passing) and not isinstance(error, auth.SSLError)
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an exception of the cloud's libraries, or None; 401: with a new token, too."""
+    """Return the HTTP status of a library's exception, or None; 401: with a new token, too."""
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
     return status if isinstance(status, int) and isinstance(error, ERRORS) else None
 
 
 def text_of(error: BaseException) -> str:
-    said = re.split(r":? \(?HTTPS?ConnectionPool", str(error))[0]  # the HTTP library says it once more
+    # The HTTP library says everything once more.
+    said = re.split(r":? \(?HTTPS?ConnectionPool", str(error))[0]
     return vocabulary.shown(" ".join(said.split()), 400).rstrip(".; ") or type(error).__name__
 
 
 @contextlib.contextmanager
 def one_line(doing: str) -> Iterator[None]:
-    """Turn what the cloud's libraries raise into :class:`model.CloudError`: doing, and what they say."""
+    """Turn exceptions of the cloud's libraries into :class:`model.CloudError`.
+
+    :param doing: what was tried, for the message.
+    """
     try:
         yield
     except ERRORS as error:

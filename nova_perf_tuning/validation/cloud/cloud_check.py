@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cloud has before anything is made on it: the hosts that a user means, and what every pair needs.
+"""Checks a cloud before anything is made on it: the hosts that a user means, what pairs need.
 
-What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says what to do.
+What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says
+what to do.
 """
 
 import functools
@@ -14,7 +15,8 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import model
 
-#: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs no admin rights.
+#: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs
+#: no admin rights.
 ALL: Final = "all"
 ANY: Final = "any"
 _FAILED: Final = "the cloud cannot be used"
@@ -24,8 +26,8 @@ _INTERFACES: Final = ("public", "internal", "admin")
 def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
     """Return the hosts that the words mean by the names of their nova-compute services, sorted.
 
-    The empty name alone stands for the scheduler's choice, for which Nova is not asked. Beside them: host -> why
-    it cannot be used, of those that ``all`` or an aggregate would mean.
+    The empty name alone stands for the scheduler's choice, for which Nova is not asked. Beside
+    them: host -> why it cannot be used, of those that ``all`` or an aggregate would mean.
 
     :param wanted: names of hosts and aggregates, :data:`ALL`, or :data:`ANY` alone.
     """
@@ -34,18 +36,25 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
     if ANY in wanted:
         raise model.CloudError("--hosts: give names of hosts or aggregates, 'all', or 'any' alone")
     states, aggregates = _states(api)
-    named = {ALL: list(states), **aggregates, **{host: [host] for host in states}}
+    named: dict[str, list[str]] = {ALL: list(states)}
+    named.update(aggregates)
+    for host in states:
+        named[host] = [host]
     chosen: set[str] = set()
     unusable: dict[str, str] = {}
     for word in wanted:
-        if fault := states.get(word):
+        fault = states.get(word)
+        if fault:
             raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
         if not named.get(word):
             names = rules.named(sorted(states), 10)
             raise model.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}")
-        faults = {host: states.get(host, "no compute host") for host in named[word]}
-        chosen |= {host for host, fault in faults.items() if not fault}
-        unusable |= {host: fault for host, fault in faults.items() if fault}
+        for host in named[word]:
+            fault = states.get(host, "no compute host")
+            if fault:
+                unusable[host] = fault
+            else:
+                chosen.add(host)
     if not chosen:
         raise model.CloudError(f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled")
     return sorted(chosen), unusable
@@ -75,18 +84,20 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
 
 
 def external_network(api: api_module.Api, name: str = "") -> str:
-    """Return the id of an external network, by name or id; of the only one of the cloud without a name."""
+    """Return the id of an external network by its name or id, or of the cloud's only one."""
     networks = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
     fitting = [str(network.id) for network in networks if name in ("", network.name, network.id)]
     if len(fitting) == 1:
         return fitting[0]
     names = rules.named(sorted(str(network.name) for network in networks), 5) or "none"
-    fault = f"there is no external network '{name}'" if name else "the cloud has no external network, or several"
+    fault = "the cloud has no external network, or several"
+    if name:
+        fault = f"there is no external network '{name}'"
     raise model.CloudError(f"{fault}; name one by which guests reach Heat (--external-network): {names}")
 
 
 def identity(api: api_module.Api) -> str:
-    """Return the region and the project's id, a random number that no other cloud has, as one line.
+    """Return the region and the project's id, which no other cloud has, as one line.
 
     It stays the same however one logs in.
     """
@@ -101,8 +112,10 @@ def _identity(session: Any, wanted: str | None) -> str:
     heat = access.service_catalog.get_endpoint_data_list(
         service_type="orchestration", interface=_INTERFACES, region_name=wanted
     )
-    region = heat[0].region_name if heat else None
-    return f"region {region or wanted or ''} project {access.project_id}"
+    region = wanted
+    if heat and heat[0].region_name:
+        region = heat[0].region_name
+    return f"region {region or ''} project {access.project_id}"
 
 
 def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -114,15 +127,28 @@ def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
             aggregates = api.call(lambda: list(compute.aggregates()))
         except sdk.ForbiddenException:
             raise model.CloudError(
-                "--hosts: only administrators may choose hosts, and Nova says that you are none (403); "
-                "use an administrator's credentials, or '--hosts any' for a pair where the scheduler puts it"
+                "--hosts: only administrators may choose hosts, and Nova says that you are none"
+                " (403); use an administrator's credentials, or '--hosts any' for a pair where the"
+                " scheduler puts it"
             ) from None
     states = {}
     for service in services:
-        disabled = f"disabled ({service.disabled_reason})" if service.disabled_reason else "disabled"
-        fault = "down" if service.state != "up" else disabled if service.status != "enabled" else ""
-        states[str(service.host)] = fault
-    return states, {str(some.name): [str(host) for host in some.hosts or ()] for some in aggregates}
+        states[str(service.host)] = _fault(service)
+    members = {}
+    for aggregate in aggregates:
+        members[str(aggregate.name)] = [str(host) for host in aggregate.hosts or ()]
+    return states, members
+
+
+def _fault(service: Any) -> str:
+    """Return why a nova-compute service cannot be used; empty if it can."""
+    if service.state != "up":
+        return "down"
+    if service.status == "enabled":
+        return ""
+    if service.disabled_reason:
+        return f"disabled ({service.disabled_reason})"
+    return "disabled"
 
 
 def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
@@ -131,7 +157,8 @@ def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
         name = arm.flavor
         if name and api.call(functools.partial(compute.find_flavor, name)) is None:
             raise model.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
-    if made := [arm.name for arm in arms if not arm.flavor]:
+    made = [arm.name for arm in arms if not arm.flavor]
+    if made:
         try:  # as making a flavor, Nova reserves this to administrators
             api.call(lambda: list(compute.services(binary="nova-compute")))
         except sdk.ForbiddenException:

@@ -160,7 +160,8 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         if not job.benchmark.paired:
             roles.append("server")
         for number in range(1, plan.trials + 1):
-            wanted.update((number, job.label, role) for role in roles)
+            for role in roles:
+                wanted.add((number, job.label, role))
     missing = wanted - set(keys)
     if missing:
         number, label, role = min(missing)
@@ -168,9 +169,11 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or one too many
         raise DocumentError(f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}")
-    places = {(trial["trial"], trial["slot"]) for trial in trials}
-    numbers = {trial["trial"] for trial in trials}
-    slots = {trial["slot"] for trial in trials}
+    places, numbers, slots = set(), set(), set()
+    for trial in trials:
+        places.add((trial["trial"], trial["slot"]))
+        numbers.add(trial["trial"])
+        slots.add(trial["slot"])
     if not len(places) == len(numbers) == len(slots):
         raise DocumentError("the client's document has trials that share a slot or are spread over several")
 

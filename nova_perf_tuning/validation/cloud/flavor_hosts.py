@@ -60,7 +60,8 @@ class Group:
             if amount:
                 amounts.append(f"{name}:{amount}")
         traits = sorted(self.required)
-        traits.extend(f"!{trait}" for trait in sorted(self.forbidden))
+        for trait in sorted(self.forbidden):
+            traits.append(f"!{trait}")
         query = {}
         if amounts:
             query[f"resources{suffix}"] = ",".join(amounts)

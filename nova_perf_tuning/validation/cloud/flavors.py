@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of a cloud, read, made and changed so that Nova checks every extra spec; its images, read alone.
+"""Reads, makes and changes a cloud's flavors, with Nova's check of extra specs; reads images.
 
 What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
 """
@@ -33,24 +33,24 @@ def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
 
 
 def find_image(cloud: connection.Connection, name: str) -> tuple[str, dict[str, str]]:
-    """Return the name of an image, by name or id, and all its properties that have a value, as text."""
+    """Return an image's name and its properties that have a value, as text."""
     with api.one_line(f"image {name}"):
         image = cloud.image.find_image(name)
     if image is None:
         raise model.CloudError(f"there is no image '{name}'; see 'openstack image list'")
     flat = image.to_dict(computed=False, original_names=True)
     custom = flat.pop("properties", None) or {}
-    return str(image.name), {
-        str(key): str(value)
-        for key, value in {**flat, **custom}.items()
-        if isinstance(value, str | int | float | bool)
-    }
+    properties = {}
+    for key, value in {**flat, **custom}.items():
+        if isinstance(value, str | int | float | bool):
+            properties[str(key)] = str(value)
+    return str(image.name), properties
 
 
 def create(
     cloud: connection.Connection, name: str, extra_specs: Mapping[str, str], **fields: object
 ) -> sdk_flavor.Flavor:
-    """Make a flavor with its extra specs, or none at all; ``fields`` as openstacksdk calls them."""
+    """Make a flavor with all its extra specs, or none; ``fields`` as in openstacksdk."""
     with api.one_line(f"create flavor {name}"):
         made = cloud.compute.create_flavor(name=name, **fields)
     try:
@@ -65,8 +65,11 @@ def create(
 def change(
     cloud: connection.Connection, flavor: sdk_flavor.Flavor, extra_specs: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Bring a flavor's extra specs to ``extra_specs``, all or none; return the keys set and the keys removed."""
-    wanted = {key: value for key, value in extra_specs.items() if flavor.extra_specs.get(key) != value}
+    """Bring a flavor's extra specs to ``extra_specs``; return the keys set and those removed."""
+    wanted = {}
+    for key, value in extra_specs.items():
+        if flavor.extra_specs.get(key) != value:
+            wanted[key] = value
     removed = sorted(flavor.extra_specs.keys() - extra_specs.keys())
     doing = f"set flavor {flavor.name}"
     _set(cloud, flavor.id, wanted, doing)
@@ -92,7 +95,9 @@ def _set(cloud: connection.Connection, flavor_id: str, extra_specs: Mapping[str,
         except exceptions.BadRequestException as error:
             # Nova's reason has the value, but not always the key.
             said = str(error.details)
-            meant = [
-                f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
-            ]
-            raise model.CloudError(": ".join([doing, *meant, api.text_of(error)])) from error
+            parts = [doing]
+            for key, value in extra_specs.items():
+                if f"'{value}'" in said and key not in said:
+                    parts.append(f"{key}={value}")
+            parts.append(api.text_of(error))
+            raise model.CloudError(": ".join(parts)) from error

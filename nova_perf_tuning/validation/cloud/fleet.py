@@ -293,8 +293,10 @@ def _screen(
         if budget.max_host_cpu_per_unit is not None:
             cpu_limited.add((budget.benchmark, budget.arm))
     arms: dict[str, list[str]] = {}
-    for benchmark, arm in dict.fromkeys((trial.benchmark, trial.arm) for _, trial in measured):
-        arms.setdefault(benchmark, []).append(arm)
+    for _, trial in measured:
+        of_benchmark = arms.setdefault(trial.benchmark, [])
+        if trial.arm not in of_benchmark:
+            of_benchmark.append(trial.arm)
 
     boots = grouped(((trial.benchmark, trial.boot, pair), trial) for pair, trial in measured)
     gaps = trial_filter.Gaps.of(environment)
@@ -334,10 +336,12 @@ def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_li
 
 
 def _why_lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
-    of = sum(cell.lost.of for cell in cells)
-    failed = sum(cell.lost.failed for cell in cells)
-    missing = sum(cell.lost.missing for cell in cells)
-    without_cpu = sum(cell.without_cpu for cell in cells)
+    of = failed = missing = without_cpu = 0
+    for cell in cells:
+        of += cell.lost.of
+        failed += cell.lost.failed
+        missing += cell.lost.missing
+        without_cpu += cell.without_cpu
     why: tuple[Reason, ...] = ()
     if without_cpu:
         why = (reason(_C.NO_SERVICE_CPU, arm=arm),)
@@ -450,13 +454,14 @@ def _beyond_budgets(
 def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_LimitedFigure]:
     """Yield each figure that the budget of a judgement limits, if any pair has it."""
     budget = judgement.budget
-    mine = []
+    mine, of_arm = [], []
     boots = {}
     for pair, trial in trials:
         if trial.benchmark != budget.benchmark or budget.metric not in (None, trial.metric):
             continue
         mine.append(trial)
         if trial.arm == budget.arm:
+            of_arm.append(trial)
             boots[trial.boot] = pair
     if budget.max_loss is not None:
         ratios = intervals.log_ratios(mine, budget.arm, budget.baseline)
@@ -464,7 +469,6 @@ def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_
         if of_pairs:
             yield _LimitedFigure(judgement, "loss", math.log(1 - budget.max_loss), of_pairs)
     if budget.max_host_cpu_per_unit:
-        of_arm = [trial for trial in mine if trial.arm == budget.arm]
         of_pairs = _of_pairs(boots, intervals.by_boot(of_arm, _log_cost))
         if of_pairs:
             yield _LimitedFigure(judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the pairs of a fleet: several at a time, each host in one at most, every outcome stored as it arrives.
+"""Runs the pairs of a fleet: several at a time, each host in one at most, outcomes stored at once.
 
-One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.
-What goes wrong with a pair stays with the pair, which is tried again and then recorded as failed. The run ends
-early only for what concerns all pairs: Ctrl-C, the time limit, wrong credentials, a quota too small for a single
-pair, or a streak of failures that are no host's.
+One thread, the caller's, decides and writes to the database; each pair that is measured has a
+thread of its own. What goes wrong with a pair stays with the pair, which is tried again and then
+recorded as failed. The run ends early only for what concerns all pairs: Ctrl-C, the time limit,
+wrong credentials, a quota too small for a single pair, or a streak of failures that are no host's.
 """
 
 import collections
@@ -26,18 +26,21 @@ from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Ended
 from nova_perf_tuning.validation.measure import session
 
-#: How often the owner says in the database that it is alive, in seconds; see :data:`.owner.SILENCE_S`.
+#: How often the owner says in the database that it is alive, in seconds; see
+#: :data:`.owner.SILENCE_S`.
 HEARTBEAT_S: Final = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S: Final = 600.0
-#: A signal that comes so much later than the first, in seconds, is another one; what comes sooner is the same sent
-#: twice, as SIGHUP is by the kernel and by the shell.
+#: A signal that comes so much later than the first, in seconds, is another one; what comes sooner
+#: is the same sent twice, as SIGHUP is by the kernel and by the shell.
 SECOND_S: Final = 1.0
-#: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
-#: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
+#: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or
+#: while no pair has worked; and at least so many for each pair that is measured at a time, which
+#: bridges what is short.
 STREAK, _ROUNDS = 8, 2
 
-#: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
+#: A second attempt may help with all but these: what failed in the guest is a result, and a limit
+#: was long enough.
 _FINAL: Final = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
 #: What says nothing of the hosts of a pair.
 _OF_THE_CLOUD: Final = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
@@ -51,7 +54,7 @@ class HopelessError(errors.PerfTuningError):
 
 
 class Workers:
-    """Runs jobs in threads of their own and hands over what they gave, in the order in which they end.
+    """Runs jobs in threads of their own and hands over outcomes in the order in which they end.
 
     A simulation takes the place of this class with one whose time is virtual.
     """
@@ -99,7 +102,8 @@ class FleetRun:
     ) -> None:
         """Prepare; nothing runs yet.
 
-        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`; nothing of it is left.
+        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`; nothing of it is
+            left.
         :param progress: called from the caller's thread whenever a pair begins or ends.
         """
         self._store = store
@@ -110,27 +114,35 @@ class FleetRun:
         self._settings = run.plan.settings
         self._tell = progress
         self._threads = threads or Workers()
-        self._pending = collections.deque(task for task in run.tasks if task.state == "planned")
+        self._pending: collections.deque[model.Task] = collections.deque()
         self._running: dict[int, float] = {}  # number of the pair -> when it began
         self._busy: set[str] = set()
         self._limit = self._settings.max_parallel
-        self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
+        self._taken_s: list[float] = []
         self.unclean = False
         self.stopped_by = 0
         self._stopped_at = 0.0
-        self._tried = [task.attempts for task in run.tasks]
+        self._tried: list[int] = []
         self._broken: errors.PerfTuningError | None = None
         self._streak: list[model.Task] = []  # attempts that failed on end for no host's sake
         self._begun = self._seen = self._threads.now()
         self._said = ""
+        for task in run.tasks:
+            self._tried.append(task.attempts)
+            if task.state == "planned":
+                self._pending.append(task)
+            elif task.state == "done" and task.seconds:
+                self._taken_s.append(task.seconds)
 
     def run(self) -> Ended:
-        """Run what is left, return how it ended; all stacks of this run are removed then, also after an error.
+        """Run what is left and return how it ended; all stacks are removed, also after an error.
 
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
-        :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any more).
-        :raises run_store.TakenOverError: another process has the run; its stacks and its state are left alone.
+        :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any
+            more).
+        :raises run_store.TakenOverError: another process has the run; its stacks and its state are
+            left alone.
         """
         ended = Ended.INTERRUPTED
         with self._signals_noted():
@@ -146,7 +158,7 @@ class FleetRun:
 
     @contextlib.contextmanager
     def _signals_noted(self) -> Iterator[None]:
-        """Let signals raise nothing but KeyboardInterrupt at the second one; those that are ignored stay so."""
+        """Note the first signal, raise KeyboardInterrupt at the second; ignored ones stay so."""
 
         def note(number: int, _frame: FrameType | None) -> None:
             if not self.stopped_by:
@@ -171,7 +183,7 @@ class FleetRun:
                 break
             if not self._hear(HEARTBEAT_S):
                 self._say(self._said)  # so that the time left is seen to pass
-        if self._pending and not timed_out and not self._halted():  # hosts are busy with what stayed there
+        if self._pending and not timed_out and not self._halted():  # stacks stayed on their hosts
             self._give_up(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
         if self._halted():
             return Ended.INTERRUPTED
@@ -226,7 +238,7 @@ class FleetRun:
         return True
 
     def _beat(self, now: float) -> None:
-        """Say from time to time that this process is alive, and see that the run is still its own."""
+        """Record now and then that this process is alive; check that the run is its own."""
         if now - self._seen >= HEARTBEAT_S and not self._lost():
             self._store.seen(self._run.run_id)
             self._seen = now
@@ -260,20 +272,25 @@ class FleetRun:
         if outcome.trials and (whole or not again):
             self._taken_s.append(taken_s)
             self._store.finish(self._run.run_id, task, outcome, "done")
-            faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
+            faults = ""
+            if outcome.errors:
+                faults = f" with errors ({outcome.errors[0].kind.value})"
             self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
         else:
             self._failed(task, outcome, again)
 
     def _failed(self, task: model.Task, outcome: model.PairOutcome, again: bool) -> None:
-        reason = one_line(outcome.errors[0] if outcome.errors else "no results", 300)
+        reason = "no results"
+        if outcome.errors:
+            reason = one_line(outcome.errors[0], 300)
+        later = ""
         if again:
+            later = " and is tried again later"
             # Half a comparison is worth nothing once there is a whole one.
             self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
             self._pending.append(task)
         else:
             self._store.finish(self._run.run_id, task, outcome, "failed")
-        later = " and is tried again later" if again else ""
         self._say(f"{_shown(task.pair)} failed{later} ({reason})", important=True)
         on_end = [failed.pair.hosts for failed in self._streak]
         if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not frozenset.intersection(*on_end):
@@ -303,7 +320,7 @@ class FleetRun:
     # -- the end
 
     def _close(self, state: str) -> None:
-        """Remove what is left, then say how the run ended, also where a second signal ends the removal.
+        """Remove what is left, then record how the run ended, also after a second signal.
 
         Of a run that another process has, both are for that one.
         """
@@ -346,7 +363,7 @@ class FleetRun:
         except run_store.TakenOverError as error:
             self._broken = error
             return
-        except errors.PerfTuningError as error:  # the cloud, or the database, without which nothing may be asked
+        except errors.PerfTuningError as error:  # the cloud, or the database with the lease
             self._say(f"stacks may be left: {one_line(error, 300)}", important=True)
             return
         self.unclean = False
@@ -356,7 +373,7 @@ class FleetRun:
     # -- time
 
     def _left_s(self) -> float:
-        """Return the estimated seconds to the end, by what pairs have taken so far, before that by their plan."""
+        """Return the estimated seconds to the end, by the time of pairs so far or by the plan."""
         each_s, now = self._each_s(), self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
         work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
@@ -375,11 +392,13 @@ class FleetRun:
     def _say(self, text: str, important: bool = False) -> None:
         self._said = text
         done = sum(task.state in ("done", "failed") for task in self._run.tasks)
-        with contextlib.suppress(OSError):  # the reader has gone; a run is not lost because nobody can read of it
+        with contextlib.suppress(OSError):  # the reader has gone; the run goes on
             self._tell(session.Progress(done, len(self._run.tasks), self._left_s(), text, important))
 
 
 def _shown(pair: model.HostPair) -> str:
     if not pair.client:
         return "a pair where the scheduler puts it"
-    return f"{pair.client} with {pair.server}" if pair.client != pair.server else f"{pair.client} alone"
+    if pair.client == pair.server:
+        return f"{pair.client} alone"
+    return f"{pair.client} with {pair.server}"

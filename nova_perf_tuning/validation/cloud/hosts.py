@@ -204,8 +204,8 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tu
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
     if (added or removed) and traits.MANAGED in ours:
         raise model.CloudError(
-            f"nova-compute of host {host.name} makes its traits from a result file there ([nova_perf_tuning] "
-            "result_file) and would undo this; replace or remove that file instead"
+            f"nova-compute of host {host.name} makes its traits from a result file there"
+            " ([nova_perf_tuning] result_file) and would undo this; replace or remove that file instead"
         )
     if added or removed:
         for trait in sorted(added):

@@ -16,17 +16,20 @@ from nova_perf_tuning.validation.measure import model
 
 #: Every stack and named resource of a run begins with this, then the run's id and a dash.
 NAME_PREFIX: Final = "nova-perf-"
-#: Of every slot, in seconds: the runner begins this late and ends this early, since clocks differ a little.
+#: Of every slot, in seconds: the runner begins this late and ends this early, since clocks differ
+#: a little.
 _MARGIN_S: Final = 2.0
-#: What a benchmark takes beyond its own run: start under emulation, connection, counters, its server's restart.
+#: What a benchmark takes beyond its own run: start under emulation, connection, counters, its
+#: server's restart.
 _START_S: Final = 5.0
-#: Of a run whose options say nothing: blocks of each pair, and the greatest loss of a host against the others.
+#: Of a run whose options say nothing: blocks of each pair, and the greatest loss of a host against
+#: the others.
 BLOCKS: Final = 3
 MAX_LOSS: Final = 0.15
 
 
 class CloudError(errors.PerfTuningError):
-    """Nothing can be measured on this cloud, whichever pair: wrong credentials, no image, no Heat, no rights."""
+    """No pair can be measured on this cloud: wrong credentials, no image, no Heat, no rights."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class Lease:
     """This process's right to a run, as :meth:`.run_store.RunStore.lease` gives it.
 
     :ivar token: on each stack that this process makes for the run, and on no other.
-    :ivar check: called before each call to the cloud with whether that changes something there. It raises a
-        :class:`~nova_perf_tuning.errors.PerfTuningError` where another process has the run, or may have it.
+    :ivar check: called before each call to the cloud with whether that changes something there. It
+        raises a :class:`~nova_perf_tuning.errors.PerfTuningError` where another process has the
+        run, or may have it.
     :ivar had_owner: another process had the run before, and may still make a stack of it.
     """
 
@@ -48,7 +52,8 @@ class Lease:
 class ErrorClass(enum.StrEnum):
     """Why a pair gave no (or not all) results; the text is what reports and JSON hold."""
 
-    #: Nova found no place for a guest: host full, disabled, or the traits and CPUs asked for are not there.
+    #: Nova found no place for a guest: host full, disabled, or the traits and CPUs asked for are
+    #: not there.
     NO_HOST = "no valid host"
     QUOTA = "quota"
     #: A stack ended in CREATE_FAILED for another reason; the reason is the resource's own.
@@ -58,7 +63,8 @@ class ErrorClass(enum.StrEnum):
     #: A guest's document is rubbish, truncated, too long or there twice.
     BAD_RESULTS = "bad results"
     BENCHMARK_FAILED = "benchmark failed"
-    #: The API failed for longer than retries could bridge (500, 503, timeouts), or refused what every pair needs.
+    #: The API failed for longer than retries could bridge (500, 503, timeouts), or refused what
+    #: every pair needs.
     API = "API failure"
     #: Something that was made for the pair is still there; it says nothing of the pair's results.
     NOT_REMOVED = "not removed"
@@ -68,9 +74,10 @@ class ErrorClass(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPair:
-    """Two compute hosts by the name that Nova gives them, which may be the same; the server is the client's peer.
+    """Two compute hosts by their names in Nova, or one twice; the server is the client's peer.
 
-    Benchmarks that need no peer measure both, one after the other. Empty names: the scheduler chooses.
+    Benchmarks that need no peer measure both, one after the other. Empty names: the scheduler
+    chooses.
     """
 
     client: str = ""
@@ -84,10 +91,11 @@ class HostPair:
 def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
     """Return the pairs in which every host meets ``min(peers, n - 1)`` different peers.
 
-    Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ... on both sides,
-    as often as client as as server, and with an odd number of peers the one opposite. Two hosts meet twice, once
-    in each role; a host that is alone, or has no peers, is its own. Neighbours in the list have no host in common
-    as far as possible, so that several can be measured at a time.
+    Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 ...
+    on both sides, as often as client as as server, and with an odd number of peers the one
+    opposite. Two hosts meet twice, once in each role; a host that is alone, or has no peers, is
+    its own. Neighbours in the list have no host in common as far as possible, so that several can
+    be measured at a time.
 
     :raises ValueError: no host, or ``peers`` below 0.
     """
@@ -99,24 +107,34 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[HostPair]:
         return [HostPair(name, name) for name in names]
     random.Random(seed).shuffle(names)  # noqa: S311  an order that can be repeated, no secret
     wanted = min(peers, count - 1)
+    distances = wanted // 2
+    if count == 2:
+        distances = 1
     pairs = []
-    for distance in range(1, 1 + (1 if count == 2 else wanted // 2)):
-        # Blocks of this length alternate, so that those that begin together end with hosts of others.
-        parity = [index // distance % 2 for index in range(count)]
-        pairs += [(index, (index + distance) % count) for index in sorted(range(count), key=parity.__getitem__)]
+    for distance in range(1, distances + 1):
+        # Blocks of this length alternate, so that those that begin together end with hosts of
+        # others.
+        first = [index for index in range(count) if index // distance % 2 == 0]
+        second = [index for index in range(count) if index // distance % 2 == 1]
+        for index in first + second:
+            pairs.append(HostPair(names[index], names[(index + distance) % count]))
     if wanted % 2 and count > 2:
-        opposite = count // 2
-        half = [(index, (index + opposite) % count) for index in range((count + 1) // 2)]
-        pairs += [pair if index % 2 else pair[::-1] for index, pair in enumerate(half)]
-    return [HostPair(names[client], names[server]) for client, server in pairs]
+        for index in range((count + 1) // 2):
+            one, opposite = names[index], names[(index + count // 2) % count]
+            if index % 2:
+                pairs.append(HostPair(one, opposite))
+            else:
+                pairs.append(HostPair(opposite, one))
+    return pairs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
-    """The wall-clock slots in which arms take turns, of ``length_s`` whole seconds; heat/runner.sh has the same.
+    """The wall-clock slots of ``length_s`` seconds in which arms take turns, as in heat/runner.sh.
 
-    A block is a slot of each arm; their order is reversed in odd blocks (A B, B A, ...), so that a drift falls on
-    all arms alike. Every arm works this out alone from its number and the clock: no two measure at the same time.
+    A block is a slot of each arm; their order is reversed in odd blocks (A B, B A, ...), so that a
+    drift falls on all arms alike. Every arm works this out alone from its number and the clock: no
+    two measure at the same time.
     """
 
     arms: int
@@ -127,7 +145,9 @@ class Grid:
 
     def arm(self, index: int) -> int:
         block, position = divmod(index, self.arms)
-        return self.arms - 1 - position if block % 2 else position
+        if block % 2:
+            return self.arms - 1 - position
+        return position
 
 
 def slot_s(jobs: Iterable[plugins.Job]) -> int:
@@ -135,7 +155,9 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
     length = _MARGIN_S
     for job in jobs:
         run = float(job.parameters.get("seconds", "0")) + _START_S
-        length += run if job.benchmark.paired else 2 * run
+        if not job.benchmark.paired:  # each of the two guests runs it alone
+            run *= 2
+        length += run
     return math.ceil(length)
 
 
@@ -143,7 +165,8 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
 class Arm:
     """One side of a comparison, by its name in the results.
 
-    :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for the stack.
+    :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for
+        the stack.
     """
 
     name: str
@@ -155,8 +178,10 @@ class Arm:
 class MeasurePlan:
     """What to run on every pair.
 
-    :ivar run_id: part of the name of everything that is made: at most 32 lower-case letters, digits and dashes.
-    :ivar trials: how many slots each arm gets, each with all jobs; block N holds the N-th slot of every arm.
+    :ivar run_id: part of the name of everything that is made: at most 32 lower-case letters,
+        digits and dashes.
+    :ivar trials: how many slots each arm gets, each with all jobs; block N holds the N-th slot of
+        every arm.
     :ivar time_limit_s: for one pair, from the first API call to the last result.
     """
 
@@ -188,11 +213,14 @@ class GuestSettings:
     """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
 
     :ivar network: that the guests are on; empty: each pair has one of its own.
-    :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
+    :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud
+        has.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
-    :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
-    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`.host_cpu.check_url`, or empty.
+    :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and
+        turns begin.
+    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`.host_cpu.check_url`,
+        or empty.
     """
 
     image: str = "perf-guest"
@@ -227,7 +255,8 @@ class PairError:
     """Why a pair has no results, or not all.
 
     :ivar reason: one printable line of at most 2000 characters.
-    :ivar arm: empty when it concerns the pair. :ivar attempt: at the pair, from 1 on, once it is stored.
+    :ivar arm: empty when it concerns the pair. :ivar attempt: at the pair, from 1 on, once it is
+        stored.
     """
 
     kind: ErrorClass
@@ -246,7 +275,8 @@ class PairOutcome:
     :ivar trials: boot 0, or 1 for what ran on the server alone; ``order`` unique within the pair.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
-    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, or empty; ``host_cpu_faults``: why not.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, or empty;
+        ``host_cpu_faults``: why not.
     """
 
     pair: HostPair

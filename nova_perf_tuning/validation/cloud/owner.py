@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process runs a run over many hosts, by a name that no other process ever has, and whether it still lives.
+"""Names the process that runs a run over many hosts uniquely, and says whether it is alive.
 
-Processes of one machine and one pid namespace see each other in /proc. Of all others only what they write into the
-database says that they live, as of a container on the same machine: a pid there is another process here.
+Processes of one machine and one pid namespace see each other in /proc. Of all others only what
+they write into the database says that they live, as of a container on the same machine: a pid
+there is another process here.
 """
 
 import dataclasses
@@ -23,8 +24,10 @@ _ENDED: Final = ("Z", "X")
 class Owner:
     """A process, at one time when it took a run.
 
-    :ivar boot_id: of its machine's kernel. :ivar namespace: inode of its pid namespace; both empty: unknown.
-    :ivar started: in ticks of the kernel's clock. :ivar token: random; it is on each stack that this owner makes.
+    :ivar boot_id: of its machine's kernel. :ivar namespace: inode of its pid namespace; both
+        empty: unknown.
+    :ivar started: in ticks of the kernel's clock. :ivar token: random; it is on each stack that
+        this owner makes.
     """
 
     machine: str
@@ -82,7 +85,8 @@ class Owner:
         if not same_boot or not same_namespace:
             return False
         try:
-            return os.readlink("/proc/self") == str(os.getpid())  # else it is of another pid namespace
+            # Another number: this /proc is of another pid namespace.
+            return os.readlink("/proc/self") == str(os.getpid())
         except OSError:
             return False
 

@@ -127,7 +127,8 @@ def _of_two(series: _Series, limit: float, figures: int) -> Comparison | None:
         between.append([log - own for log in of_boots])
         of_trials: list[float] = []
         for boot, values in boots.items():
-            of_trials.extend(value / means[boot] - 1 for value in values)
+            for value in values:
+                of_trials.append(value / means[boot] - 1)
         within.append(of_trials)
     if len(logs) != 2:
         return None

@@ -263,9 +263,8 @@ class RunStore:
                 raise
         del self._owned[run_id]
         if count:
-            raise RunError(
-                f"run {run_id} is not complete: {counted(count, 'pair')} without an outcome; go on with --resume"
-            )
+            open_pairs = f"{counted(count, 'pair')} without an outcome"
+            raise RunError(f"run {run_id} is not complete: {open_pairs}; go on with --resume")
 
     def mark(self, run_id: str, task: model.Task, state: str) -> None:
         """Mark a pair, also in ``task``; ``running``: its stacks may exist."""
@@ -399,9 +398,8 @@ def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
         settings, guests = model.RunSettings(**data["settings"]), model.GuestSettings(**data["guests"])
         return model.FleetPlan(model.MeasurePlan(**measure), settings, guests, data["max_loss"], data["cloud"])
     except (KeyError, TypeError) as error:
-        raise RunError(
-            f"run {run_id}: another version wrote its plan ({type(error).__name__}: {error}); begin a new run"
-        ) from None
+        why = f"another version wrote its plan ({type(error).__name__}: {error})"
+        raise RunError(f"run {run_id}: {why}; begin a new run") from None
 
 
 def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
@@ -427,8 +425,8 @@ def _change_run(connection: sa.Connection, run_id: str, name: owner.Owner, **val
     if other is not None:
         now = f"process {other.pid} on {other.machine} has it"
     raise TakenOverError(
-        f"run {run_id} was taken over: {now}; this process was silent for too long and stops, nothing of the run"
-        " was touched"
+        f"run {run_id} was taken over: {now}; this process was silent for too long and stops,"
+        " nothing of the run was touched"
     )
 
 
