@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import audit as audit_module
 from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.cli import restore as restore_module
+from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import model, notes, privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
@@ -52,8 +51,8 @@ class Apply(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_module.add_plan(parser)
-        restore_module.add_state_dir(parser)
+        host_options.add_plan(parser)
+        journal_options.add_state_dir(parser)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
         plan = "apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin"
         parser.add_argument("--from", dest="plan_file", metavar="PLAN.json", help=plan)
@@ -65,7 +64,7 @@ class Apply(command.PerfCommand):
         files = "with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
         files += "tmpfiles.d and udev/rules.d)"
         parser.add_argument("--persist", action="store_true", help=files)
-        audit_module.add_path(parser)
+        host_options.add_path(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
@@ -74,12 +73,12 @@ class Apply(command.PerfCommand):
         wanted = _wanted(args, memory)
         if args.dry_run:
             kinds = registry.kinds(args.sysroot)
-            settings, owned = _beside_agent(wanted.settings, kinds, restore_module.directory(args))
+            settings, owned = _beside_agent(wanted.settings, kinds, journal_options.directory(args))
             lines, rest = apply_module.preview(settings, kinds)
             return _show(args, [*owned, *rest], wanted.warnings, writes=lines)
-        undo = restore_module.command_line(args)
+        undo = journal_options.command_line(args)
         try:
-            with restore_module.open_journal(args, writer=True) as journal:
+            with journal_options.open_journal(args, writer=True) as journal:
                 done, warnings = _write(args, wanted, memory, journal)
         except KeyboardInterrupt:
             command.warn("nova-perf apply", f"interrupted; undo what it has written with: {undo}")
@@ -127,7 +126,7 @@ def _write(
             wanted = _wanted(args, memory)
             last, owned = _write_once(args, wanted, journal, boot)
         except (errors.PerfTuningError, OSError):  # whose exit code alone would be read as: nothing is changed
-            undo = restore_module.command_line(args)
+            undo = journal_options.command_line(args)
             command.warn("nova-perf apply", f"settings were written before this error; undo them with: {undo}")
             raise
         done = refusals.together(done, last)
@@ -154,7 +153,7 @@ def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
         raise options.OptionError(f"--persist goes with --rule or --all-safe: {why}")
     if args.plan_file:
         return _Wanted(None, planfile.load(args.plan_file), [])
-    facts, plan = plan_module.facts_and_plan(args, memory)
+    facts, plan = host_options.facts_and_plan(args, memory)
     return _Wanted(facts, plan.settings, plan.warnings)
 
 
@@ -166,7 +165,7 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
             raise options.OptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
-    host = audit_module.view(args)
+    host = host_options.view(args)
     report = runner.run(host, rules)
     warnings = [
         Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason, error=code)
@@ -220,7 +219,7 @@ def _show(
     if writes is None:
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
-        command.say(f"journal: {path}; undo it with: {restore_module.command_line(args)}")
+        command.say(f"journal: {path}; undo it with: {journal_options.command_line(args)}")
     return code
 
 

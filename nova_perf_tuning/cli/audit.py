@@ -9,19 +9,13 @@ from xml.etree import ElementTree
 
 from nova_perf_tuning import atomic_write, errors, rules
 from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import notes, novaconf
+from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import base, runner
-from nova_perf_tuning.host.audit import host as host_module
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.plan import guests
-from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
 _NOUNS = {"info": "hint"}
-_AMOUNT = options.number(0.001, 1e9)
-_MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
 class Audit(command.PerfCommand):
@@ -33,8 +27,8 @@ class Audit(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_module.add_host(parser)
-        add_path(parser)
+        host_options.add_host(parser)
+        host_options.add_path(parser)
         options.add_repeated(parser, "--rule", "ID", "only this rule")
         least = "the least level for exit code 1 (default: warning)"
         parser.add_argument("--fail-on", choices=_LEVELS, default="warning", help=least)
@@ -47,7 +41,7 @@ class Audit(command.PerfCommand):
         if args.list:
             _list_rules(args, chosen)
             return None
-        host = view(args)
+        host = host_options.view(args)
         report = runner.run(host, chosen)
         if args.junit:
             with atomic_write.writing(args.junit) as file:
@@ -58,44 +52,13 @@ class Audit(command.PerfCommand):
             command.print_json({**as_json(report, warnings), "nova_config": host.nova_paths})
         else:
             show(report, args.all, warnings)
-            plan_module.show_nova_config(args, host.nova_paths)
+            host_options.show_nova_config(args, host.nova_paths)
         for name, error, _code in report.failed:
             command.warn("nova-perf audit", f"rule {name} is broken, please report: {error}")
         if report.failed:
             return int(errors.ExitCode.ERROR)
         failed = any(_fails(finding, args.fail_on) for finding in report.findings)
         return int(errors.ExitCode.FAIL if failed else errors.ExitCode.PASS)
-
-
-def add_path(parser: argparse.ArgumentParser) -> None:
-    speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
-    options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
-    options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
-    network = "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say"
-    options.add_repeated(parser, "--physnet", "NAME=NIC", network)
-    options.add(
-        parser, "--kernel-log", "FILE", "dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
-    )
-
-
-def view(args: argparse.Namespace) -> host_module.Host:
-    """Return the host that the options name, ready to be judged."""
-    novaconf.read(args.nova_config)  # which refuses what is wrong
-    given = list(plan_module.domain_files(args.domain))
-    root = reader.open_root(args.sysroot)
-    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
-    log = args.kernel_log
-    known = host_module.Options(
-        bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
-        rtt_ms=args.rtt,
-        physnets=options.pairs("--physnet", args.physnet),
-        nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
-        given=plan_module.given(args),
-        domains=[(domain.name, data) for data, domain in given],
-        refused=refusals.Memory(args.sysroot).here(facts),
-        kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
-    )
-    return host_module.Host(root, facts, known)
 
 
 def _fails(finding: rules.Finding, fail_on: str) -> bool:

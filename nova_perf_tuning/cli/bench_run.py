@@ -6,7 +6,8 @@ import os
 import socket
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import bench, command, options, plan
+from nova_perf_tuning.cli import bench, command, options
+from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.launch import base as launch
@@ -34,7 +35,7 @@ class BenchRun(command.PerfCommand):
                 chosen.setdefault("port", str(listener.getsockname()[1]))
         merged = benchmark.merged(chosen)
         if merged.get("cpus") == rt_tests.PLANNED:
-            merged["cpus"] = cpulist.format(plan.quiet_cpus()).replace(",", "+")
+            merged["cpus"] = cpulist.format(host_options.quiet_cpus()).replace(",", "+")
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = host_environment.read()

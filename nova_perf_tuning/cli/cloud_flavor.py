@@ -9,11 +9,12 @@ from openstack.compute.v2 import flavor as sdk_flavor
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.cli import cloud_command, options
+from nova_perf_tuning.cli import cloud_command
+from nova_perf_tuning.cli.options import flavor as flavor_options
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
-    options.add_profile_dir(parser)
+    flavor_options.add_profile_dir(parser)
     least = "the least level for exit code 1 (default: warning)"
     parser.add_argument("--fail-on", choices=("error", "warning"), default="warning", help=least)
 

@@ -5,6 +5,7 @@ import argparse
 from typing import Final
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
@@ -29,10 +30,10 @@ class FlavorCreate(cloud_command.CloudShowOne):
         options.add(parser, "--disk", "GIB", disk, options.whole(0, 999_999_999), 0)
         options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
-        options.add_flavor(parser)
+        flavor_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
-        given = options.flavor(parsed_args)
+        given = flavor_options.flavor(parsed_args)
         specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         fields = {name: getattr(parsed_args, name) for name in ("vcpus", "ram", "disk")}

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from osc_lib.cli import format_columns
 
-from nova_perf_tuning.cli import cloud_command, explain, options
+from nova_perf_tuning.cli import cloud_command, explanation
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.specs import crosscheck, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
@@ -20,7 +21,7 @@ class FlavorExplain(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
-        options.add_profile_dir(parser)
+        flavor_options.add_profile_dir(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         known = profiles.load(parsed_args.profile_dir)
@@ -33,7 +34,7 @@ class FlavorExplain(cloud_command.CloudLister):
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
         chosen = known.get(wanted.profile or "")
         rows = []
-        for row in explain.rows(wanted, specs, properties, chosen, vcpus):
+        for row in explanation.rows(wanted, specs, properties, chosen, vcpus):
             native, host, why = format_columns.DictColumn(dict(row.native)), row.host or "", row.reason or ""
             texts = "\n".join(left_out.text for left_out in row.left_out)
             left_out = cloud_command.Cell(texts, [left_out.as_data() for left_out in row.left_out])

@@ -4,6 +4,7 @@
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
@@ -17,12 +18,12 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
-        options.add_flavor(parser)
+        flavor_options.add_flavor(parser)
         options.add_repeated(parser, "--remove", "KEY", "take a spec out")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         flavor = flavors.find(self.connection, parsed_args.flavor)
-        given, removed_keys = options.flavor(parsed_args), frozenset(parsed_args.remove)
+        given, removed_keys = flavor_options.flavor(parsed_args), frozenset(parsed_args.remove)
         known = profiles.load(parsed_args.profile_dir)
         specs, warnings = flavor_rules.changed(flavor.extra_specs, given, removed_keys, flavor.vcpus, known)
         self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))

@@ -4,7 +4,7 @@
 import argparse
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.cli import cloud_command
+from nova_perf_tuning.cli import cloud_command, cloud_host
 from nova_perf_tuning.nova import traits
 from nova_perf_tuning.validation.cloud import hosts
 
@@ -26,18 +26,7 @@ class HostList(cloud_command.CloudLister):
                 "must be one that the oldest QEMU has, everywhere"
             )
         return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
-            tuple(columns(host).values())
+            tuple(cloud_host.columns(host).values())
             for host in known
             if traits.VALIDATED in host.traits or not parsed_args.validated
         ]
-
-
-def columns(host: hosts.Host) -> dict[str, object]:
-    """Return a host as ``list`` and ``show`` show it, in the order of the columns."""
-    return {
-        "host": host.name,
-        **{name: getattr(host, name) for name in ("zone", "state", "status", "verdict")},
-        "traits": cloud_command.lines(sorted(host.earned)),
-        "traits_set_by": "nova-compute" if host.managed else "API" if host.earned else "",
-        "disabled_reason": host.disabled_reason,
-    }

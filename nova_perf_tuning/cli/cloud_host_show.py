@@ -3,7 +3,7 @@
 
 import argparse
 
-from nova_perf_tuning.cli import cloud_command, cloud_host_list
+from nova_perf_tuning.cli import cloud_command, cloud_host
 from nova_perf_tuning.validation.cloud import hosts
 
 
@@ -15,6 +15,6 @@ class HostShow(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)
-        shown = {**cloud_host_list.columns(host), "node": host.node}
+        shown = {**cloud_host.columns(host), "node": host.node}
         shown |= {"resource_provider": host.provider_id, "service_id": host.service_id}
         return tuple(shown), tuple(shown.values())

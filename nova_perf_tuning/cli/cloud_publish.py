@@ -5,8 +5,8 @@ import argparse
 from collections.abc import Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, evaluate, options
-from nova_perf_tuning.cli import publish as publish_module
+from nova_perf_tuning.cli import cloud_command, options
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results, hosts
@@ -37,7 +37,7 @@ class Publish(cloud_command.CloudLister):
         options.add(parser, "--host", "HOST", "the compute host (default: all that RESULT names)")
         budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT"
         options.add(parser, "--budget", "FILE", budgets)
-        evaluate.add_places(parser)
+        result_options.add_places(parser)
         service = "on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw enable it"
         service += " again, if this command disabled it"
         parser.add_argument("--disable-on-fail", action="store_true", help=service)
@@ -80,7 +80,7 @@ class Publish(cloud_command.CloudLister):
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
             raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-        verdicts = publish_module.read(args)
+        verdicts = result_options.read(args)
         self.warn(*map(text.of, verdicts.left_out))
         chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)] if args.host else verdicts.hosts
         if args.withdraw:

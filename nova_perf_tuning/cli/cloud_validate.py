@@ -7,7 +7,8 @@ from typing import Final
 
 from openstack import connection
 
-from nova_perf_tuning.cli import cloud_command, options, validate_options
+from nova_perf_tuning.cli import cloud_command, options
+from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.cloud import model
 
 _COUNT: Final = options.whole(1, 1000)

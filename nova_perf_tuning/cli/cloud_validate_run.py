@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write, errors
-from nova_perf_tuning.cli import command, evaluate, options, result_tables, validate_options
+from nova_perf_tuning.cli import command, options, result_tables
+from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.cli.options import results as result_options
+from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.validation.cloud import (
@@ -53,7 +56,7 @@ class Run:
     _opened: contextlib.ExitStack
     _store: run_store.RunStore
     _output: atomic_write.Directory
-    _junit_file: evaluate.JunitFile
+    _junit_file: result_options.JunitFile
 
     def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
         self._args = args
@@ -65,7 +68,7 @@ class Run:
     def run(self) -> int:
         """Validate the hosts and return the exit code."""
         with contextlib.ExitStack() as self._opened:
-            self._junit_file = self._opened.enter_context(evaluate.JunitFile(self._args.junit))
+            self._junit_file = self._opened.enter_context(result_options.JunitFile(self._args.junit))
             report.require_packages()
             run, launcher = self._resumed() if self._args.resume else self._begun()
             if launcher is not None:
@@ -317,7 +320,7 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
             raise options.OptionError("--flavor: the same flavor is given twice; name it once")
         return tuple(model.Arm(name, flavor=name) for name in args.flavor)
     wanted, _ = validate_options.tuned_request(args, vcpus)
-    specs = {**options.extra_specs(args.spec), **wanted.extra_specs()}
+    specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
     return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})
 

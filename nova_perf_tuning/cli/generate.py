@@ -3,9 +3,8 @@
 
 import argparse
 
-from nova_perf_tuning.cli import audit as audit_module
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.host.audit import generate
 
 _WHAT = {"nova-conf": generate.nova_conf, "grub-args": generate.grub_args}
@@ -22,11 +21,11 @@ class Generate(command.PerfCommand):
         what = "nova-conf: CPU sets and NUMA nodes of networks for nova.conf; "
         what += "grub-args: arguments for the kernel's command line"
         parser.add_argument("what", choices=tuple(_WHAT), help=what)
-        plan_module.add_host(parser)
-        audit_module.add_path(parser)
+        host_options.add_host(parser)
+        host_options.add_path(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
-        text = _WHAT[args.what](audit_module.view(args))
+        text = _WHAT[args.what](host_options.view(args))
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:

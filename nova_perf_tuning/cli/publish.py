@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import os
 import platform
-import re
 import stat
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,15 +13,14 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_perf_tuning import atomic_write, bounded_json
-from nova_perf_tuning.cli import command, evaluate, options
+from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.conf import nova, opts
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.validation.cloud import host_results
-from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.report import data, text
 
 
@@ -48,7 +46,7 @@ class Publish(command.PerfCommand):
         budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
         budgets += "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME"
         options.add(parser, "--budget", "FILE", budgets)
-        evaluate.add_places(parser)
+        result_options.add_places(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
         nova_config = "nova-compute's configuration, for the host's name and the result file (default: "
         nova_config += "where 'nova-perf plan' finds it, /etc/nova/nova.conf, nova.conf.d and the like)"
@@ -62,7 +60,7 @@ class Publish(command.PerfCommand):
             return
         if args.result is None:
             raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
-        verdicts = read(args)
+        verdicts = result_options.read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
         atomic_write.make_directory(conf.directory)
         with _opened(conf.directory) as directory:
@@ -70,15 +68,6 @@ class Publish(command.PerfCommand):
             with atomic_write.writing(path, directory=directory) as file:
                 file.write(result.to_json().encode())
         _show(args, verdicts, result, path)
-
-
-def read(args: argparse.Namespace) -> host_results.HostResults:
-    """Return the verdicts in RESULT, by the budgets that were given."""
-    if not args.budget:
-        return host_results.read(args.result)
-    name = os.path.splitext(os.path.basename(args.budget))[0]
-    name = name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
-    return host_results.read(args.result, budget_file.load(args.budget), name, (args.host_group, args.flavor))
 
 
 class _NovaConf(NamedTuple):

@@ -6,7 +6,8 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning.cli import command, evaluate, options
+from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import schema, store
@@ -43,7 +44,7 @@ class Report(command.PerfCommand):
         if path is None and args.format != "json" and args.ndjson is None:
             path = os.path.join(os.path.dirname(args.results), "report.html")
         for output in filter(None, (path, args.ndjson)):
-            evaluate.check_output(output, args.results)
+            result_options.check_output(output, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         recorded, hosts = False, None
@@ -77,7 +78,7 @@ class Report(command.PerfCommand):
 def _report_audits(files: Sequence[str], path: str) -> None:
     audits = {}
     for file in files:
-        evaluate.check_output(path, file)
+        result_options.check_output(path, file)
         host = os.path.basename(file).removesuffix(".json")
         if host in audits:
             raise options.OptionError(f"--audits {file}: '{host}' is given twice; call each file after its host")

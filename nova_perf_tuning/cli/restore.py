@@ -2,12 +2,10 @@
 """``nova-perf restore``."""
 
 import argparse
-import os
-import shlex
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.conf import opts
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -36,13 +34,13 @@ class Restore(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        add_journal(parser)
+        journal_options.add_journal(parser)
         changed = "also put back what another program has changed since it was applied"
         parser.add_argument("--force", action="store_true", help=changed)
 
     def take_action(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
-        with open_journal(args, writer=True) as journal:
+        with journal_options.open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
             agent = journal_module.running_agent(journal.state_dir)
             current = [entry for entry in journal.entries() if agent and not verify.is_ended(entry, boot, kinds)]
@@ -55,48 +53,6 @@ class Restore(command.PerfCommand):
         _show(args, done, agent, sum(entry.state != "held" for entry in of_agent))
         kept = any(restoration.result in restore_module.KEPT for restoration in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
-
-
-def add_state_dir(parser: argparse.ArgumentParser) -> None:
-    default = f"(default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
-    default += "with --sysroot var/lib/nova-perf-tuning below it)"
-    options.add(parser, "--state-dir", "DIR", f"directory of the journal {default}")
-
-
-def add_journal(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sysroot`` and ``--state-dir``, which say where the journal is."""
-    root = "root of a generated or recorded host's files instead of this host (default: /)"
-    options.add(parser, "--sysroot", "DIR", root, default="/")
-    add_state_dir(parser)
-
-
-def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
-    """Open the journal that the options name; JournalError: it cannot be."""
-    return journal_module.Journal(directory(args), args.sysroot, writer=writer)
-
-
-def directory(args: argparse.Namespace) -> str:
-    """Return the directory of the journal that the options name.
-
-    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's configuration is wrong.
-    """
-    if not os.path.isdir(os.path.join(args.sysroot, "proc")):
-        raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
-    if args.state_dir is not None:
-        return str(args.state_dir)
-    if args.sysroot != "/":
-        return journal_module.default_state_dir(args.sysroot)
-    return str(opts.load(opts.default_files("/")).nova_perf_tuning.state_dir)
-
-
-def command_line(args: argparse.Namespace) -> str:
-    """Return the command that undoes ``apply`` with these options: it must find the same journal."""
-    words = ["nova-perf", "restore"]
-    if args.sysroot != "/":
-        words += ["--sysroot", args.sysroot]
-    if args.state_dir is not None:
-        words += ["--state-dir", args.state_dir]
-    return shlex.join(words)
 
 
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int) -> None:

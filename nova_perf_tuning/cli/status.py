@@ -9,7 +9,8 @@ from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import state as agent_module
-from nova_perf_tuning.cli import command, restore, verify
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -27,7 +28,7 @@ class Status(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        restore.add_journal(parser)
+        journal_options.add_journal(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
@@ -56,11 +57,11 @@ def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
 def _journal(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the journal says, compared with what the host holds; who may not read it gets no settings."""
     try:
-        with restore.open_journal(args) as journal:
+        with journal_options.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
     except journal_module.ForbiddenError as error:
         unknown = dict.fromkeys(("settings", "counts", "stale", "competing_daemons"))
-        path = os.path.join(os.path.abspath(restore.directory(args)), journal_module.JOURNAL)
+        path = os.path.join(os.path.abspath(journal_options.directory(args)), journal_module.JOURNAL)
         return {**unknown, "journal": path, "journal_fault": str(error), "journal_fault_code": errors.code(error)}
     boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
     current = [entry for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
@@ -131,7 +132,7 @@ def _as_json(
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"
     return {
-        **verify.as_json(entry.setting(), observation),
+        **journal_options.as_json(entry.setting(), observation),
         "original": entry.original,
         "applied": entry.state != "held",
         "interrupted": entry.state == "intended",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader
@@ -28,8 +28,8 @@ class Topology(command.PerfCommand):
     """Show CPUs, NUMA nodes, network devices, interrupts and guests of this host or of a recorded one."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_module.add_sysroot(parser)
-        plan_module.add_svg(parser)
+        host_options.add_sysroot(parser)
+        host_options.add_svg(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
         root = reader.open_root(args.sysroot)

@@ -11,7 +11,9 @@ from types import FrameType
 from typing import Final
 
 from nova_perf_tuning import atomic_write, errors, signals
-from nova_perf_tuning.cli import command, evaluate, options, result_tables, validate_options
+from nova_perf_tuning.cli import command, options, result_tables
+from nova_perf_tuning.cli.options import results as result_options
+from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
@@ -79,7 +81,7 @@ class Validate(command.PerfCommand):
         with signals.guarded(), contextlib.ExitStack() as opened:
             try:
                 renamed = validate_options.void_output(args.output)
-                junit_file = opened.enter_context(evaluate.JunitFile(args.junit))
+                junit_file = opened.enter_context(result_options.JunitFile(args.junit))
                 run = _planned(args, junit_file)
                 opened.enter_context(run.output)
             except (KeyboardInterrupt, SystemExit) as stop:
@@ -103,7 +105,7 @@ class _Run:
     budgets: list[budget_file.Budget]
     floors: Sequence[noise.Entry]
     output: atomic_write.Directory
-    junit_file: evaluate.JunitFile
+    junit_file: result_options.JunitFile
 
     def run(self) -> int:
         results_file, _report = validate_options.output_files(self.args.output)
@@ -182,7 +184,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     return [*lines, f"noise floors: {path}"]
 
 
-def _planned(args: argparse.Namespace, junit_file: evaluate.JunitFile) -> _Run:
+def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     report_module.require_packages()
     budgets = budget_file.load(args.budget) if args.budget else []

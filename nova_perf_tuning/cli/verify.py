@@ -4,8 +4,8 @@
 import argparse
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, restore
-from nova_perf_tuning.host import model
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import verify as verify_module
@@ -21,17 +21,17 @@ class Verify(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        restore.add_journal(parser)
+        journal_options.add_journal(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
-        with restore.open_journal(args) as journal:
+        with journal_options.open_journal(args) as journal:
             entries = journal.entries()
         boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
         settings = [entry.setting() for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
         stale = len(entries) - len(settings)
         observations = verify_module.verify(settings, kinds)
         pairs = list(zip(settings, observations, strict=True))
-        rows = [as_json(*pair) for pair in pairs]
+        rows = [journal_options.as_json(*pair) for pair in pairs]
         counts = command.count(observation.state for observation in observations)
         if args.format == "json":
             command.print_json({"settings": rows, "counts": counts, "stale": stale})
@@ -47,16 +47,3 @@ class Verify(command.PerfCommand):
             return int(errors.ExitCode.ERROR)
         drift = any(verify_module.is_drift(*pair, kinds) for pair in pairs)
         return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
-
-
-def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
-    return {
-        "kind": setting.kind,
-        "target": setting.target,
-        "value": setting.value,
-        "current": setting.value if observation is base.HELD else observation.current,
-        "state": observation.state.value,
-        "detail": observation.detail,
-        "code": observation.code,
-        "rule": setting.rule,
-    }

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.printing import printable
@@ -28,11 +29,11 @@ class Xml(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         options.add(parser, "domain", "DOMAIN.xml", "file with the domain's XML, - for stdin")
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
-        options.add_specs(parser)
+        flavor_options.add_specs(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
-        specs = options.flavor(args)
-        single = options.single_warnings(args, specs)
+        specs = flavor_options.flavor(args)
+        single = flavor_options.single_warnings(args, specs)
         properties = options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
         hint = "; give domain XML (virsh dumpxml), or - for stdin"

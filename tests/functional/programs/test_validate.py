@@ -11,7 +11,8 @@ from unittest import mock
 
 import fixtures
 
-from nova_perf_tuning.cli import validate, validate_options
+from nova_perf_tuning.cli import validate
+from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
 from tests.support import directories, patience, program, samples, testcase
@@ -207,7 +208,7 @@ class ProgressTest(testcase.TestCase):
         clock = iter(range(1000, 1009))
         out = io.StringIO()
         with (
-            fixtures.MonkeyPatch("nova_perf_tuning.cli.validate_options.time.monotonic", lambda: next(clock)),
+            fixtures.MonkeyPatch("nova_perf_tuning.cli.options.validate.time.monotonic", lambda: next(clock)),
             fixtures.MonkeyPatch("sys.stdout", out),
         ):
             show = validate_options.progress(to_stderr=False)

@@ -7,7 +7,8 @@ import io
 import json
 import os
 
-from nova_perf_tuning.cli import evaluate, result_tables
+from nova_perf_tuning.cli import result_tables
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.measure import store
 from tests.support import directories, program, samples
@@ -118,7 +119,7 @@ class EvaluateTest(directories.DirectoryCase):
         place, moved, outside = (self.directory / name for name in ("place", "moved", "outside"))
         place.mkdir()
         outside.mkdir()
-        with evaluate.JunitFile(str(place / "junit.xml")) as junit_file:
+        with result_options.JunitFile(str(place / "junit.xml")) as junit_file:
             self.assertIn("did not come to a verdict", (place / "junit.xml").read_text())
             place.rename(moved)
             place.symlink_to(outside)

@@ -4,14 +4,15 @@
 import argparse
 
 from nova_perf_tuning.cli import options
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from tests.support import testcase
 
 
 class FlavorTest(testcase.TestCase):
     def flavor(self, *arguments, default=None):
         parser = argparse.ArgumentParser()
-        options.add_flavor(parser, default)
-        return options.flavor(parser.parse_args(arguments), default)
+        flavor_options.add_flavor(parser, default)
+        return flavor_options.flavor(parser.parse_args(arguments), default)
 
     def error(self, *arguments):
         return str(self.assertRaises(options.OptionError, self.flavor, *arguments))

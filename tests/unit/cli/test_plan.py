@@ -7,7 +7,7 @@ import pathlib
 import jsonschema
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.cli import plan
+from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.host.plan import layout
 from tests.support import audit_hosts, directories, gen_host, program, testcase
 
@@ -160,6 +160,6 @@ class QuietCpusTest(testcase.TestCase):
         for changes, expected in (({}, "14-15"), ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5")):
             with self.subTest(expected):
                 root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
-                self.assertEqual(expected, cpulist.format(plan.quiet_cpus(root)))
+                self.assertEqual(expected, cpulist.format(host_options.quiet_cpus(root)))
         nothing = audit_hosts.changed(audit_hosts.good(), {nova: None, isolated: "2-3\n", nohz_full: "\n"})
-        self.assertRaises(layout.PlanError, plan.quiet_cpus, audit_hosts.grow(self, nothing))
+        self.assertRaises(layout.PlanError, host_options.quiet_cpus, audit_hosts.grow(self, nothing))

@@ -7,7 +7,7 @@ from unittest import mock
 
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.agent import state as agent_state
-from nova_perf_tuning.cli import restore
+from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host.transaction import journal
 from tests.support import agent_samples, transaction_case
 from tests.support.transaction_case import RPS
@@ -49,7 +49,7 @@ class StatusTest(StateCase):
         self.assertEqual([], self.run_json("status")["settings"])
 
     def test_a_journal_that_may_not_be_read(self):
-        with mock.patch.object(restore, "open_journal", side_effect=journal.ForbiddenError("root's")):
+        with mock.patch.object(journal_options, "open_journal", side_effect=journal.ForbiddenError("root's")):
             shown = self.run_json("status", code=2)
         fault = ("root's", "forbidden_error", None)
         self.assertEqual(fault, tuple(shown[key] for key in ("journal_fault", "journal_fault_code", "settings")))

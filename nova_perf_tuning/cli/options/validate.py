@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write
-from nova_perf_tuning.cli import evaluate, options
+from nova_perf_tuning.cli import options
+from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
@@ -27,7 +29,7 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
 
     :param flavor: whether ``--flavor`` says which budgets apply.
     """
-    options.add_flavor(parser, DEFAULT_PROFILE)
+    flavor_options.add_flavor(parser, DEFAULT_PROFILE)
     benchmark = f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})"
     options.add_repeated(parser, "--benchmark", "KIND[:KEY=VALUE,...]", benchmark)
     options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
@@ -37,8 +39,8 @@ def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit
     options.add_repeated(parser, "--tag", "KEY=VALUE", tag)
     judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
     options.add(parser, "--budget", "FILE", judge)
-    evaluate.add_places(parser, flavor=flavor)
-    evaluate.add_junit(parser)
+    result_options.add_places(parser, flavor=flavor)
+    result_options.add_junit(parser)
     limit = f"90s, 8m or 1h: the whole run ends by then with what it has (default: {time_limit})"
     options.add(parser, "--time-limit", "TIME", limit, options.duration(20))
     files = "directory for results.json and report.html (default: here)"
@@ -50,8 +52,8 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
 
     What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
     """
-    specs = options.flavor(args, DEFAULT_PROFILE)
-    options.single_warnings(args, specs)
+    specs = flavor_options.flavor(args, DEFAULT_PROFILE)
+    flavor_options.single_warnings(args, specs)
     known = profiles.load(args.profile_dir)
     tuned = parsing.parse(specs, {}, known)
     crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have: their types, files, and a flavor's specs."""
+"""How options of commands are added and read: types of their values, files, pairs.
+
+The modules of this package are groups of options that several commands have.
+"""
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from nova_perf_tuning import bounded_read, cpulist, errors, rules
-from nova_perf_tuning.nova import native_specs
-from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, profiles, vocabulary
+from nova_perf_tuning import bounded_read, cpulist, errors
+from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.validation.bench import base
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _TAG = re.compile("[A-Za-z0-9_.-]{1,64}=.{0,255}").fullmatch
-_PROFILE = f"{vocabulary.PREFIX}profile"
 
 
 class OptionError(errors.PerfTuningError):
@@ -98,23 +99,6 @@ def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, meani
     parser.add_argument(name, metavar=metavar, action="append", default=[], help=f"{meaning}; may be repeated")
 
 
-def add_profile_dir(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
-
-
-def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
-    """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
-    default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
-    add(parser, "--profile", "NAME", f"tuning profile: the same as --spec perf:profile=NAME{default}")
-    add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, perf: or Nova's own hw:")
-    add_profile_dir(parser)
-
-
-def add_specs(parser: argparse.ArgumentParser) -> None:
-    add_flavor(parser)
-    add_repeated(parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4")
-
-
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     """Return ``KEY=VALUE`` texts as a mapping; OptionError: no ``=``, no key, or a key with two values."""
     specs: dict[str, str] = {}
@@ -135,43 +119,3 @@ def tags(args: argparse.Namespace) -> dict[str, str]:
             allowed = "64 letters, digits, '_', '.' and '-', and a value of at most 255 characters"
             raise OptionError(f"--tag {vocabulary.shown(key)}: give a key of at most {allowed}")
     return known
-
-
-def extra_specs(values: Sequence[str]) -> dict[str, str]:
-    """Return the ``--spec`` options; OptionError: as of :func:`pairs`, or a key without its scope."""
-    specs = pairs("--spec", values)
-    for key in specs:
-        if ":" not in key:
-            scope = "; write it with its scope, as in perf:vif_queues"
-            hint = vocabulary.suggestion(f"{vocabulary.PREFIX}{key}") or scope
-            raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
-    return specs
-
-
-def single_warnings(
-    args: argparse.Namespace, specs: Mapping[str, str], vcpus: int | None = None
-) -> list[rules.Finding]:
-    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
-
-    :raises crosscheck.ContradictionError: some are wrong; names all of them.
-    """
-    native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
-    check = native_specs.validator() if native else None
-    known = profiles.load(args.profile_dir)
-    faults, readable = flavor_rules.single_findings(specs, known, check)
-    if any(fault.level is rules.Level.ERROR for fault in faults):
-        faults += crosscheck.findings(parsing.parse(readable, profiles=known), readable, vcpus=vcpus, native=False)
-        raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
-    return faults
-
-
-def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
-
-    :raises OptionError: as :func:`extra_specs`, or two different profiles.
-    """
-    specs = extra_specs(args.spec)
-    name = args.profile or (None if specs else default_profile)
-    if name is not None and specs.setdefault(_PROFILE, name) != name:
-        raise OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
-    return specs

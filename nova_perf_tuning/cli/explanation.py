@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each spec of a flavor becomes, for ``nova-perf explain`` and ``openstack perf flavor explain``."""
+
+import dataclasses
+import importlib.resources
+from collections.abc import Mapping
+from typing import Final
+
+from nova_perf_tuning.guest import parsing as guest_parsing
+from nova_perf_tuning.guest import transform
+from nova_perf_tuning.guest.domain import LeftOut
+from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
+
+#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova writes them.
+_SAMPLE: Final = importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One spec and what becomes of it.
+
+    :ivar origin: ``flavor``, ``image`` or ``profile NAME``.
+    :ivar reason: why the profile has this value; None for a spec stated by flavor or image.
+    :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two disks and one
+        interface gets; ``left_out``: what of it such a guest cannot have; ``host``: what the agent sets.
+    """
+
+    spec: str
+    value: str
+    origin: str
+    reason: str | None
+    native: Mapping[str, str]
+    xml: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    host: str | None
+
+    def as_data(self) -> dict[str, object]:
+        return {**dataclasses.asdict(self), "left_out": [left_out.as_data() for left_out in self.left_out]}
+
+
+def rows(
+    wanted: request.Request,
+    specs: Mapping[str, str],
+    properties: Mapping[str, str],
+    chosen: profiles.Profile | None,
+    vcpus: int,
+) -> list[Row]:
+    """Return a row for each ``perf:*`` spec in force and for each of Nova's own, stated or of the profile."""
+    table = []
+    for key, value in wanted.extra_specs().items():
+        spec, _feature = vocabulary.BY_KEY[key]
+        origin, reason = _origin(key, specs, properties, chosen)
+        alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
+        xml, left_out = _sample(alone, vcpus)
+        native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
+        host = spec.becomes if _sets_host(spec, value) else None
+        table.append(Row(key, value, origin, reason, native, xml, left_out, host))
+    stated = {key: value for key, value in specs.items() if key.startswith(vocabulary.NATIVE_PREFIX)}
+    for key, value in {**wanted.native, **stated}.items():
+        origin, reason = _origin(key, specs, properties, chosen)
+        table.append(Row(key, value, origin, reason, {key: value}, (), (), None))
+    return table
+
+
+def _origin(
+    key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profiles.Profile | None
+) -> tuple[str, str | None]:
+    if key in specs:
+        # As flavors have it that were made with the profile written out.
+        entry = chosen.specs.get(key) if chosen is not None else None
+        return "flavor", entry.reason if entry is not None and entry.value == specs[key] else None
+    if any(own == key and image in properties for image, own in vocabulary.BY_IMAGE_PROPERTY.items()):
+        return "image", None
+    assert chosen is not None
+    return f"profile {chosen.name}", chosen.specs[key].reason
+
+
+def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
+    if spec.name == "budget":
+        return True
+    placed = value not in ("none", "default") and spec.name not in ("profile", "iothreads")
+    return vocabulary.Effect.HOST in spec.effects and placed
+
+
+def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
+    root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
+    before = frozenset(transform.text(root).splitlines())
+    left_out = transform.write(root, alone)
+    for metadata in root.findall("metadata"):
+        root.remove(metadata)
+    lines = [line.strip() for line in transform.text(root).splitlines() if line not in before]
+    return tuple(dict.fromkeys(lines)), left_out

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that name the extra specs of a flavor, and what is read of them."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from nova_perf_tuning import rules
+from nova_perf_tuning.cli import options
+from nova_perf_tuning.nova import native_specs
+from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, profiles, vocabulary
+
+_PROFILE = f"{vocabulary.PREFIX}profile"
+
+
+def add_profile_dir(parser: argparse.ArgumentParser) -> None:
+    options.add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
+
+
+def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
+    """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
+    default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
+    options.add(parser, "--profile", "NAME", f"tuning profile: the same as --spec perf:profile=NAME{default}")
+    options.add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, perf: or Nova's own hw:")
+    add_profile_dir(parser)
+
+
+def add_specs(parser: argparse.ArgumentParser) -> None:
+    add_flavor(parser)
+    options.add_repeated(
+        parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4"
+    )
+
+
+def extra_specs(values: Sequence[str]) -> dict[str, str]:
+    """Return the ``--spec`` options; OptionError: as of :func:`options.pairs`, or a key without its scope."""
+    specs = options.pairs("--spec", values)
+    for key in specs:
+        if ":" not in key:
+            scope = "; write it with its scope, as in perf:vif_queues"
+            hint = vocabulary.suggestion(f"{vocabulary.PREFIX}{key}") or scope
+            raise options.OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
+    return specs
+
+
+def single_warnings(
+    args: argparse.Namespace, specs: Mapping[str, str], vcpus: int | None = None
+) -> list[rules.Finding]:
+    """Return warnings about each of ``specs`` by itself, as this host knows them: an API of Nova judges its own.
+
+    :raises crosscheck.ContradictionError: some are wrong; names all of them.
+    """
+    native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
+    check = native_specs.validator() if native else None
+    known = profiles.load(args.profile_dir)
+    faults, readable = flavor_rules.single_findings(specs, known, check)
+    if any(fault.level is rules.Level.ERROR for fault in faults):
+        faults += crosscheck.findings(parsing.parse(readable, profiles=known), readable, vcpus=vcpus, native=False)
+        raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
+    return faults
+
+
+def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
+    """Return the extra specs of ``--spec`` and ``--profile``, or else of ``default_profile``.
+
+    :raises OptionError: as :func:`extra_specs`, or two different profiles.
+    """
+    specs = extra_specs(args.spec)
+    name = args.profile or (None if specs else default_profile)
+    if name is not None and specs.setdefault(_PROFILE, name) != name:
+        raise options.OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
+    return specs

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that say which host is looked at, and what is read of it: facts, plan, the audit's view."""
+
+import argparse
+import dataclasses
+import shlex
+from collections.abc import Iterator, Sequence
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.host.transaction import refusals
+
+_AMOUNT = options.number(0.001, 1e9)
+_MAX_LOG = 16 << 20  # a large host's has a megabyte
+
+
+def add_sysroot(parser: argparse.ArgumentParser) -> None:
+    recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
+    options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
+
+
+def add_svg(parser: argparse.ArgumentParser) -> None:
+    options.add(parser, "--svg", "FILE", "also draw it: whose each CPU is, what works on it, what disturbs whom")
+    options.add(
+        parser, "--svg-name", "NAME", "name of the host in the picture's title (default: none)", default=""
+    )
+
+
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
+    add_sysroot(parser)
+    sets = "take CPU sets and what else counts from this nova.conf; later files win"
+    found = "where RHOSO, kolla-ansible or packages keep it"
+    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {found})")
+    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
+    options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
+
+
+def given(args: argparse.Namespace) -> str:
+    """Return the options of :func:`add_host` that were given, for a command line on the host itself.
+
+    ``--sysroot`` is not among them: a remedy of a recorded host is for the host that was recorded.
+    """
+    words: list[str] = []
+    for option, values in (("--nova-config", args.nova_config), ("--domain", args.domain)):
+        words += [word for value in values for word in (option, value)]
+    words += ["--no-nova-config"] if args.no_nova_config else []
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`facts_and_plan` obeys: the host, ``--housekeeping`` and ``--rps``."""
+    add_host(parser)
+    cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
+    options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
+    rps = "spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs"
+    parser.add_argument("--rps", action="store_true", help=rps)
+
+
+def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
+    """Print which files of nova-compute were found, where the user has named none."""
+    if not (args.nova_config or args.no_nova_config):
+        command.say(f"nova.conf: {', '.join(paths) or 'none was found; --nova-config names it'}")
+
+
+def facts_and_plan(
+    args: argparse.Namespace, memory: refusals.Memory | None = None
+) -> tuple[model.HostFacts, planner.Plan]:
+    """Read the host that the options name and return it with its plan.
+
+    :param memory: what the kernel refused there; None: what earlier commands or the agent wrote down.
+    """
+    housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
+    root = reader.open_root(args.sysroot)
+    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
+    sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
+    domains = [domain for _data, domain in domain_files(args.domain)]
+    facts = guests.with_domains(reader.read_root(root), domains)
+    refused = (memory or refusals.Memory(args.sysroot)).here(facts)
+    return facts, planner.plan(facts, sets, rps=args.rps, refused=refused)
+
+
+def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
+    """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
+    root = reader.open_root(sysroot)
+    cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
+    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST) - cpus.owners.polled
+    if not quiet:
+        raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
+    return quiet
+
+
+def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
+    """Read the domains of XML files, each with its text; OptionError: unreadable, or no domain XML."""
+    for path in paths:
+        data = options.read(path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)")
+        try:
+            yield data, parsing.parse_domain(data)
+        except parsing.DomainError as error:
+            raise options.OptionError(f"--domain {path}: {error}") from None
+
+
+def add_path(parser: argparse.ArgumentParser) -> None:
+    speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
+    options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
+    options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
+    network = "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say"
+    options.add_repeated(parser, "--physnet", "NAME=NIC", network)
+    options.add(
+        parser, "--kernel-log", "FILE", "dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
+    )
+
+
+def view(args: argparse.Namespace) -> host_module.Host:
+    """Return the host that the options name, ready to be judged."""
+    novaconf.read(args.nova_config)  # which refuses what is wrong
+    domains = list(domain_files(args.domain))
+    root = reader.open_root(args.sysroot)
+    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in domains])
+    log = args.kernel_log
+    known = host_module.Options(
+        bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
+        rtt_ms=args.rtt,
+        physnets=options.pairs("--physnet", args.physnet),
+        nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
+        given=given(args),
+        domains=[(domain.name, data) for data, domain in domains],
+        refused=refusals.Memory(args.sysroot).here(facts),
+        kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
+    )
+    return host_module.Host(root, facts, known)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that say which journal is meant, and what several commands do with it."""
+
+import argparse
+import os
+import shlex
+
+from nova_perf_tuning.cli import options
+from nova_perf_tuning.conf import opts
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.transaction import journal as journal_module
+
+
+def add_state_dir(parser: argparse.ArgumentParser) -> None:
+    default = f"(default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
+    default += "with --sysroot var/lib/nova-perf-tuning below it)"
+    options.add(parser, "--state-dir", "DIR", f"directory of the journal {default}")
+
+
+def add_journal(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot`` and ``--state-dir``, which say where the journal is."""
+    root = "root of a generated or recorded host's files instead of this host (default: /)"
+    options.add(parser, "--sysroot", "DIR", root, default="/")
+    add_state_dir(parser)
+
+
+def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
+    """Open the journal that the options name; JournalError: it cannot be."""
+    return journal_module.Journal(directory(args), args.sysroot, writer=writer)
+
+
+def directory(args: argparse.Namespace) -> str:
+    """Return the directory of the journal that the options name.
+
+    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's configuration is wrong.
+    """
+    if not os.path.isdir(os.path.join(args.sysroot, "proc")):
+        raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
+    if args.state_dir is not None:
+        return str(args.state_dir)
+    if args.sysroot != "/":
+        return journal_module.default_state_dir(args.sysroot)
+    return str(opts.load(opts.default_files("/")).nova_perf_tuning.state_dir)
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """Return the command that undoes ``apply`` with these options: it must find the same journal."""
+    words = ["nova-perf", "restore"]
+    if args.sysroot != "/":
+        words += ["--sysroot", args.sysroot]
+    if args.state_dir is not None:
+        words += ["--state-dir", args.state_dir]
+    return shlex.join(words)
+
+
+def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
+    return {
+        "kind": setting.kind,
+        "target": setting.target,
+        "value": setting.value,
+        "current": setting.value if observation is base.HELD else observation.current,
+        "state": observation.state.value,
+        "detail": observation.detail,
+        "code": observation.code,
+        "rule": setting.rule,
+    }

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of commands that judge results, and the files that they name."""
+
+import argparse
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+
+from nova_perf_tuning import atomic_write
+from nova_perf_tuning.cli import options
+from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.validation.cloud import host_results
+from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.report import junit, text
+
+
+def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
+    group = "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results"
+    options.add(parser, "--host-group", "NAME", group)
+    if flavor:
+        options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
+
+
+def add_junit(parser: argparse.ArgumentParser) -> None:
+    cases = "a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE skipped"
+    options.add(parser, "--junit", "FILE", f"write JUnit XML for CI: {cases}")
+
+
+def check_output(path: str, results: str) -> None:
+    """Refuse a file that cannot be written or that is ``results``, which is read; empty: there are none."""
+    atomic_write.check(path)
+    if results and os.path.realpath(path) == os.path.realpath(results):
+        raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
+
+
+class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
+    """The JUnit XML that a command was asked for, in a directory that is open from the beginning to the end.
+
+    Until :meth:`write` the file has an error, so that no verdict of an earlier run stays.
+
+    :param path: None: there is none, and nothing is written.
+    :param results: a file that the command reads, and that it must not be; empty: it reads none.
+    """
+
+    def __init__(self, path: str | None, results: str = "") -> None:
+        self._path = path
+        self._directory: atomic_write.Directory | None = None
+        if path is not None:
+            check_output(path, results)
+            self._directory = atomic_write.open_directory(os.path.dirname(os.path.abspath(path)))
+            unfinished = "the command did not come to a verdict; see what it printed"
+            self._write(model.Results(Environment(), []), [], unfinished)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._directory is not None:
+            self._directory.close()
+
+    def write(
+        self,
+        results: model.Results,
+        judged: Sequence[verdict.Judgement],
+        budget: str | None,
+        unjudged: str = "",
+    ) -> None:
+        """Write the verdicts; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
+        why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
+        self._write(results, judged, why)
+
+    def _write(self, results: model.Results, judged: Sequence[verdict.Judgement], why: str) -> None:
+        if self._path is not None:
+            store.write_atomically(self._path, junit.junit(results, judged, why), self._directory)
+
+
+def read(args: argparse.Namespace) -> host_results.HostResults:
+    """Return the verdicts in RESULT, by the budgets that were given."""
+    if not args.budget:
+        return host_results.read(args.result)
+    name = os.path.splitext(os.path.basename(args.budget))[0]
+    name = name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
+    return host_results.read(args.result, budget_file.load(args.budget), name, (args.host_group, args.flavor))
