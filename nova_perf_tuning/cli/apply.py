@@ -54,16 +54,30 @@ class Apply(command.PerfCommand):
         host_options.add_plan(parser)
         journal_options.add_state_dir(parser)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
-        plan = "apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin"
-        parser.add_argument("--from", dest="plan_file", metavar="PLAN.json", help=plan)
-        rule = "apply what this rule of 'nova-perf audit' proposes instead of the plan"
-        options.add_repeated(parser, "--rule", "ID", rule)
-        safe = "apply what all rules propose that are safe: in force at once, undone by one write, no traffic "
-        safe += "interrupted, no guest moved"
-        parser.add_argument("--all-safe", action="store_true", help=safe)
-        files = "with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
-        files += "tmpfiles.d and udev/rules.d)"
-        parser.add_argument("--persist", action="store_true", help=files)
+        parser.add_argument(
+            "--from",
+            dest="plan_file",
+            metavar="PLAN.json",
+            help="apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin",
+        )
+        options.add_repeated(
+            parser,
+            "--rule",
+            "ID",
+            "apply what this rule of 'nova-perf audit' proposes instead of the plan",
+        )
+        parser.add_argument(
+            "--all-safe",
+            action="store_true",
+            help="apply what all rules propose that are safe: in force at once, undone by one write, "
+            "no traffic interrupted, no guest moved",
+        )
+        parser.add_argument(
+            "--persist",
+            action="store_true",
+            help="with --rule or --all-safe: also write files that bring it back after a reboot "
+            "(in sysctl.d, tmpfiles.d and udev/rules.d)",
+        )
         host_options.add_path(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:

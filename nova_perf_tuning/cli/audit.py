@@ -30,8 +30,12 @@ class Audit(command.PerfCommand):
         host_options.add_host(parser)
         host_options.add_path(parser)
         options.add_repeated(parser, "--rule", "ID", "only this rule")
-        least = "the least level for exit code 1 (default: warning)"
-        parser.add_argument("--fail-on", choices=_LEVELS, default="warning", help=least)
+        parser.add_argument(
+            "--fail-on",
+            choices=_LEVELS,
+            default="warning",
+            help="the least level for exit code 1 (default: warning)",
+        )
         options.add(parser, "--junit", "FILE", "also write JUnit XML, a test case a rule")
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")

@@ -22,8 +22,13 @@ class BenchRun(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        kind = "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them"
-        options.add(parser, "kind", "KIND[:KEY=VALUE,...]", kind, options.benchmark)
+        options.add(
+            parser,
+            "kind",
+            "KIND[:KEY=VALUE,...]",
+            "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
+            options.benchmark,
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         kind, chosen = args.kind

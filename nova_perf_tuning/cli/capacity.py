@@ -25,12 +25,28 @@ class Capacity(command.PerfCommand):
         options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
         options.add(parser, "--benchmark", "LABEL", "whose work (default: iperf3)", default="iperf3")
         parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
-        shared = "shared CPUs of the host, such as 0-3,16"
-        parser.add_argument("--shared", metavar="LIST", type=options.cpus, required=True, help=shared)
-        rate = "units of work per second of each guest (default: as measured)"
-        options.add(parser, "--rate", "UNITS", rate, options.number(1e-9, 1e9))
-        busy = "share of a CPU that may be busy (default: 0.8)"
-        options.add(parser, "--busy", "SHARE", busy, options.number(0.01, 1), 0.8)
+        parser.add_argument(
+            "--shared",
+            metavar="LIST",
+            type=options.cpus,
+            required=True,
+            help="shared CPUs of the host, such as 0-3,16",
+        )
+        options.add(
+            parser,
+            "--rate",
+            "UNITS",
+            "units of work per second of each guest (default: as measured)",
+            options.number(1e-9, 1e9),
+        )
+        options.add(
+            parser,
+            "--busy",
+            "SHARE",
+            "share of a CPU that may be busy (default: 0.8)",
+            options.number(0.01, 1),
+            default=0.8,
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         results = store.load(args.results)

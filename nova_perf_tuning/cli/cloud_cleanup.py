@@ -25,8 +25,12 @@ class Cleanup(cloud_command.CloudLister):
     nothing = "no stacks of such runs are left"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        runs = "ids of runs (default: all that may have left something)"
-        parser.add_argument("run", metavar="RUN", nargs="*", help=runs)
+        parser.add_argument(
+            "run",
+            metavar="RUN",
+            nargs="*",
+            help="ids of runs (default: all that may have left something)",
+        )
         parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
         options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
 

@@ -15,8 +15,12 @@ from nova_perf_tuning.cli.options import flavor as flavor_options
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
     flavor_options.add_profile_dir(parser)
-    least = "the least level for exit code 1 (default: warning)"
-    parser.add_argument("--fail-on", choices=("error", "warning"), default="warning", help=least)
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning"),
+        default="warning",
+        help="the least level for exit code 1 (default: warning)",
+    )
 
 
 def findings_table(

@@ -26,8 +26,14 @@ class FlavorCreate(cloud_command.CloudShowOne):
         parser.add_argument("name", metavar="NAME", help="name of the new flavor")
         parser.add_argument("--vcpus", metavar="N", type=_NUMBER, required=True, help="vCPUs")
         parser.add_argument("--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB")
-        disk = "root disk in GiB (default: 0: the image's)"
-        options.add(parser, "--disk", "GIB", disk, options.whole(0, 999_999_999), 0)
+        options.add(
+            parser,
+            "--disk",
+            "GIB",
+            "root disk in GiB (default: 0: the image's)",
+            options.whole(0, 999_999_999),
+            default=0,
+        )
         options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
         flavor_options.add_flavor(parser)

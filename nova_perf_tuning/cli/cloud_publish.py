@@ -35,12 +35,20 @@ class Publish(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("result", metavar="RESULT", nargs="?", help="result file (JSON)")
         options.add(parser, "--host", "HOST", "the compute host (default: all that RESULT names)")
-        budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT"
-        options.add(parser, "--budget", "FILE", budgets)
-        result_options.add_places(parser)
-        service = "on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw enable it"
-        service += " again, if this command disabled it"
-        parser.add_argument("--disable-on-fail", action="store_true", help=service)
+        options.add(
+            parser,
+            "--budget",
+            "FILE",
+            "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT",
+        )
+        result_options.add_host_group(parser)
+        result_options.add_flavor(parser)
+        parser.add_argument(
+            "--disable-on-fail",
+            action="store_true",
+            help="on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw "
+            "enable it again, if this command disabled it",
+        )
         parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

@@ -2,12 +2,12 @@
 """``openstack perf validate``: the compute hosts of a cloud, measured pair by pair and judged."""
 
 import argparse
-import functools
 from typing import Final
 
 from openstack import connection
 
 from nova_perf_tuning.cli import cloud_command, options
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.cloud import model
 
@@ -32,44 +32,51 @@ class Validate(cloud_command.CloudCommand):
     has_format = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        blocks = f"pair of hosts (default: {model.BLOCKS})"
-        validate_options.add(parser, blocks=blocks, budget="", time_limit="none", flavor=False)
-        add = functools.partial(options.add, parser)
-        up = "or aggregates by name, 'all' that are up and enabled (administrators only), or 'any' for one pair"
-        add("--hosts", "A,B,...", f"compute hosts {up}")
-        peers = "different peers of each host: 3 where several hosts may be bad, 0 for each host by itself"
-        add("--peers", "K", f"{peers} (default: {_RUN.peers})", options.whole(0, 1000))
-        pairs = "pairs measured at a time; lower it where hosts share a network, raise it for large fleets"
-        add("--max-parallel", "N", f"{pairs} (default: {_RUN.max_parallel})", _COUNT)
-        loss = "greatest loss of a host against the others; keep it above twice the noise of an A/A run"
-        add("--max-loss", "SHARE", f"{loss} (default: {model.MAX_LOSS}, 15 %%)", options.number(0.01, 0.9))
-        pair = "for one pair from its first stack to its last result; raise it where guests boot slowly"
-        add("--pair-time-limit", "TIME", f"{pair} (default: 20m)", _TIME)
-        slot = "length of a turn, in which a pair of guests runs every benchmark once"
-        slot += " (default: what the benchmarks take and 5 s for each run)"
-        add("--slot-time", "TIME", slot, options.duration(5))
-        boot = "how long guests get until they are ready; lower it where they boot fast (default: 60s)"
-        add("--boot-time", "TIME", boot, _TIME)
-        resume = "go on with a run that was interrupted or has died; a complete run is judged and written again."
-        others = "Beside it only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and files count"
-        add("--resume", "RUN", f"{resume} {others}")
-        metrics = "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in"
-        add("--agent-metrics", "URL", f"{metrics} 'http://{{host}}:9751/metrics' (default: host CPU is not known)")
-        url = "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others"
-        add("--database", "URL", f"{url} (default: a SQLite file in the state directory)")
-        add("--image", "NAME", "of the guests (default: perf-guest)")
-        add(
-            "--network", "NAME", "existing, from which guests reach Heat (default: one for each pair, with router)"
+        validate_options.add_measurement(parser)
+        options.add(
+            parser,
+            "--blocks",
+            "N",
+            f"trials per arm and pair of hosts (default: {model.BLOCKS})",
+            _COUNT,
         )
-        add("--external-network", "NAME", "by which guests reach Heat (default: the only)")
-        add("--guest-vcpus", "N", "of flavors that are made (default: 2)", options.whole(1, 1024))
-        add("--guest-ram", "MIB", "of flavors that are made (default: 256)", options.whole(128, 1 << 24))
-        bare = "results of 'nova-perf validate --launcher host' on a host, with the same --benchmark, for budgets"
-        options.add_repeated(parser, "--bare-host", "RESULTS.json", f"{bare} against 'host'; once for a host")
-        flavor = "measure this flavor, which exists, instead of untuned against tuned"
-        options.add_repeated(parser, "--flavor", "NAME", flavor)
-        lost = "for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests is lost"
-        parser.add_argument("--no-guest-tx-offload", action="store_true", help=lost)
+        options.add(
+            parser,
+            "--budget",
+            "FILE",
+            "judge by these overhead budgets (YAML; 'default': those shipped)",
+        )
+        result_options.add_host_group(parser)
+        result_options.add_junit(parser)
+        options.add(
+            parser,
+            "--time-limit",
+            "TIME",
+            "90s, 8m or 1h: the whole run ends by then with what it has (default: none)",
+            _TIME,
+        )
+        validate_options.add_output(parser)
+        _add_pairs(parser)
+        _add_storage(parser)
+        _add_guests(parser)
+        options.add_repeated(
+            parser,
+            "--bare-host",
+            "RESULTS.json",
+            "results of 'nova-perf validate --launcher host' on a host, with the same --benchmark, "
+            "for budgets against 'host'; once for a host",
+        )
+        options.add_repeated(
+            parser,
+            "--flavor",
+            "NAME",
+            "measure this flavor, which exists, instead of untuned against tuned",
+        )
+        parser.add_argument(
+            "--no-guest-tx-offload",
+            action="store_true",
+            help="for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests is lost",
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         # Every start of the openstack program imports this module, with the extra's packages and without them.
@@ -80,3 +87,117 @@ class Validate(cloud_command.CloudCommand):
         # Every thread that asks has a connection of its own, all with the program's credentials.
         cloud = heat_pair.HeatCloud(self.app.options.cloud or "", lambda: connection.Connection(config=config))
         return cloud_validate_run.Run(parsed_args, cloud).run()
+
+
+def _add_pairs(parser: argparse.ArgumentParser) -> None:
+    """Add which hosts are measured, how many pairs of them, and for how long."""
+    options.add(
+        parser,
+        "--hosts",
+        "A,B,...",
+        "compute hosts or aggregates by name, 'all' that are up and enabled (administrators only), "
+        "or 'any' for one pair",
+    )
+    options.add(
+        parser,
+        "--peers",
+        "K",
+        "different peers of each host: 3 where several hosts may be bad, 0 for each host by itself "
+        f"(default: {_RUN.peers})",
+        options.whole(0, 1000),
+    )
+    options.add(
+        parser,
+        "--max-parallel",
+        "N",
+        "pairs measured at a time; lower it where hosts share a network, raise it for large fleets "
+        f"(default: {_RUN.max_parallel})",
+        _COUNT,
+    )
+    options.add(
+        parser,
+        "--max-loss",
+        "SHARE",
+        "greatest loss of a host against the others; keep it above twice the noise of an A/A run "
+        f"(default: {model.MAX_LOSS}, 15 %%)",
+        options.number(0.01, 0.9),
+    )
+    options.add(
+        parser,
+        "--pair-time-limit",
+        "TIME",
+        "for one pair from its first stack to its last result; raise it where guests boot slowly (default: 20m)",
+        _TIME,
+    )
+    options.add(
+        parser,
+        "--slot-time",
+        "TIME",
+        "length of a turn, in which a pair of guests runs every benchmark once (default: what the "
+        "benchmarks take and 5 s for each run)",
+        options.duration(5),
+    )
+    options.add(
+        parser,
+        "--boot-time",
+        "TIME",
+        "how long guests get until they are ready; lower it where they boot fast (default: 60s)",
+        _TIME,
+    )
+
+
+def _add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the run that goes on, and where runs and the metrics of hosts are."""
+    options.add(
+        parser,
+        "--resume",
+        "RUN",
+        "go on with a run that was interrupted or has died; a complete run is judged and written "
+        "again. Beside it only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and "
+        "files count",
+    )
+    options.add(
+        parser,
+        "--agent-metrics",
+        "URL",
+        "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in "
+        "'http://{host}:9751/metrics' (default: host CPU is not known)",
+    )
+    options.add(
+        parser,
+        "--database",
+        "URL",
+        "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by "
+        "others (default: a SQLite file in the state directory)",
+    )
+
+
+def _add_guests(parser: argparse.ArgumentParser) -> None:
+    """Add image, networks and size of the guests."""
+    options.add(parser, "--image", "NAME", "of the guests (default: perf-guest)")
+    options.add(
+        parser,
+        "--network",
+        "NAME",
+        "existing, from which guests reach Heat (default: one for each pair, with router)",
+    )
+    options.add(
+        parser,
+        "--external-network",
+        "NAME",
+        "by which guests reach Heat (default: the only)",
+    )
+    options.add(
+        parser,
+        "--guest-vcpus",
+        "N",
+        "of flavors that are made (default: 2)",
+        options.whole(1, 1024),
+    )
+    options.add(
+        parser,
+        "--guest-ram",
+        "MIB",
+        "of flavors that are made (default: 256)",
+        options.whole(128, 1 << 24),
+    )

@@ -48,8 +48,13 @@ class OptionsCommand(command.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         if self.has_format:
-            formats = "table for people (default) or json for programs (the documented schema)"
-            parser.add_argument("-f", "--format", choices=("table", "json"), default="table", help=formats)
+            parser.add_argument(
+                "-f",
+                "--format",
+                choices=("table", "json"),
+                default="table",
+                help="table for people (default) or json for programs (the documented schema)",
+            )
         self.add_options(parser)
         arguments.strict(parser)
         return parser

@@ -25,9 +25,15 @@ class Evaluate(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
-        budgets = f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)"
-        options.add(parser, "--budget", "FILE", budgets, default=budget_file.SHIPPED)
-        result_options.add_places(parser)
+        options.add(
+            parser,
+            "--budget",
+            "FILE",
+            f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)",
+            default=budget_file.SHIPPED,
+        )
+        result_options.add_host_group(parser)
+        result_options.add_flavor(parser)
         result_options.add_junit(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:

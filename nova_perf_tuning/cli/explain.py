@@ -21,8 +21,13 @@ class Explain(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        vcpus = options.whole(1, guest_parsing.MAX_VCPUS)
-        parser.add_argument("--vcpus", metavar="N", type=vcpus, required=True, help="vCPUs of the flavor")
+        parser.add_argument(
+            "--vcpus",
+            metavar="N",
+            type=options.whole(1, guest_parsing.MAX_VCPUS),
+            required=True,
+            help="vCPUs of the flavor",
+        )
         flavor_options.add_specs(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -18,9 +18,12 @@ class Generate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        what = "nova-conf: CPU sets and NUMA nodes of networks for nova.conf; "
-        what += "grub-args: arguments for the kernel's command line"
-        parser.add_argument("what", choices=tuple(_WHAT), help=what)
+        parser.add_argument(
+            "what",
+            choices=tuple(_WHAT),
+            help="nova-conf: CPU sets and NUMA nodes of networks for nova.conf; "
+            "grub-args: arguments for the kernel's command line",
+        )
         host_options.add_host(parser)
         host_options.add_path(parser)
 

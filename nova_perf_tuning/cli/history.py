@@ -27,8 +27,12 @@ class History(command.PerfCommand):
         options.add(parser, "--benchmark", "NAME", "only this benchmark")
         options.add(parser, "--arm", "NAME", "only this arm")
         options.add_repeated(parser, "--tag", "KEY=VALUE", "only runs with this tag")
-        url = "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)"
-        options.add(parser, "--database", "URL", url)
+        options.add(
+            parser,
+            "--database",
+            "URL",
+            "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)",
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.database import engine as database

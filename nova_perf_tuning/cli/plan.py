@@ -40,8 +40,11 @@ class Plan(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         host_options.add_plan(parser)
         host_options.add_svg(parser)
-        every = "list every setting with its reason, also those that hold, and every warning"
-        parser.add_argument("--all", action="store_true", help=every)
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="list every setting with its reason, also those that hold, and every warning",
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         facts, plan = host_options.facts_and_plan(args)

@@ -41,16 +41,29 @@ class Publish(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        result = "results.json of 'validate', or a result file"
-        parser.add_argument("result", metavar="RESULT", nargs="?", help=result)
-        budgets = "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
-        budgets += "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME"
-        options.add(parser, "--budget", "FILE", budgets)
-        result_options.add_places(parser)
+        parser.add_argument(
+            "result",
+            metavar="RESULT",
+            nargs="?",
+            help="results.json of 'validate', or a result file",
+        )
+        options.add(
+            parser,
+            "--budget",
+            "FILE",
+            "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the "
+            "file's name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
+        )
+        result_options.add_host_group(parser)
+        result_options.add_flavor(parser)
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
-        nova_config = "nova-compute's configuration, for the host's name and the result file (default: "
-        nova_config += "where 'nova-perf plan' finds it, /etc/nova/nova.conf, nova.conf.d and the like)"
-        options.add_repeated(parser, "--nova-config", "FILE", nova_config)
+        options.add_repeated(
+            parser,
+            "--nova-config",
+            "FILE",
+            "nova-compute's configuration, for the host's name and the result file (default: where "
+            "'nova-perf plan' finds it, /etc/nova/nova.conf, nova.conf.d and the like)",
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         conf = _nova_conf(args.nova_config)

@@ -25,10 +25,19 @@ class Report(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("results", metavar="RESULTS.json", nargs="?", help="what 'nova-perf validate' wrote")
-        audits = "instead: what 'nova-perf audit -f json' printed on many hosts, each file called after its host"
-        parser.add_argument("--audits", metavar="HOST.json", nargs="+", default=[], help=audits)
-        html = "HTML file (default: report.html beside the results)"
-        parser.add_argument("-o", "--output", metavar="FILE", help=html)
+        parser.add_argument(
+            "--audits",
+            metavar="HOST.json",
+            nargs="+",
+            default=[],
+            help="instead: what 'nova-perf audit -f json' printed on many hosts, each file called after its host",
+        )
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="HTML file (default: report.html beside the results)",
+        )
         options.add(parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)")
         options.add(
             parser, "--ndjson", "FILE", "write a JSON document a trial, one a line, for OpenSearch and the like"

@@ -35,8 +35,11 @@ class Restore(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
-        changed = "also put back what another program has changed since it was applied"
-        parser.add_argument("--force", action="store_true", help=changed)
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="also put back what another program has changed since it was applied",
+        )
 
     def take_action(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)

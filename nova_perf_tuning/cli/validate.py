@@ -52,30 +52,67 @@ class Validate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        makes = "what makes the guests: libvirt (default); host: there are none"
-        parser.add_argument("--launcher", choices=launchers.NAMES, default="libvirt", help=makes)
-        validate_options.add(
+        parser.add_argument(
+            "--launcher",
+            choices=launchers.NAMES,
+            default="libvirt",
+            help="what makes the guests: libvirt (default); host: there are none",
+        )
+        validate_options.add_measurement(parser)
+        options.add(
             parser,
-            blocks=f"boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
-            budget="; the run ends at half of its boots if the verdict is clear then",
-            time_limit="40m, with --budget 150m",
-            flavor=True,
+            "--blocks",
+            "N",
+            f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
+            options.whole(1, 1000),
         )
-        floor = "A/A run: both pairs of guests are untuned, so every difference is noise. Run it once per host and"
-        floor += " after a change of hardware or kernel, with the benchmarks and --seconds that will be judged. A"
-        floor += f" budget tighter than the floor is refused (kept in {NOISE_FILE})"
-        parser.add_argument("--noise-floor", action="store_true", help=floor)
-        without = (
-            "run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
+        options.add(
+            parser,
+            "--budget",
+            "FILE",
+            "judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half "
+            "of its boots if the verdict is clear then",
         )
-        without += " and which is removable. It takes a pair of guests and their time for each spec. With --budget"
-        without += " it ends at half of its boots only if each spec is decided too"
-        parser.add_argument("--ablation", action="store_true", help=without)
-        tools = f"watch each trial by a tool: {', '.join(plugins.installed(collectors.NAMESPACE))}"
-        collected = f"what it collects lies in {collectors.DIRECTORY}/"
-        options.add_repeated(parser, "--collect", "KIND", f"{tools}; {collected}")
-        boots = f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)"
-        options.add(parser, "--boots", "N", boots, options.whole(1, 1000))
+        result_options.add_host_group(parser)
+        result_options.add_flavor(parser)
+        result_options.add_junit(parser)
+        options.add(
+            parser,
+            "--time-limit",
+            "TIME",
+            "90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with --budget 150m)",
+            options.duration(20),
+        )
+        validate_options.add_output(parser)
+        parser.add_argument(
+            "--noise-floor",
+            action="store_true",
+            help="A/A run: both pairs of guests are untuned, so every difference is noise. Run it "
+            "once per host and after a change of hardware or kernel, with the benchmarks and --seconds "
+            "that will be judged. A budget tighter than the floor is refused "
+            f"(kept in {NOISE_FILE})",
+        )
+        parser.add_argument(
+            "--ablation",
+            action="store_true",
+            help="run guests with one extra spec left out at a time beside the tuned ones, and say "
+            "which spec paid and which is removable. It takes a pair of guests and their time for each "
+            "spec. With --budget it ends at half of its boots only if each spec is decided too",
+        )
+        collectors_here = ", ".join(plugins.installed(collectors.NAMESPACE))
+        options.add_repeated(
+            parser,
+            "--collect",
+            "KIND",
+            f"watch each trial by a tool: {collectors_here}; what it collects lies in {collectors.DIRECTORY}/",
+        )
+        options.add(
+            parser,
+            "--boots",
+            "N",
+            f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
+            options.whole(1, 1000),
+        )
 
     def take_action(self, args: argparse.Namespace) -> int:
         with signals.guarded(), contextlib.ExitStack() as opened:

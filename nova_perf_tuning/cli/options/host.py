@@ -22,23 +22,42 @@ _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
-    recorded = "a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
-    options.add(parser, "--sysroot", "DIR|FILE", f"{recorded} (default: /, this host)", default="/")
+    options.add(
+        parser,
+        "--sysroot",
+        "DIR|FILE",
+        "a recorded host: a directory with its sys and proc in it, or a file made by "
+        "'nova-perf record' (default: /, this host)",
+        default="/",
+    )
 
 
 def add_svg(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, "--svg", "FILE", "also draw it: whose each CPU is, what works on it, what disturbs whom")
     options.add(
-        parser, "--svg-name", "NAME", "name of the host in the picture's title (default: none)", default=""
+        parser,
+        "--svg",
+        "FILE",
+        "also draw it: whose each CPU is, what works on it, what disturbs whom",
+    )
+    options.add(
+        parser,
+        "--svg-name",
+        "NAME",
+        "name of the host in the picture's title (default: none)",
+        default="",
     )
 
 
 def add_host(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     add_sysroot(parser)
-    sets = "take CPU sets and what else counts from this nova.conf; later files win"
-    found = "where RHOSO, kolla-ansible or packages keep it"
-    options.add_repeated(parser, "--nova-config", "FILE", f"{sets} (default: {found})")
+    options.add_repeated(
+        parser,
+        "--nova-config",
+        "FILE",
+        "take CPU sets and what else counts from this nova.conf; later files win (default: where "
+        "RHOSO, kolla-ansible or packages keep it)",
+    )
     parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
     options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
@@ -58,10 +77,18 @@ def given(args: argparse.Namespace) -> str:
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`facts_and_plan` obeys: the host, ``--housekeeping`` and ``--rps``."""
     add_host(parser)
-    cpus = "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)"
-    options.add(parser, "--housekeeping", "LIST", cpus, options.cpus)
-    rps = "spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs"
-    parser.add_argument("--rps", action="store_true", help=rps)
+    options.add(
+        parser,
+        "--housekeeping",
+        "LIST",
+        "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)",
+        options.cpus,
+    )
+    parser.add_argument(
+        "--rps",
+        action="store_true",
+        help="spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs",
+    )
 
 
 def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
@@ -108,13 +135,32 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    speed = "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)"
-    options.add(parser, "--bandwidth", "MBITS", speed, _AMOUNT)
-    options.add(parser, "--rtt", "MS", "round trip time of the path in milliseconds, for TCP buffers", _AMOUNT)
-    network = "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say"
-    options.add_repeated(parser, "--physnet", "NAME=NIC", network)
+    """Add what the audit cannot read on the host: the network path, physical networks, the kernel's log."""
     options.add(
-        parser, "--kernel-log", "FILE", "dmesg of the machine that is judged, for xen-pv-guest; - is stdin"
+        parser,
+        "--bandwidth",
+        "MBITS",
+        "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)",
+        _AMOUNT,
+    )
+    options.add(
+        parser,
+        "--rtt",
+        "MS",
+        "round trip time of the path in milliseconds, for TCP buffers",
+        _AMOUNT,
+    )
+    options.add_repeated(
+        parser,
+        "--physnet",
+        "NAME=NIC",
+        "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say",
+    )
+    options.add(
+        parser,
+        "--kernel-log",
+        "FILE",
+        "dmesg of the machine that is judged, for xen-pv-guest; - is stdin",
     )
 
 

@@ -13,15 +13,24 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 
 
 def add_state_dir(parser: argparse.ArgumentParser) -> None:
-    default = f"(default: [nova_perf_tuning] state_dir in {opts.CONFIG}; "
-    default += "with --sysroot var/lib/nova-perf-tuning below it)"
-    options.add(parser, "--state-dir", "DIR", f"directory of the journal {default}")
+    options.add(
+        parser,
+        "--state-dir",
+        "DIR",
+        f"directory of the journal (default: [nova_perf_tuning] state_dir in {opts.CONFIG}; with "
+        "--sysroot var/lib/nova-perf-tuning below it)",
+    )
 
 
 def add_journal(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot`` and ``--state-dir``, which say where the journal is."""
-    root = "root of a generated or recorded host's files instead of this host (default: /)"
-    options.add(parser, "--sysroot", "DIR", root, default="/")
+    options.add(
+        parser,
+        "--sysroot",
+        "DIR",
+        "root of a generated or recorded host's files instead of this host (default: /)",
+        default="/",
+    )
     add_state_dir(parser)
 
 

@@ -17,16 +17,27 @@ from nova_perf_tuning.validation.measure import model, store
 from nova_perf_tuning.validation.report import junit, text
 
 
-def add_places(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
-    group = "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results"
-    options.add(parser, "--host-group", "NAME", group)
-    if flavor:
-        options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
+def add_host_group(parser: argparse.ArgumentParser) -> None:
+    options.add(
+        parser,
+        "--host-group",
+        "NAME",
+        "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results",
+    )
+
+
+def add_flavor(parser: argparse.ArgumentParser) -> None:
+    options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:
-    cases = "a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE skipped"
-    options.add(parser, "--junit", "FILE", f"write JUnit XML for CI: {cases}")
+    options.add(
+        parser,
+        "--junit",
+        "FILE",
+        "write JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, "
+        "INCONCLUSIVE skipped",
+    )
 
 
 def check_output(path: str, results: str) -> None:

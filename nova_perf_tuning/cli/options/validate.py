@@ -11,7 +11,6 @@ from typing import Final
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import options
 from nova_perf_tuning.cli.options import flavor as flavor_options
-from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
@@ -24,27 +23,38 @@ _SECONDS: Final = 10
 _INTERVAL_S = 5
 
 
-def add(parser: argparse.ArgumentParser, *, blocks: str, budget: str, time_limit: str, flavor: bool) -> None:
-    """Add them; ``blocks``, ``budget``, ``time_limit``: what their help says of this command.
-
-    :param flavor: whether ``--flavor`` says which budgets apply.
-    """
+def add_measurement(parser: argparse.ArgumentParser) -> None:
+    """Add what is measured: the specs of the tuned guests, benchmarks, their length, the run's tags."""
     flavor_options.add_flavor(parser, DEFAULT_PROFILE)
-    benchmark = f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})"
-    options.add_repeated(parser, "--benchmark", "KIND[:KEY=VALUE,...]", benchmark)
-    options.add(parser, "--blocks", "N", f"trials per arm and {blocks}", options.whole(1, 1000))
-    seconds = f"length of each trial (default: {_SECONDS})"
-    options.add(parser, "--seconds", "N", seconds, options.whole(1, 3600))
-    tag = "name the run, such as --tag kernel=new, for filters of 'nova-perf history'"
-    options.add_repeated(parser, "--tag", "KEY=VALUE", tag)
-    judge = f"judge by these overhead budgets (YAML; 'default': those shipped){budget}"
-    options.add(parser, "--budget", "FILE", judge)
-    result_options.add_places(parser, flavor=flavor)
-    result_options.add_junit(parser)
-    limit = f"90s, 8m or 1h: the whole run ends by then with what it has (default: {time_limit})"
-    options.add(parser, "--time-limit", "TIME", limit, options.duration(20))
-    files = "directory for results.json and report.html (default: here)"
-    options.add(parser, "--output", "DIR", files, default=".")
+    options.add_repeated(
+        parser,
+        "--benchmark",
+        "KIND[:KEY=VALUE,...]",
+        f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})",
+    )
+    options.add(
+        parser,
+        "--seconds",
+        "N",
+        f"length of each trial (default: {_SECONDS})",
+        options.whole(1, 3600),
+    )
+    options.add_repeated(
+        parser,
+        "--tag",
+        "KEY=VALUE",
+        "name the run, such as --tag kernel=new, for filters of 'nova-perf history'",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    options.add(
+        parser,
+        "--output",
+        "DIR",
+        "directory for results.json and report.html (default: here)",
+        default=".",
+    )
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
