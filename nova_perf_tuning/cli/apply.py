@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning import rules as rules_module
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import journal as journal_options
@@ -113,14 +114,20 @@ def _beside_agent(
     agent = journal_module.running_agent(state_dir)
     if agent is None:
         return settings, []
-    places = [setting for setting in settings if setting.kind in journal_module.AGENT_KINDS]
-    detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
+    places, free = [], []
+    for setting in settings:
+        if setting.kind in journal_module.AGENT_KINDS:
+            places.append(setting)
+        else:
+            free.append(setting)
     outcomes = []
     for setting, observation in zip(places, verify.verify(places, kinds), strict=True):
-        holds = observation.state in (base.State.HOLDS, base.State.PENDING)
-        result = apply_module.Result.UNCHANGED if holds else apply_module.Result.OWNED
-        outcomes.append(apply_module.Outcome(setting, result, setting.current, None, "" if holds else detail))
-    return [setting for setting in settings if setting.kind not in journal_module.AGENT_KINDS], outcomes
+        result, detail = apply_module.Result.UNCHANGED, ""
+        if observation.state not in (base.State.HOLDS, base.State.PENDING):
+            result = apply_module.Result.OWNED
+            detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
+        outcomes.append(apply_module.Outcome(setting, result, setting.current, None, detail))
+    return free, outcomes
 
 
 def _write(
@@ -181,29 +188,36 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
     host = host_options.view(args)
     report = runner.run(host, rules)
-    warnings = [
-        Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason, error=code)
-        for name, reason, code in report.unknown
-        if name in args.rule
-    ]
-    warnings += [Note.of(NoteCode.RULE_BROKEN, rule=name, error=error) for name, error, _code in report.failed]
+    warnings = _unjudged(args, report)
     if host.options.refused and host.plan is not None:
         warnings += [note for note in host.plan.warnings if note.code in notes.REFUSALS]
-    proposed: list[model.Setting] = []
+    proposed: dict[tuple[str, str], model.Setting] = {}
     for finding in report.findings:
         # A rule that is safe may find a host where its own remedy is not.
         if not finding.settings:
             remedy = " ".join(finding.remedy.split())
             warnings.append(Note.of(NoteCode.RULE_MANUAL, rule=finding.rule, remedy=remedy))
         elif finding.safe or finding.rule in args.rule:
-            proposed += finding.settings
+            for setting in finding.settings:
+                proposed[setting.kind, setting.target] = setting
         else:
             warnings.append(Note.of(NoteCode.RULE_UNSAFE, rule=finding.rule, why=finding.why))
-    settings = list({(setting.kind, setting.target): setting for setting in proposed}.values())
+    settings = list(proposed.values())
     if not args.persist:
         return _Wanted(host.facts, settings, warnings)
     settings, lost = persist.plan(host, settings)
     return _Wanted(None, settings, [*warnings, *lost])
+
+
+def _unjudged(args: argparse.Namespace, report: rules_module.Report) -> list[Note]:
+    """Return warnings about rules that are named and could not judge the host, and about broken ones."""
+    warnings = []
+    for name, reason, code in report.unknown:
+        if name in args.rule:
+            warnings.append(Note.of(NoteCode.RULE_UNKNOWN, rule=name, reason=reason, error=code))
+    for name, error, _code in report.failed:
+        warnings.append(Note.of(NoteCode.RULE_BROKEN, rule=name, error=error))
+    return warnings
 
 
 def _show(
@@ -214,34 +228,55 @@ def _show(
     path: str = "",
     writes: list[str] | None = None,
 ) -> int:
-    """Tell what became of settings, return the exit code; ``path``: the journal's, ``writes``: of a dry run."""
+    """Show what became of settings and return the exit code.
+
+    :param path: the journal's; :param writes: what a dry run would write, None: it was none.
+    """
+    counts = command.count(outcome.result for outcome in outcomes)
+    if writes:
+        counts = {"to write": len(writes), **counts}
     rows = [_as_json(outcome) for outcome in outcomes]
-    counts = ({"to write": len(writes)} if writes else {}) | command.count(outcome.result for outcome in outcomes)
-    faults = any(outcome.result in apply_module.FAULTS for outcome in outcomes)
-    code = int(errors.ExitCode.FAIL if faults else errors.ExitCode.PASS)
-    if args.format == "json":
-        document = {"settings": rows, "counts": counts, **notes.as_json(warnings)}
-        command.print_json({**document, "journal": path} if writes is None else {"writes": writes, **document})
-        return code
-    for line in writes or ():
-        command.say(line)
-    prefix = "" if writes is None else "# "
-    head = ("result", "class", "kind", "target", "value", "detail")
-    command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
-    command.say(*map(notes.text, warnings), prefix=f"{prefix}warning: ")
-    command.say(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
-    if writes is None:
+    document = {"settings": rows, "counts": counts, **notes.as_json(warnings)}
+    if args.format == "json" and writes is None:
+        command.print_json({**document, "journal": path})
+    elif args.format == "json":
+        command.print_json({"writes": writes, **document})
+    elif writes is None:
+        _print_table(rows, warnings, prefix="")
+        command.say(command.summary(counts, "setting"))
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
         command.say(f"journal: {path}; undo it with: {journal_options.command_line(args)}")
-    return code
+    else:
+        command.say(*writes)
+        _print_table(rows, warnings, prefix="# ")
+        command.say(f"# {command.summary(counts, 'setting')}; nothing was changed")
+    if any(outcome.result in apply_module.FAULTS for outcome in outcomes):
+        return int(errors.ExitCode.FAIL)
+    return int(errors.ExitCode.PASS)
+
+
+def _print_table(rows: list[dict[str, object]], warnings: list[Note], *, prefix: str) -> None:
+    """Print the settings that are not simply written or held, and the warnings."""
+    shown = [row for row in rows if row["result"] not in _PLAIN]
+    head = ("result", "class", "kind", "target", "value", "detail")
+    command.print_rows(head, shown, prefix)
+    for note in warnings:
+        command.say(f"{prefix}warning: {notes.text(note)}")
 
 
 def _as_json(outcome: apply_module.Outcome) -> dict[str, object]:
+    failure = None
+    if outcome.failure:
+        failure = outcome.failure.value
     return {
-        **{name: getattr(outcome.setting, name) for name in ("kind", "target", "value", "reason", "rule")},
+        "kind": outcome.setting.kind,
+        "target": outcome.setting.target,
+        "value": outcome.setting.value,
+        "reason": outcome.setting.reason,
+        "rule": outcome.setting.rule,
         "previous": outcome.previous,
         "result": outcome.result.value,
-        "class": outcome.failure.value if outcome.failure else None,
+        "class": failure,
         "detail": outcome.detail,
     }

@@ -3,7 +3,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -41,7 +41,9 @@ class Audit(command.PerfCommand):
         parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
     def take_action(self, args: argparse.Namespace) -> int | None:
-        chosen = runner.chosen(args.rule) if args.rule else runner.load()
+        chosen: Sequence[base.Rule] = runner.load()
+        if args.rule:
+            chosen = runner.chosen(args.rule)
         if args.list:
             _list_rules(args, chosen)
             return None
@@ -50,7 +52,8 @@ class Audit(command.PerfCommand):
         if args.junit:
             with atomic_write.writing(args.junit) as file:
                 file.write(junit(report, args.fail_on))
-        # The rules' own reads are among these: what they could not read they judge as if it were not there.
+        # The rules' own reads are among these: what they could not read they judge as if it were
+        # not there.
         warnings = host.root.notes.all()
         if args.format == "json":
             command.print_json({**as_json(report, warnings), "nova_config": host.nova_paths})
@@ -61,8 +64,9 @@ class Audit(command.PerfCommand):
             command.warn("nova-perf audit", f"rule {name} is broken, please report: {error}")
         if report.failed:
             return int(errors.ExitCode.ERROR)
-        failed = any(_fails(finding, args.fail_on) for finding in report.findings)
-        return int(errors.ExitCode.FAIL if failed else errors.ExitCode.PASS)
+        if any(_fails(finding, args.fail_on) for finding in report.findings):
+            return int(errors.ExitCode.FAIL)
+        return int(errors.ExitCode.PASS)
 
 
 def _fails(finding: rules.Finding, fail_on: str) -> bool:
@@ -70,13 +74,19 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
 
 
 def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
-    keys = ("appliable", "safe", "title", "why", "remedy", "source")
-    rows: list[dict[str, Any]] = [
-        {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in keys}}
-        for rule in chosen
-    ]
-    for row in rows:
-        row["remedy"] = row["remedy"].replace(rules.GIVEN, "")
+    rows: list[dict[str, Any]] = []
+    for rule in chosen:
+        row = {
+            "rule": rule.id,
+            "level": rule.level.value,
+            "appliable": rule.appliable,
+            "safe": rule.safe,
+            "title": rule.title,
+            "why": rule.why,
+            "remedy": rule.remedy.replace(rules.GIVEN, ""),
+            "source": rule.source,
+        }
+        rows.append(row)
     if args.format == "json":
         command.print_json({"rules": rows})
     else:
@@ -85,18 +95,26 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
 
 def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[str, Any]:
     """Return the report in the documented form (``host/audit/report.schema.json``)."""
+    unknown = []
+    for name, reason, code in report.unknown:
+        unknown.append({"rule": name, "reason": reason, "code": code})
+    failed = []
+    for name, error, code in report.failed:
+        failed.append({"rule": name, "error": error, "code": code})
     return {
         "findings": [_finding(finding) for finding in report.findings],
         "clean": report.clean,
-        "unknown": [{"rule": name, "reason": reason, "code": code} for name, reason, code in report.unknown],
-        "failed": [{"rule": name, "error": error, "code": code} for name, error, code in report.failed],
+        "unknown": unknown,
+        "failed": failed,
         "counts": _counts(report),
         **notes.as_json(warnings),
     }
 
 
 def _finding(finding: rules.Finding) -> dict[str, Any]:
-    fields = dataclasses.asdict(finding) | {"level": finding.level.value, "appliable": finding.appliable}
+    fields = dataclasses.asdict(finding)
+    fields["level"] = finding.level.value
+    fields["appliable"] = finding.appliable
     fields["safe"] = finding.appliable and finding.safe
     fields["evidence"] = [evidence._asdict() for evidence in finding.evidence]
     for setting in fields["settings"]:
@@ -106,8 +124,13 @@ def _finding(finding: rules.Finding) -> dict[str, Any]:
 
 def _counts(report: rules.Report) -> dict[str, int]:
     levels = [finding.level.value for finding in report.findings]
-    counts = {level: levels.count(level) for level in reversed(_LEVELS)}
-    return {**counts, "clean": len(report.clean), "unknown": len(report.unknown), "failed": len(report.failed)}
+    counts = {}
+    for level in reversed(_LEVELS):
+        counts[level] = levels.count(level)
+    counts["clean"] = len(report.clean)
+    counts["unknown"] = len(report.unknown)
+    counts["failed"] = len(report.failed)
+    return counts
 
 
 def junit(report: rules.Report, fail_on: str) -> bytes:
@@ -146,29 +169,53 @@ def _plain(text: str) -> str:
 
 
 def _lines(finding: rules.Finding, given: str) -> str:
-    about = f" ({finding.subject})" if finding.subject else ""
-    lines = [f"{finding.level.value.upper()} {finding.rule}{about}", f"  {finding.why}"]
-    lines += [f"  read: {path}: {value}" for path, value in finding.evidence]
-    lines += [f"  remedy: {line}" for line in finding.remedy.splitlines()]
+    title = f"{finding.level.value.upper()} {finding.rule}"
+    if finding.subject:
+        title += f" ({finding.subject})"
+    lines = [title, f"  {finding.why}"]
+    for path, value in finding.evidence:
+        lines.append(f"  read: {path}: {value}")
+    for line in finding.remedy.splitlines():
+        lines.append(f"  remedy: {line}")
     if finding.appliable:
-        safe = " (also with --all-safe)" if finding.safe else ""
-        lines += [f"  apply: nova-perf apply --rule {finding.rule}{given}{safe}"]
-    return _plain("\n".join([*lines, f"  source: {finding.source}"]))
+        apply = f"  apply: nova-perf apply --rule {finding.rule}{given}"
+        if finding.safe:
+            apply += " (also with --all-safe)"
+        lines.append(apply)
+    lines.append(f"  source: {finding.source}")
+    return _plain("\n".join(lines))
 
 
 def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
     for finding in report.findings:
         command.say(*_lines(finding, report.given).splitlines(), "")
     if everything:
-        lines = [f"holds    {name}" for name in report.clean]
-        lines += [f"unknown  {name}: {reason}" for name, reason, _code in report.unknown]
-        command.say(*lines, "")
-    command.say(*map(notes.text, warnings), prefix="warning: ")
+        for name in report.clean:
+            command.say(f"holds    {name}")
+        for name, reason, _code in report.unknown:
+            command.say(f"unknown  {name}: {reason}")
+        command.say("")
+    for note in warnings:
+        command.say(f"warning: {notes.text(note)}")
     counts = _counts(report)
-    severe = ", ".join(
-        counted(counts[level], _NOUNS.get(level, level)) for level in reversed(_LEVELS) if counts[level]
-    )
-    held = f"{counted(counts['clean'], 'rule')} hold{'s' if counts['clean'] == 1 else ''}"
-    command.say(f"{severe or 'no findings'}; {held}, {counts['unknown']} cannot judge this host")
+    command.say(f"{_severe(counts)}; {_held(counts)}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")
+
+
+def _severe(counts: Mapping[str, int]) -> str:
+    """Return how many findings there are of each level, the most severe first."""
+    parts = []
+    for level in reversed(_LEVELS):
+        if counts[level]:
+            parts.append(counted(counts[level], _NOUNS.get(level, level)))
+    if not parts:
+        return "no findings"
+    return ", ".join(parts)
+
+
+def _held(counts: Mapping[str, int]) -> str:
+    rules_held = counted(counts["clean"], "rule")
+    if counts["clean"] == 1:
+        return f"{rules_held} holds"
+    return f"{rules_held} hold"

@@ -35,16 +35,24 @@ class Explain(command.PerfCommand):
         properties = options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
         warnings = flavor_options.single_warnings(args, specs, args.vcpus)
-        wanted, more = crosscheck.guest_request(specs, properties, args.vcpus, known)
+        wanted, together = crosscheck.guest_request(specs, properties, args.vcpus, known)
+        warnings = [*warnings, *together]
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
         table = explanation.rows(wanted, specs, properties, chosen, args.vcpus)
-        notes = [{"code": finding.rule, "text": crosscheck.message(finding)} for finding in (*warnings, *more)]
         if args.format == "json":
-            shown = {"vcpus": args.vcpus, "specs": [row.as_data() for row in table]}
-            command.print_json({**shown, "flavor_lacks": missing, "warnings": notes})
+            notes = []
+            for finding in warnings:
+                notes.append({"code": finding.rule, "text": crosscheck.message(finding)})
+            document = {
+                "vcpus": args.vcpus,
+                "specs": [row.as_data() for row in table],
+                "flavor_lacks": missing,
+                "warnings": notes,
+            }
+            command.print_json(document)
         else:
-            _print(table, missing, [*warnings, *more])
+            _print(table, missing, warnings)
 
 
 def _print(table: Sequence[explanation.Row], missing: Mapping[str, str], warnings: Iterable[Finding]) -> None:
@@ -57,15 +65,25 @@ def _print(table: Sequence[explanation.Row], missing: Mapping[str, str], warning
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
         print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
         command.say(f"  openstack flavor set {properties} FLAVOR")
-    command.say(*map(crosscheck.message, warnings), prefix="Warning: ")
+    for finding in warnings:
+        command.say(f"Warning: {crosscheck.message(finding)}")
 
 
 def _becomes(row: explanation.Row) -> list[str]:
-    ours = row.spec.startswith(vocabulary.PREFIX)
-    native = ", ".join(f"{key}={value}" for key, value in row.native.items()) if ours else "Nova's own"
-    lines = [f"native: {native}"] if native else []
-    lines += [f"XML: {line}" for line in row.xml]
-    lines += [f"not for every guest: {left_out.text}" for left_out in row.left_out]
-    lines += [f"host: {row.host}"] if row.host is not None else []
-    lines += [f"why: {row.reason}"] if row.reason is not None else []
-    return lines or ["left alone"]
+    lines = []
+    if not row.spec.startswith(vocabulary.PREFIX):
+        lines.append("native: Nova's own")
+    elif row.native:
+        native = ", ".join(f"{key}={value}" for key, value in row.native.items())
+        lines.append(f"native: {native}")
+    for line in row.xml:
+        lines.append(f"XML: {line}")
+    for left_out in row.left_out:
+        lines.append(f"not for every guest: {left_out.text}")
+    if row.host is not None:
+        lines.append(f"host: {row.host}")
+    if row.reason is not None:
+        lines.append(f"why: {row.reason}")
+    if not lines:
+        return ["left alone"]
+    return lines

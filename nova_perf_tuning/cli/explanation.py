@@ -35,7 +35,9 @@ class Row:
     host: str | None
 
     def as_data(self) -> dict[str, object]:
-        return {**dataclasses.asdict(self), "left_out": [left_out.as_data() for left_out in self.left_out]}
+        fields = dataclasses.asdict(self)
+        fields["left_out"] = [left_out.as_data() for left_out in self.left_out]
+        return fields
 
 
 def rows(
@@ -52,11 +54,18 @@ def rows(
         origin, reason = _origin(key, specs, properties, chosen)
         alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
         xml, left_out = _sample(alone, vcpus)
-        native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
-        host = spec.becomes if _sets_host(spec, value) else None
+        native: Mapping[str, str] = wanted.native
+        if spec.name != "profile":
+            native = crosscheck.needed_native(alone, {}, {}, vcpus)
+        host = None
+        if _sets_host(spec, value):
+            host = spec.becomes
         table.append(Row(key, value, origin, reason, native, xml, left_out, host))
-    stated = {key: value for key, value in specs.items() if key.startswith(vocabulary.NATIVE_PREFIX)}
-    for key, value in {**wanted.native, **stated}.items():
+    native_specs = dict(wanted.native)
+    for key, value in specs.items():
+        if key.startswith(vocabulary.NATIVE_PREFIX):
+            native_specs[key] = value
+    for key, value in native_specs.items():
         origin, reason = _origin(key, specs, properties, chosen)
         table.append(Row(key, value, origin, reason, {key: value}, (), (), None))
     return table
@@ -65,12 +74,15 @@ def rows(
 def _origin(
     key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profiles.Profile | None
 ) -> tuple[str, str | None]:
+    """Return who states a spec, and why the profile has it with this value if it does."""
     if key in specs:
         # As flavors have it that were made with the profile written out.
-        entry = chosen.specs.get(key) if chosen is not None else None
-        return "flavor", entry.reason if entry is not None and entry.value == specs[key] else None
-    if any(own == key and image in properties for image, own in vocabulary.BY_IMAGE_PROPERTY.items()):
-        return "image", None
+        if chosen is not None and key in chosen.specs and chosen.specs[key].value == specs[key]:
+            return "flavor", chosen.specs[key].reason
+        return "flavor", None
+    for image_property, spec in vocabulary.BY_IMAGE_PROPERTY.items():
+        if spec == key and image_property in properties:
+            return "image", None
     assert chosen is not None
     return f"profile {chosen.name}", chosen.specs[key].reason
 

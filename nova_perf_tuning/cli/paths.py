@@ -35,15 +35,23 @@ _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
 
 def locations() -> dict[str, tuple[pathlib.Path, str]]:
     """Return name -> where it is, and what it is for, of all that this installation has."""
-    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
-    prefixes = [*(sysconfig.get_path("data", scheme) for scheme in schemes), "/usr"]
+    prefixes = [
+        sysconfig.get_path("data", sysconfig.get_default_scheme()),
+        sysconfig.get_path("data", sysconfig.get_preferred_scheme("user")),
+        "/usr",
+    ]
+    from_tree = (_TOP / "setup.cfg").is_file()
     located = {}
     for name, (what, tree, installed) in _FILES.items():
-        places = [_TOP / tree] if installed is None or (_TOP / "setup.cfg").is_file() else []
+        places = []
+        if installed is None or from_tree:
+            places.append(_TOP / tree)
         if installed is not None:
             places += [pathlib.Path(prefix, installed) for prefix in prefixes]
-        if present := next(filter(pathlib.Path.exists, places), None):
-            located[name] = present, what
+        for place in places:
+            if place.exists():
+                located[name] = place, what
+                break
     return located
 
 
@@ -59,15 +67,14 @@ class Paths(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> None:
         known = locations()
-        if args.name not in (None, *known):
+        if args.name is not None and args.name not in known:
             raise options.OptionError(
                 f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(known)}"
             )
-        rows = [
-            {"name": name, "path": str(path), "what": what}
-            for name, (path, what) in known.items()
-            if args.name in (None, name)
-        ]
+        rows = []
+        for name, (path, what) in known.items():
+            if args.name in (None, name):
+                rows.append({"name": name, "path": str(path), "what": what})
         if args.format == "json":
             command.print_json({"paths": rows})
         elif args.name is not None:

@@ -2,7 +2,7 @@
 """``nova-perf plan``: what should hold on a host, and why."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
@@ -14,6 +14,8 @@ from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
+#: Fields of a setting in the JSON.
+_FIELDS = ("kind", "target", "value", "current", "reason", "rule", "identity")
 #: Warnings that are shown one by one.
 _SHOWN = 20
 
@@ -59,9 +61,11 @@ class Plan(command.PerfCommand):
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:
-    fields = ("kind", "target", "value", "current", "reason", "rule", "identity")
+    settings = []
+    for setting in plan.settings:
+        settings.append({name: getattr(setting, name) for name in _FIELDS})
     return {
-        "settings": [{name: getattr(setting, name) for name in fields} for setting in plan.settings],
+        "settings": settings,
         "sets": plan.sets,
         "nova_config": list(plan.nova_config),
         **notes.as_json(plan.warnings),
@@ -69,46 +73,63 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
 
 
 def _show(plan: planner.Plan, everything: bool) -> None:
-    # No CPU for a kind of thread that no guest has is nothing to know; none for the host is.
-    rows = [
-        (name, text or "none", _ROLES.get(name, _ROLES["overlap"]))
-        for name, text in plan.sets.items()
-        if text or name == "housekeeping"
-    ]
-    command.print_table(("CPU set", "CPUs", "role"), rows)
-    seen = [name for name in planner.WORK if plan.sets.get(name)]
-    if seen and not plan.sets["overlap"]:
-        command.say(f"no overlap with dedicated: {', '.join(seen)}")
+    _show_sets(plan)
     print()
     changes = plan.changes()
     if everything:
         head = ("kind", "target", "now", "planned", "reason")
-        command.print_table(head, list(_rows(plan.settings)))
+        command.print_table(head, _rows(plan.settings))
     else:
         command.print_table(("rule", "changes", "CPUs", "for example"), _summary(changes))
     if plan.settings:
         print()
-    hint = "" if everything or not plan.settings else "; --all lists each with its reason"
-    command.say(f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change{hint}")
-    shown = plan.warnings if everything else plan.warnings[:_SHOWN]
-    command.say(*map(notes.text, shown), prefix="warning: ")
+    line = f"{counted(len(plan.settings), 'setting')}, {len(changes)} to change"
+    if plan.settings and not everything:
+        line += "; --all lists each with its reason"
+    command.say(line)
+    shown = plan.warnings
+    if not everything:
+        shown = plan.warnings[:_SHOWN]
+    for note in shown:
+        command.say(f"warning: {notes.text(note)}")
     if len(plan.warnings) > len(shown):
         command.say(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
 
 
-def _rows(settings: Iterable[model.Setting]) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each setting; a reason that several have in turn is said once."""
-    said = ""
+def _show_sets(plan: planner.Plan) -> None:
+    """Print the sets of CPUs, and that the dedicated ones are shared with nothing of the host."""
+    rows = []
+    for name, cpus in plan.sets.items():
+        # No CPU for a kind of thread that no guest has is nothing to know; none for the host is.
+        if cpus or name == "housekeeping":
+            rows.append((name, cpus or "none", _ROLES.get(name, _ROLES["overlap"])))
+    command.print_table(("CPU set", "CPUs", "role"), rows)
+    seen = [name for name in planner.WORK if plan.sets.get(name)]
+    if seen and not plan.sets["overlap"]:
+        command.say(f"no overlap with dedicated: {', '.join(seen)}")
+
+
+def _rows(settings: Iterable[model.Setting]) -> list[tuple[object, ...]]:
+    """Return a row for each setting; a reason that several have in turn is said once."""
+    rows: list[tuple[object, ...]] = []
+    last_reason = ""
     for setting in settings:
-        planned = "holds" if setting.current == setting.value else setting.value
-        reason, said = "as above" if setting.reason == said else setting.reason, setting.reason
-        yield setting.kind, setting.target, setting.current, planned, reason
+        planned = setting.value
+        if setting.current == setting.value:
+            planned = "holds"
+        reason = setting.reason
+        if reason == last_reason:
+            reason = "as above"
+        last_reason = setting.reason
+        rows.append((setting.kind, setting.target, setting.current, planned, reason))
+    return rows
 
 
 def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each rule of the planner."""
     rows: list[tuple[object, ...]] = []
     for rule, settings in grouped((setting.rule, setting) for setting in changes).items():
-        cpus = cpulist.union({setting.value for setting in settings if setting.kind in _AFFINITIES})
-        rows.append((rule, len(settings), cpulist.format(cpus) or None, settings[0].reason))
+        masks = {setting.value for setting in settings if setting.kind in _AFFINITIES}
+        cpus = cpulist.format(cpulist.union(masks))
+        rows.append((rule, len(settings), cpus or None, settings[0].reason))
     return rows

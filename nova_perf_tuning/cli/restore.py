@@ -2,12 +2,14 @@
 """``nova-perf restore``."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -19,6 +21,14 @@ _WORDS = {
     RestoreResult.ALREADY.value: "with the original already",
     RestoreResult.STALE.value: "of an earlier boot",
 }
+
+
+#: Results that the table passes over.
+_PLAIN: Final = (
+    RestoreResult.RESTORED.value,
+    RestoreResult.ALREADY.value,
+    RestoreResult.STALE.value,
+)
 
 
 class Restore(command.PerfCommand):
@@ -46,16 +56,28 @@ class Restore(command.PerfCommand):
         with journal_options.open_journal(args, writer=True) as journal:
             boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
             agent = journal_module.running_agent(journal.state_dir)
-            current = [entry for entry in journal.entries() if agent and not verify.is_ended(entry, boot, kinds)]
-            # It would write these again.
-            of_agent = [entry for entry in current if entry.rule in journal_module.AGENT_RULES]
+            of_agent: list[journal_module.Entry] = []
+            if agent is not None:
+                of_agent = _kept_by_agent(journal, kinds, boot)
             keys = {entry.key for entry in of_agent}
             done = restore_module.restore(
                 journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
             )
         _show(args, done, agent, sum(entry.state != "held" for entry in of_agent))
-        kept = any(restoration.result in restore_module.KEPT for restoration in done)
-        return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
+        if any(restoration.result in restore_module.KEPT for restoration in done):
+            return int(errors.ExitCode.FAIL)
+        return int(errors.ExitCode.PASS)
+
+
+def _kept_by_agent(
+    journal: journal_module.Journal, kinds: Mapping[str, base.SettingKind], boot: str
+) -> list[journal_module.Entry]:
+    """Return the entries of this boot that a running agent would write again."""
+    kept = []
+    for entry in journal.entries():
+        if entry.rule in journal_module.AGENT_RULES and not verify.is_ended(entry, boot, kinds):
+            kept.append(entry)
+    return kept
 
 
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int) -> None:
@@ -63,17 +85,22 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
     counts = command.count(restoration.result for restoration in done)
     rows = [_as_json(restoration) for restoration in done]
     if args.format == "json":
-        document = {"pid": agent, "left": kept} if agent else None
-        command.print_json({"settings": rows, "counts": counts, "agent": document})
+        of_agent = None
+        if agent:
+            of_agent = {"pid": agent, "left": kept}
+        command.print_json({"settings": rows, "counts": counts, "agent": of_agent})
         return
-    plain = {result.value for result in (RestoreResult.RESTORED, RestoreResult.ALREADY, RestoreResult.STALE)}
     head = ("result", "kind", "target", "original", "current", "detail")
-    command.print_rows(head, (row for row in rows if row["result"] not in plain))
+    command.print_rows(head, [row for row in rows if row["result"] not in _PLAIN])
     if RestoreResult.STALE.value in counts:
         print("the host has booted since some of it was applied: nothing of that is left")
-    nothing = "nothing else is applied" if kept else "nothing is applied, nothing to restore"
-    counts = {_WORDS.get(result, result): number for result, number in counts.items()}
-    command.say(command.summary(counts, "setting") if done else nothing)
+    if done:
+        named = {_WORDS.get(result, result): number for result, number in counts.items()}
+        command.say(command.summary(named, "setting"))
+    elif kept:
+        command.say("nothing else is applied")
+    else:
+        command.say("nothing is applied, nothing to restore")
     if kept:
         command.say(
             f"left to nova-perf-agent (process {agent}), which runs and would write them again: {kept}; to undo "

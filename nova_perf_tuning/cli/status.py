@@ -32,18 +32,23 @@ class Status(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
-        agent, fault, code = None, "", ""
+        agent: agent_module.AgentState | None = None
+        unreadable: agent_module.UnreadableError | None = None
         try:
             agent = agent_state(args)
         except agent_module.UnreadableError as error:
-            fault, code = str(error), errors.code(error)
+            unreadable = error
         if args.format == "json":
-            unreadable = {"running": None, "unreadable": fault, "unreadable_code": code}
-            command.print_json({**journal, "agent": unreadable if fault else agent and vars(agent)})
+            command.print_json({**journal, "agent": _agent_as_json(agent, unreadable)})
         else:
             _print_journal(journal)
-            command.say(*([f"agent: its state cannot be read: {fault}"] if fault else agent_lines(agent)))
-        return int(errors.ExitCode.INCONCLUSIVE if journal["journal_fault"] else errors.ExitCode.PASS)
+            if unreadable is not None:
+                command.say(f"agent: its state cannot be read: {unreadable}")
+            else:
+                command.say(*agent_lines(agent))
+        if journal["journal_fault"]:
+            return int(errors.ExitCode.INCONCLUSIVE)
+        return int(errors.ExitCode.PASS)
 
 
 def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
@@ -60,18 +65,27 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         with journal_options.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
     except journal_module.ForbiddenError as error:
-        unknown = dict.fromkeys(("settings", "counts", "stale", "competing_daemons"))
-        path = os.path.join(os.path.abspath(journal_options.directory(args)), journal_module.JOURNAL)
-        return {**unknown, "journal": path, "journal_fault": str(error), "journal_fault_code": errors.code(error)}
+        directory = os.path.abspath(journal_options.directory(args))
+        return {
+            "settings": None,
+            "counts": None,
+            "stale": None,
+            "competing_daemons": None,
+            "journal": os.path.join(directory, journal_module.JOURNAL),
+            "journal_fault": str(error),
+            "journal_fault_code": errors.code(error),
+        }
     boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
     current = [entry for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
     observations = verify_module.verify([entry.setting() for entry in current], kinds)
-    drifted = any(observation.state is base.State.DRIFTED for observation in observations)
-    daemons = verify_module.running_daemons(args.sysroot) if drifted else {}
-    rows = [
-        _as_json(entry, observation, daemons) for entry, observation in zip(current, observations, strict=True)
-    ]
-    rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
+    daemons: dict[str, int] = {}
+    if any(observation.state is base.State.DRIFTED for observation in observations):
+        daemons = verify_module.running_daemons(args.sysroot)
+    rows = []
+    for entry, observation in zip(current, observations, strict=True):
+        row = _as_json(entry, observation, daemons)
+        if row["applied"] or row["state"] != "holds":
+            rows.append(row)
     return {
         "settings": rows,
         "counts": command.count(observation.state for observation in observations),
@@ -92,8 +106,25 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
     if journal["stale"]:
         stale = counted(journal["stale"], "setting")
         command.say(f"no longer in force: {stale} of an earlier boot: run 'nova-perf restore'")
-    command.say(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
+    if journal["counts"]:
+        command.say(command.summary(journal["counts"], "setting"))
+    else:
+        command.say("nothing is applied")
     command.say(f"journal: {journal['journal']}")
+
+
+def _agent_as_json(
+    agent: agent_module.AgentState | None, unreadable: agent_module.UnreadableError | None
+) -> dict[str, Any] | None:
+    if unreadable is not None:
+        return {
+            "running": None,
+            "unreadable": str(unreadable),
+            "unreadable_code": errors.code(unreadable),
+        }
+    if agent is None:
+        return None
+    return vars(agent)
 
 
 def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
@@ -103,23 +134,33 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
         return [f"agent: process {agent.pid} was killed; what it placed stays, and systemd starts it again"]
     lines = [
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
-        f"state of {agent.age_s:.0f} s ago"
+        f"state of {agent.age_s:.0f} s ago",
+        f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}",
     ]
-    lines.append(f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}")
     if agent.skipped:
         lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
     for finding in agent.findings:
-        setting = f"{finding['kind']} {finding['target']}: " if "kind" in finding else ""
-        holds = f", holds {finding['current']}" if "current" in finding else ""
-        lines.append(f"agent: {setting}{finding['text']}{holds}")
-    if (more := sum(agent.findings_total.values()) - len(agent.findings)) > 0:
-        lines.append(f"agent: {more} more findings")
-    lines += [f"agent: warning: {warning}" for warning in agent.warnings]
-    if (more := agent.warnings_total - len(agent.warnings)) > 0:
-        lines.append(f"agent: {more} more warnings; 'nova-perf plan --all' shows all")
+        lines.append(f"agent: {_finding_text(finding)}")
+    more_findings = sum(agent.findings_total.values()) - len(agent.findings)
+    if more_findings > 0:
+        lines.append(f"agent: {more_findings} more findings")
+    for warning in agent.warnings:
+        lines.append(f"agent: warning: {warning}")
+    more_warnings = agent.warnings_total - len(agent.warnings)
+    if more_warnings > 0:
+        lines.append(f"agent: {more_warnings} more warnings; 'nova-perf plan --all' shows all")
     return lines
+
+
+def _finding_text(finding: Mapping[str, Any]) -> str:
+    text = str(finding["text"])
+    if "kind" in finding:
+        text = f"{finding['kind']} {finding['target']}: {text}"
+    if "current" in finding:
+        text = f"{text}, holds {finding['current']}"
+    return text
 
 
 def _as_json(

@@ -3,7 +3,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
@@ -43,9 +43,8 @@ class Topology(command.PerfCommand):
             return
         try:
             show(facts, _claims(root, facts).of_kind(owners.Owner.PROGRAM))
-        except (
-            novaconf.NovaConfigError
-        ) as error:  # what owns CPUs depends on the sets in it, and nothing else here
+        except novaconf.NovaConfigError as error:
+            # What owns CPUs depends on the sets in it, and nothing else here.
             show(facts, [])
             command.say(str(error), prefix="warning: ")
 
@@ -57,32 +56,51 @@ def _claims(root: root_module.Root, facts: model.HostFacts) -> owners.CpuOwners:
 
 def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
-    single = ("online", "isolated", "isolated_now", "nohz_full", "arch", "kernel", "virtualization", "vhost_mode")
     return {
         "cpus": [_fields(cpu) for cpu in facts.cpus],
-        "nodes": [
-            _fields(node) | {"distances": {str(to): d for to, d in node.distances.items()}} for node in facts.nodes
-        ],
-        "nics": [_fields(nic) | {"napis": [dataclasses.asdict(napi) for napi in nic.napis]} for nic in facts.nics],
+        "nodes": [_node(node) for node in facts.nodes],
+        "nics": [_nic(nic) for nic in facts.nics],
         "irqs": [_fields(irq) for irq in facts.irqs.values()],
-        "guests": [
-            {
-                "name": guest.name,
-                "pid": guest.pid,
-                "threads": [
-                    {name: getattr(thread, name) for name in ("tid", "kind", "index", "affinity", "kernel")}
-                    for thread in guest.threads
-                ],
-                "slice": guest.slice,
-            }
-            for guest in facts.guests
-        ],
+        "guests": [_guest(guest) for guest in facts.guests],
         "programs": [_fields(thread) for thread in facts.programs],
         "slices": [_fields(group) for group in facts.slices],
-        **{name: getattr(facts, name) for name in single},
+        "online": facts.online,
+        "isolated": facts.isolated,
+        "isolated_now": facts.isolated_now,
+        "nohz_full": facts.nohz_full,
+        "arch": facts.arch,
+        "kernel": facts.kernel,
+        "virtualization": facts.virtualization,
+        "vhost_mode": facts.vhost_mode,
         "sysctls": dict(facts.sysctls),
         **notes.as_json(facts.warnings),
     }
+
+
+def _node(node: model.Node) -> dict[str, object]:
+    fields = _fields(node)
+    fields["distances"] = {str(to): distance for to, distance in node.distances.items()}
+    return fields
+
+
+def _nic(nic: model.Nic) -> dict[str, object]:
+    fields = _fields(nic)
+    fields["napis"] = [dataclasses.asdict(napi) for napi in nic.napis]
+    return fields
+
+
+def _guest(guest: model.GuestProcess) -> dict[str, object]:
+    threads = []
+    for thread in guest.threads:
+        fields = {
+            "tid": thread.tid,
+            "kind": thread.kind,
+            "index": thread.index,
+            "affinity": thread.affinity,
+            "kernel": thread.kernel,
+        }
+        threads.append(fields)
+    return {"name": guest.name, "pid": guest.pid, "threads": threads, "slice": guest.slice}
 
 
 def _fields(
@@ -94,75 +112,137 @@ def _fields(
 
 def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     command.say(_summary(facts, programs), "")
-    command.print_table(_NODE_HEAD, list(_node_rows(facts)))
+    command.print_table(_NODE_HEAD, _node_rows(facts))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
         if rows:
             print()
             command.print_table(head, rows, most=_SHOWN)
     if facts.warnings:
         print()
-    command.say(*map(notes.text, facts.warnings), prefix="warning: ")
+    for note in facts.warnings:
+        command.say(f"warning: {notes.text(note)}")
 
 
 def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> str:
-    online = [cpu for cpu in facts.cpus if cpu.online]
-    offline = cpulist.format(cpu.id for cpu in facts.cpus if not cpu.online)
-    cores = len({cpu.siblings for cpu in online})
-    packages = len({cpu.package for cpu in online if cpu.package is not None})
-    counts = [(cores, "core"), (packages, "package"), (len(facts.nodes), "NUMA node")]
-    counts += [(len(facts.irqs), "interrupt")] if facts.irqs else []  # a recorded host may lack /proc/irq
-    counts += [(len(facts.guests), "guest")]
+    """Return the host in two lines, and in a third one the sets of CPUs that it has."""
+    kernel, hardware = facts.kernel or "unknown", facts.arch or "unknown hardware"
+    virtualization = facts.virtualization or "unknown"
     lines = [
-        f"Linux {facts.kernel or 'unknown'} on {facts.arch or 'unknown hardware'}, virtualization:"
-        f" {facts.virtualization or 'unknown'}",
-        f"CPUs online: {facts.online or 'none'}; " + ", ".join(counted(number, word) for number, word in counts),
+        f"Linux {kernel} on {hardware}, virtualization: {virtualization}",
+        f"CPUs online: {facts.online or 'none'}; {_counts(facts)}",
     ]
-    sets = [("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full)]
-    sets += [("isolated by partitions", facts.isolated_now)]
+    named = []
+    for name, cpus in _sets(facts, programs):
+        if cpus:
+            named.append(f"{name}: {cpus}")
+    if named:
+        lines.append("; ".join(named))
+    return "\n".join(lines)
+
+
+def _counts(facts: model.HostFacts) -> str:
+    """Return how many cores, packages, nodes, interrupts and guests the host has."""
+    online = [cpu for cpu in facts.cpus if cpu.online]
+    cores = {cpu.siblings for cpu in online}
+    packages = {cpu.package for cpu in online} - {None}
+    counts = [
+        counted(len(cores), "core"),
+        counted(len(packages), "package"),
+        counted(len(facts.nodes), "NUMA node"),
+    ]
+    if facts.irqs:  # a recorded host may lack /proc/irq
+        counts.append(counted(len(facts.irqs), "interrupt"))
+    counts.append(counted(len(facts.guests), "guest"))
+    return ", ".join(counts)
+
+
+def _sets(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> list[tuple[str, str | None]]:
+    """Return name and CPUs of the sets that a host may have; empty or None where it has none."""
+    sets: list[tuple[str, str | None]] = [
+        ("offline", cpulist.format(cpu.id for cpu in facts.cpus if not cpu.online)),
+        ("isolated", facts.isolated),
+        ("nohz_full", facts.nohz_full),
+        ("isolated by partitions", facts.isolated_now),
+    ]
     for kind in model.KINDS:
-        sets.append((f"{kind} CPUs", cpulist.format(cpu.id for cpu in facts.cpus if cpu.kind == kind)))
-    for name, cpus in grouped((claim.name, claim.cpus) for claim in programs).items():
-        sets.append((f"threads of {name} own", cpulist.format(frozenset[int]().union(*cpus))))
-    named = [f"{name}: {cpus}" for name, cpus in sets if cpus]
-    return "\n".join([*lines, *(["; ".join(named)] if named else [])])
+        members = [cpu.id for cpu in facts.cpus if cpu.kind == kind]
+        sets.append((f"{kind} CPUs", cpulist.format(members)))
+    for name, claimed in grouped((claim.name, claim.cpus) for claim in programs).items():
+        own = frozenset[int]().union(*claimed)
+        sets.append((f"threads of {name} own", cpulist.format(own)))
+    return sets
 
 
-def _node_rows(facts: model.HostFacts) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each node, and one for CPUs of which none is known."""
+def _node_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
+    """Return a row for each node, and one for CPUs of which none is known."""
     cpus = grouped((cpu.node, cpu) for cpu in facts.cpus if cpu.online)
-    nodes = {node.id: node for node in facts.nodes}
+    nodes: dict[int | None, model.Node] = {}
+    for node in facts.nodes:
+        nodes[node.id] = node
+    rows: list[tuple[object, ...]] = []
     for number in dict.fromkeys([*cpus, *nodes]):
-        members, node = cpus.get(number, []), None if number is None else nodes.get(number)
-        memory = None if node is None or node.memory_kib is None else f"{node.memory_kib / (1 << 20):.1f} GiB"
-        yield (
-            number,
-            cpulist.format({cpu.package for cpu in members if cpu.package is not None}) or None,
-            len({cpu.siblings for cpu in members}),
-            len(members),
-            memory,
-            " ".join(map(str, node.distances.values())) if node and node.distances else None,
-            cpulist.format(cpu.id for cpu in members) or "none",
-        )
+        members = cpus.get(number, [])
+        memory = distances = None
+        if number in nodes:
+            memory = _gibibytes(nodes[number].memory_kib)
+            distances = " ".join(map(str, nodes[number].distances.values()))
+        packages = cpulist.format({cpu.package for cpu in members if cpu.package is not None})
+        cores = len({cpu.siblings for cpu in members})
+        on = cpulist.format(cpu.id for cpu in members)
+        row = (number, packages or None, cores, len(members), memory, distances or None, on or "none")
+        rows.append(row)
+    return rows
+
+
+def _gibibytes(kib: int | None) -> str | None:
+    if kib is None:
+        return None
+    return f"{kib / (1 << 20):.1f} GiB"
 
 
 def _nic_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for nic in sorted(facts.nics, key=lambda nic: nic.kind == "tap"):
-        irqs = [facts.irqs[irq] for irq in nic.irqs if irq in facts.irqs]
-        cpus = _union(irq.effective or irq.affinity for irq in irqs) if irqs else "unknown"
-        where = (nic.driver, nic.pci, nic.node, f"{nic.rx_queues}/{nic.tx_queues}", nic.mtu, nic.speed_mbps)
-        interrupts = f"{cpulist.format(nic.irqs)} on {cpus}" if nic.irqs else "none"
-        rows.append((nic.name, nic.kind, *where, nic.bridge or nic.bond, interrupts))
+        queues = f"{nic.rx_queues}/{nic.tx_queues}"
+        interrupts = "none"
+        if nic.irqs:
+            interrupts = f"{cpulist.format(nic.irqs)} on {_interrupt_cpus(facts, nic)}"
+        row = (
+            nic.name,
+            nic.kind,
+            nic.driver,
+            nic.pci,
+            nic.node,
+            queues,
+            nic.mtu,
+            nic.speed_mbps,
+            nic.bridge or nic.bond,
+            interrupts,
+        )
+        rows.append(row)
     return rows
+
+
+def _interrupt_cpus(facts: model.HostFacts, nic: model.Nic) -> str:
+    """Return the CPUs on which the interrupts of a NIC run."""
+    affinities = []
+    for number in nic.irqs:
+        if number in facts.irqs:
+            irq = facts.irqs[number]
+            affinities.append(irq.effective or irq.affinity)
+    if not affinities:
+        return "unknown"
+    return _union(affinities)
 
 
 def _guest_rows(guests: Sequence[model.GuestProcess]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for guest in guests:
-        used = [
-            _union(thread.affinity for thread in guest.threads if thread.kind == kind) for kind in _THREAD_KINDS
-        ]
-        rows.append((guest.name, guest.pid, sum(thread.kind == "vcpu" for thread in guest.threads), *used))
+        vcpus = sum(thread.kind == "vcpu" for thread in guest.threads)
+        row: list[object] = [guest.name, guest.pid, vcpus]
+        for kind in _THREAD_KINDS:
+            row.append(_union(thread.affinity for thread in guest.threads if thread.kind == kind))
+        rows.append(tuple(row))
     return rows
 
 

@@ -27,23 +27,37 @@ class Verify(command.PerfCommand):
         with journal_options.open_journal(args) as journal:
             entries = journal.entries()
         boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
-        settings = [entry.setting() for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
+        settings = []
+        for entry in entries:
+            if not verify_module.is_ended(entry, boot, kinds):
+                settings.append(entry.setting())
         stale = len(entries) - len(settings)
         observations = verify_module.verify(settings, kinds)
-        pairs = list(zip(settings, observations, strict=True))
-        rows = [journal_options.as_json(*pair) for pair in pairs]
+        rows, drift, unreadable = [], False, False
+        for setting, observation in zip(settings, observations, strict=True):
+            rows.append(journal_options.as_json(setting, observation))
+            drift = drift or verify_module.is_drift(setting, observation, kinds)
+            unreadable = unreadable or observation.state is base.State.UNREADABLE
         counts = command.count(observation.state for observation in observations)
         if args.format == "json":
             command.print_json({"settings": rows, "counts": counts, "stale": stale})
         else:
-            head = ("state", "kind", "target", "value", "current", "detail")
-            command.print_rows(head, (row for row in rows if row["state"] != base.HELD.state.value))
-            if stale:
-                command.say(
-                    f"no longer in force: {counted(stale, 'setting')} of an earlier boot: run 'nova-perf restore'"
-                )
-            command.say(command.summary(counts, "setting") if settings else "nothing is applied")
-        if any(observation.state is base.State.UNREADABLE for observation in observations):
+            _show(rows, counts, stale)
+        if unreadable:
             return int(errors.ExitCode.ERROR)
-        drift = any(verify_module.is_drift(*pair, kinds) for pair in pairs)
-        return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
+        if drift or stale:
+            return int(errors.ExitCode.FAIL)
+        return int(errors.ExitCode.PASS)
+
+
+def _show(rows: list[dict[str, object]], counts: dict[str, int], stale: int) -> None:
+    """Print the settings that do not simply hold, and how many there are of each state."""
+    head = ("state", "kind", "target", "value", "current", "detail")
+    command.print_rows(head, [row for row in rows if row["state"] != base.HELD.state.value])
+    if stale:
+        settings = counted(stale, "setting")
+        command.say(f"no longer in force: {settings} of an earlier boot: run 'nova-perf restore'")
+    if rows:
+        command.say(command.summary(counts, "setting"))
+    else:
+        command.say("nothing is applied")

@@ -48,7 +48,9 @@ def duration(least_s: int) -> Callable[[str], float]:
 
     def convert(text: str) -> float:
         match = _DURATION(text)
-        seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+        seconds = 0
+        if match is not None:
+            seconds = int(match[1]) * _UNITS[match[2]]
         if not least_s <= seconds <= 7 * 86400:
             raise argparse.ArgumentTypeError(f"'{text[:40]}': give {least_s}s to 168h, such as 90s, 8m or 1h")
         return float(seconds)

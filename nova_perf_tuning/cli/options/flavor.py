@@ -18,16 +18,27 @@ def add_profile_dir(parser: argparse.ArgumentParser) -> None:
 
 def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
     """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
-    default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
-    options.add(parser, "--profile", "NAME", f"tuning profile: the same as --spec perf:profile=NAME{default}")
-    options.add_repeated(parser, "--spec", "KEY=VALUE", "an extra spec of the flavor, perf: or Nova's own hw:")
+    profile = "tuning profile: the same as --spec perf:profile=NAME"
+    if default_profile is not None:
+        profile = f"{profile} (default: {default_profile}, unless --spec is given)"
+    options.add(parser, "--profile", "NAME", profile)
+    options.add_repeated(
+        parser,
+        "--spec",
+        "KEY=VALUE",
+        "an extra spec of the flavor, perf: or Nova's own hw:",
+    )
     add_profile_dir(parser)
 
 
 def add_specs(parser: argparse.ArgumentParser) -> None:
+    """Add the specs of a flavor and the properties of an image."""
     add_flavor(parser)
     options.add_repeated(
-        parser, "--image-property", "KEY=VALUE", "a property of the image, such as hw_perf_vif_queues=4"
+        parser,
+        "--image-property",
+        "KEY=VALUE",
+        "a property of the image, such as hw_perf_vif_queues=4",
     )
 
 
@@ -49,12 +60,14 @@ def single_warnings(
 
     :raises crosscheck.ContradictionError: some are wrong; names all of them.
     """
-    native = any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
-    check = native_specs.validator() if native else None
+    check = None
+    if any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs):
+        check = native_specs.validator()
     known = profiles.load(args.profile_dir)
     faults, readable = flavor_rules.single_findings(specs, known, check)
     if any(fault.level is rules.Level.ERROR for fault in faults):
-        faults += crosscheck.findings(parsing.parse(readable, profiles=known), readable, vcpus=vcpus, native=False)
+        parsed = parsing.parse(readable, profiles=known)
+        faults += crosscheck.findings(parsed, readable, vcpus=vcpus, native=False)
         raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
     return faults
 
@@ -65,7 +78,9 @@ def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict
     :raises OptionError: as :func:`extra_specs`, or two different profiles.
     """
     specs = extra_specs(args.spec)
-    name = args.profile or (None if specs else default_profile)
-    if name is not None and specs.setdefault(_PROFILE, name) != name:
+    name = args.profile
+    if not name and not specs:
+        name = default_profile
+    if name and specs.setdefault(_PROFILE, name) != name:
         raise options.OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
     return specs

@@ -68,9 +68,12 @@ def given(args: argparse.Namespace) -> str:
     ``--sysroot`` is not among them: a remedy of a recorded host is for the host that was recorded.
     """
     words: list[str] = []
-    for option, values in (("--nova-config", args.nova_config), ("--domain", args.domain)):
-        words += [word for value in values for word in (option, value)]
-    words += ["--no-nova-config"] if args.no_nova_config else []
+    for file in args.nova_config:
+        words += ["--nova-config", file]
+    for file in args.domain:
+        words += ["--domain", file]
+    if args.no_nova_config:
+        words.append("--no-nova-config")
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
@@ -104,14 +107,18 @@ def facts_and_plan(
 
     :param memory: what the kernel refused there; None: what earlier commands or the agent wrote down.
     """
-    housekeeping = cpulist.format(args.housekeeping) if args.housekeeping else None
     root = reader.open_root(args.sysroot)
-    files = novaconf.texts(args.nova_config) or ([] if args.no_nova_config else novaconf.found(root))
-    sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=housekeeping)
+    files = novaconf.texts(args.nova_config)
+    if not files and not args.no_nova_config:
+        files = novaconf.found(root)
+    sets = novaconf.cpu_sets(files)
+    if args.housekeeping:
+        sets = dataclasses.replace(sets, housekeeping=cpulist.format(args.housekeeping))
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_root(root), domains)
-    refused = (memory or refusals.Memory(args.sysroot)).here(facts)
-    return facts, planner.plan(facts, sets, rps=args.rps, refused=refused)
+    if memory is None:
+        memory = refusals.Memory(args.sysroot)
+    return facts, planner.plan(facts, sets, rps=args.rps, refused=memory.here(facts))
 
 
 def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
@@ -170,15 +177,24 @@ def view(args: argparse.Namespace) -> host_module.Host:
     domains = list(domain_files(args.domain))
     root = reader.open_root(args.sysroot)
     facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in domains])
-    log = args.kernel_log
+    bandwidth_mbps = None
+    if args.bandwidth is not None:
+        bandwidth_mbps = int(args.bandwidth) or 1
+    nova = None
+    if args.nova_config or not args.no_nova_config:
+        nova = novaconf.texts(args.nova_config)
+    kernel_log = None
+    if args.kernel_log:
+        log = options.read(args.kernel_log, _MAX_LOG, "--kernel-log ")
+        kernel_log = (args.kernel_log, log.decode("utf-8", "replace"))
     known = host_module.Options(
-        bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
+        bandwidth_mbps=bandwidth_mbps,
         rtt_ms=args.rtt,
         physnets=options.pairs("--physnet", args.physnet),
-        nova=None if args.no_nova_config and not args.nova_config else novaconf.texts(args.nova_config),
+        nova=nova,
         given=given(args),
         domains=[(domain.name, data) for data, domain in domains],
         refused=refusals.Memory(args.sysroot).here(facts),
-        kernel_log=log and (log, options.read(log, _MAX_LOG, "--kernel-log ").decode("utf-8", "replace")),
+        kernel_log=kernel_log,
     )
     return host_module.Host(root, facts, known)

@@ -64,11 +64,15 @@ def command_line(args: argparse.Namespace) -> str:
 
 
 def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
+    """Return a setting and what the host holds, as ``verify`` and ``status`` show it."""
+    current = observation.current
+    if observation is base.HELD:
+        current = setting.value
     return {
         "kind": setting.kind,
         "target": setting.target,
         "value": setting.value,
-        "current": setting.value if observation is base.HELD else observation.current,
+        "current": current,
         "state": observation.state.value,
         "detail": observation.detail,
         "code": observation.code,
