@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.measure.reasons import Reason
 from nova_perf_tuning.validation.report import data, summary, text
 
 
@@ -20,7 +21,9 @@ def show(
     remarks: Mapping[str, str] | None = None,
 ) -> None:
     """Show a benchmark's figures as the option ``-f`` says, with warnings and remarks."""
-    warnings = summary.warnings(environment) if environment else []
+    warnings: list[Reason] = []
+    if environment is not None:
+        warnings = summary.warnings(environment)
     if args.format == "json":
         shown: dict[str, object] = {
             "benchmark": benchmark.kind,
@@ -30,12 +33,18 @@ def show(
         if remarks is not None:
             shown["remarks"] = [{"code": code, "text": remark} for code, remark in remarks.items()]
         if environment is not None:
-            shown |= {"environment": environments.to_dict(environment), **data.lines("warnings", warnings)}
+            shown["environment"] = environments.to_dict(environment)
+            shown.update(data.lines("warnings", warnings))
         command.print_json(shown)
         return
     rows = []
     for reading in readings:
-        better, judged = f"{reading.better} is better", "judged" if reading.primary else ""
+        better, judged = f"{reading.better} is better", ""
+        if reading.primary:
+            judged = "judged"
         rows.append((reading.metric, text.number(reading.value), reading.unit, better, judged))
     command.print_table(("figure", "value", "unit", "", ""), rows)
-    command.say(*map(text.of, warnings), *(remarks or {}).values(), prefix="warning: ")
+    for warning in warnings:
+        command.say(f"warning: {text.of(warning)}")
+    if remarks is not None:
+        command.say(*remarks.values(), prefix="warning: ")

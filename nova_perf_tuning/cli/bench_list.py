@@ -31,9 +31,15 @@ class BenchList(command.PerfCommand):
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, object]:
+    metric, unit, better = benchmark.primary
     return {
-        **{name: getattr(benchmark, name) for name in ("kind", "summary")},
-        **dict(zip(("metric", "unit", "better"), benchmark.primary, strict=True)),
-        **{name: getattr(benchmark, name) for name in ("packages", "programs", "paired")},
+        "kind": benchmark.kind,
+        "summary": benchmark.summary,
+        "metric": metric,
+        "unit": unit,
+        "better": better,
+        "packages": benchmark.packages,
+        "programs": benchmark.programs,
+        "paired": benchmark.paired,
         "parameters": benchmark.defaults,
     }

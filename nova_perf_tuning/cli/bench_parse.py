@@ -20,7 +20,9 @@ class BenchParse(command.PerfCommand):
         options.add(parser, "file", "FILE", "what it printed on standard output; - is stdin")
 
     def take_action(self, args: argparse.Namespace) -> None:
-        named = plugins.load(args.kind) if args.kind is not None else None
+        named = None
+        if args.kind is not None:
+            named = plugins.load(args.kind)
         output = base.decode(options.read(args.file, base.MAX_CHARACTERS))
         benchmark = named or plugins.recognise(output)
         bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))

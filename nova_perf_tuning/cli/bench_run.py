@@ -42,7 +42,10 @@ class BenchRun(command.PerfCommand):
         if merged.get("cpus") == rt_tests.PLANNED:
             merged["cpus"] = cpulist.format(host_options.quiet_cpus()).replace(",", "+")
         job = plugins.Job(benchmark.kind, benchmark, merged)
-        steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
+        server = None
+        if benchmark.paired:
+            server = "127.0.0.1"
+        steps = benchmark.steps(merged, server)
         environment = host_environment.read()
         environment.benchmarks = {benchmark.kind: environments.Benchmark(parameters=merged)}
         with local.LocalLauncher() as launcher:

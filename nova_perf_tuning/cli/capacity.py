@@ -66,18 +66,22 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
     command.say(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy", "")
     rows = []
     for limit in forecast.limits:
-        cost = text.number(limit.per_unit_s * 1e3) if limit.per_unit_s else "-"
-        interval = f"{_count(limit.fewest)} to {_count(limit.most)}"
-        interval = "-" if limit.fewest is None and limit.most is None else interval
+        cost = interval = "-"
+        if limit.per_unit_s:
+            cost = text.number(limit.per_unit_s * 1e3)
+        if limit.fewest is not None or limit.most is not None:
+            interval = f"{_count(limit.fewest)} to {_count(limit.most)}"
         rows.append((limit.resource, cost, text.number(limit.per_guest), _count(limit.guests), interval))
     head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval")
     command.print_table(head, rows, limit=80)
-    first = forecast.limits[0] if forecast.limits else None
-    if first is not None and first.careful is not None:
+    if forecast.limits and forecast.limits[0].careful is not None:
+        first = forecast.limits[0]
         command.say("", f"{first.resource} runs out first: plan with {first.careful} guests, then try that many")
     if forecast.notes:
         command.say(f"warning: {text.lines(forecast.notes)}")
 
 
 def _count(number: int | None) -> str:
-    return "no limit" if number is None else f"{number:,}"
+    if number is None:
+        return "no limit"
+    return f"{number:,}"

@@ -11,7 +11,7 @@ from nova_perf_tuning.cli import cloud_command, options
 from nova_perf_tuning.validation.cloud import model
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.validation.cloud import run_store
+    from nova_perf_tuning.validation.cloud import heat_pair, run_store
 
 
 class Cleanup(cloud_command.CloudLister):
@@ -51,27 +51,41 @@ class Cleanup(cloud_command.CloudLister):
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
         launcher = cloud.launcher(model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}
-        runs = list(dict.fromkeys(named or _dead(lines.values(), launcher.left() if lines else ())))
-        here = cloud.identity() if runs else ""
+        runs = named
+        if not named and lines:
+            runs = _dead(lines.values(), launcher.left())
+        if not runs:
+            return []
+        here = cloud.identity()
         removed = []
-        for run_id in runs:
+        for run_id in dict.fromkeys(runs):
+            if run_id in lines and lines[run_id].cloud != here:
+                began = lines[run_id].cloud
+                self.warn(f"run {run_id} was on another cloud or project and is left alone: {began}")
+                if named:
+                    self.exit_code = errors.ExitCode.ERROR
+                continue
             try:
-                if run_id in lines and (began := lines[run_id].cloud) != here:
-                    self.warn(f"run {run_id} was on another cloud or project and is left alone: {began}")
-                    self.exit_code = errors.ExitCode.ERROR if named else self.exit_code
-                    continue
-                store.disown(run_id)
-                launcher.own(store.lease(run_id))
-                try:
-                    removed.append((run_id, cloud_command.lines(launcher.cleanup(run_id))))
-                except BaseException:
-                    store.end(run_id, leftovers=True)
-                    raise
-                store.end(run_id)
+                removed.append((run_id, _cleaned(store, launcher, run_id)))
             except (model.CloudError, run_store.RunError) as error:
                 self.warn(str(error))
                 self.exit_code = errors.ExitCode.ERROR
         return removed
+
+
+def _cleaned(
+    store: "run_store.RunStore", launcher: "heat_pair.HeatPairLauncher", run_id: str
+) -> cloud_command.Cell:
+    """Take a run over that has no live process, and remove what it left; return what was removed."""
+    store.disown(run_id)
+    launcher.own(store.lease(run_id))
+    try:
+        removed = launcher.cleanup(run_id)
+    except BaseException:
+        store.end(run_id, leftovers=True)
+        raise
+    store.end(run_id)
+    return cloud_command.lines(removed)
 
 
 def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[str]:
@@ -90,8 +104,13 @@ def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[st
 def _listed(store: "run_store.RunStore") -> cloud_command.Rows:
     rows = []
     for line in store.lines():
-        state = "running" if line.alive else "died" if line.state == "running" else line.state
-        left = "maybe" if line.leftovers or line.state == "running" else "none"
+        state, left = line.state, "none"
+        if line.alive:
+            state = "running"
+        elif line.state == "running":
+            state = "died"
+        if line.leftovers or line.state == "running":
+            left = "maybe"
         begun = line.created_at.isoformat(" ", "seconds")
         rows.append((line.run_id, state, begun, line.hosts, line.pairs, line.done, left, line.cloud))
     return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), rows

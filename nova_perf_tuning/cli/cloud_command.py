@@ -86,11 +86,12 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
                 raise
             if debug:
                 return command.failure(error, self.program, debug=True)
-            of_osc = type(error).__module__ == osc_exceptions.__name__
             if isinstance(error, api.ERRORS):
                 self.warn(api.text_of(error))
+            elif type(error).__module__ == osc_exceptions.__name__:
+                self.warn(one_line(error))
             else:
-                self.warn(one_line(error) if of_osc else command.error_line(error, "openstack"))
+                self.warn(command.error_line(error, "openstack"))
             return int(errors.ExitCode.ERROR)
 
     @property
@@ -142,4 +143,5 @@ class CloudShowOne(CloudCommand, osc_command.ShowOne):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[object]
     ) -> int:
-        return int(super().produce_output(parsed_args, column_names, [clean(field) for field in data]) or 0)
+        values = [clean(field) for field in data]
+        return int(super().produce_output(parsed_args, column_names, values) or 0)

@@ -2,7 +2,6 @@
 """What several ``openstack perf flavor`` commands and ``image check`` share."""
 
 import argparse
-import operator
 from collections.abc import Sequence
 
 from openstack.compute.v2 import flavor as sdk_flavor
@@ -24,19 +23,38 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def findings_table(
-    command: cloud_command.CloudCommand, what: str, findings: Sequence[tuple[str, rules.Finding]], fail_on: str
+    command: cloud_command.CloudCommand,
+    what: str,
+    findings: Sequence[tuple[str, rules.Finding]],
+    fail_on: str,
 ) -> cloud_command.Rows:
     """Return findings as rows, and let the command end with 1 when one reaches ``fail_on``."""
-    if any(finding.level.rank >= rules.Level(fail_on).rank for _name, finding in findings):
-        command.exit_code = errors.ExitCode.FAIL
-    texts = operator.attrgetter("why", "remedy", "source")
-    return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
-        (name, finding.level.value, finding.rule, finding.evidence[0].value, *texts(finding))
-        for name, finding in findings
-    ]
+    rows = []
+    for name, finding in findings:
+        if finding.level.rank >= rules.Level(fail_on).rank:
+            command.exit_code = errors.ExitCode.FAIL
+        row = (
+            name,
+            finding.level.value,
+            finding.rule,
+            finding.evidence[0].value,
+            finding.why,
+            finding.remedy,
+            finding.source,
+        )
+        rows.append(row)
+    return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), rows
 
 
 def shown(flavor: sdk_flavor.Flavor) -> cloud_command.Shown:
-    specs = format_columns.DictColumn(dict(sorted(flavor.extra_specs.items())))
-    plain = operator.attrgetter("id", "name", "vcpus", "ram", "disk", "is_public")(flavor)
-    return ("id", "name", "vcpus", "ram", "disk", "public", "properties"), (*plain, specs)
+    names = ("id", "name", "vcpus", "ram", "disk", "public", "properties")
+    values = (
+        flavor.id,
+        flavor.name,
+        flavor.vcpus,
+        flavor.ram,
+        flavor.disk,
+        flavor.is_public,
+        format_columns.DictColumn(dict(sorted(flavor.extra_specs.items()))),
+    )
+    return names, values

@@ -31,16 +31,15 @@ class FlavorCheck(cloud_command.CloudLister):
             checked = flavors.list_flavors(self.connection)
         else:
             checked = [flavors.find(self.connection, parsed_args.flavor)]
-        findings = [
-            (flavor.name, finding)
-            for flavor in checked
-            for finding in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known)
-        ]
+        findings = []
+        for flavor in checked:
+            for finding in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known):
+                findings.append((flavor.name, finding))
         if not parsed_args.all:
             [flavor] = checked
             try:
-                answer = flavor_hosts.findings(self.connection, flavor)
-                findings += [(flavor.name, finding) for finding in answer]
+                for finding in flavor_hosts.findings(self.connection, flavor):
+                    findings.append((flavor.name, finding))
             except model.CloudError as error:
                 self.warn(f"hosts were not looked at: {error}")
         return cloud_flavor.findings_table(self, "Flavor", findings, parsed_args.fail_on)

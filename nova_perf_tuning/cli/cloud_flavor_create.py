@@ -40,8 +40,16 @@ class FlavorCreate(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         given = flavor_options.flavor(parsed_args)
-        specs, warnings = flavor_rules.written(given, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
-        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
-        fields = {name: getattr(parsed_args, name) for name in ("vcpus", "ram", "disk")}
-        fields |= {"is_public": not parsed_args.private, **({"id": parsed_args.id} if parsed_args.id else {})}
+        known = profiles.load(parsed_args.profile_dir)
+        specs, warnings = flavor_rules.written(given, parsed_args.vcpus, known)
+        for warning in warnings:
+            self.warn(f"warning: {crosscheck.message(warning)}")
+        fields = {
+            "vcpus": parsed_args.vcpus,
+            "ram": parsed_args.ram,
+            "disk": parsed_args.disk,
+            "is_public": not parsed_args.private,
+        }
+        if parsed_args.id:
+            fields["id"] = parsed_args.id
         return cloud_flavor.shown(flavors.create(self.connection, parsed_args.name, specs, **fields))

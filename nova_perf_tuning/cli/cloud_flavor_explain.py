@@ -31,7 +31,8 @@ class FlavorExplain(cloud_command.CloudLister):
             _, properties = flavors.find_image(self.connection, parsed_args.image)
         specs, vcpus = flavor.extra_specs, flavor.vcpus
         wanted, warnings = crosscheck.guest_request(specs, properties, vcpus, known)
-        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
+        for warning in warnings:
+            self.warn(f"warning: {crosscheck.message(warning)}")
         chosen = known.get(wanted.profile or "")
         rows = []
         for row in explanation.rows(wanted, specs, properties, chosen, vcpus):

@@ -26,7 +26,8 @@ class FlavorSet(cloud_command.CloudShowOne):
         given, removed_keys = flavor_options.flavor(parsed_args), frozenset(parsed_args.remove)
         known = profiles.load(parsed_args.profile_dir)
         specs, warnings = flavor_rules.changed(flavor.extra_specs, given, removed_keys, flavor.vcpus, known)
-        self.warn(*(f"warning: {crosscheck.message(warning)}" for warning in warnings))
+        for warning in warnings:
+            self.warn(f"warning: {crosscheck.message(warning)}")
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = cloud_flavor.shown(flavors.find(self.connection, flavor.id))
         return (*names, "set", "removed"), (*values, cloud_command.lines(done), cloud_command.lines(removed))

@@ -7,10 +7,18 @@ from nova_perf_tuning.validation.cloud import hosts
 
 def columns(host: hosts.Host) -> dict[str, object]:
     """Return a host as ``list`` and ``show`` show it, in the order of the columns."""
+    set_by = ""
+    if host.managed:
+        set_by = "nova-compute"
+    elif host.earned:
+        set_by = "API"
     return {
         "host": host.name,
-        **{name: getattr(host, name) for name in ("zone", "state", "status", "verdict")},
+        "zone": host.zone,
+        "state": host.state,
+        "status": host.status,
+        "verdict": host.verdict,
         "traits": cloud_command.lines(sorted(host.earned)),
-        "traits_set_by": "nova-compute" if host.managed else "API" if host.earned else "",
+        "traits_set_by": set_by,
         "disabled_reason": host.disabled_reason,
     }

@@ -25,8 +25,9 @@ class HostList(cloud_command.CloudLister):
                 f"guests with {feature} do not migrate live to {rules.named(older)}: [libvirt] hw_machine_type "
                 "must be one that the oldest QEMU has, everywhere"
             )
-        return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
-            tuple(cloud_host.columns(host).values())
-            for host in known
-            if traits.VALIDATED in host.traits or not parsed_args.validated
-        ]
+        head = ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason")
+        rows = []
+        for host in known:
+            if traits.VALIDATED in host.traits or not parsed_args.validated:
+                rows.append(tuple(cloud_host.columns(host).values()))
+        return head, rows

@@ -73,12 +73,21 @@ class Publish(cloud_command.CloudLister):
         if result is not None:
             hosts.check(result, host)
             wanted, verdict = traits.wanted(result), result.verdict
-        changed = hosts.set_traits(self.connection, host, wanted)
+        shown, added, removed = hosts.set_traits(self.connection, host, wanted)
         service = hosts.ServiceChange.NONE
-        if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
-            service = hosts.set_service(self.connection, host, result if verdict == "FAIL" else None)
-        shown = [cloud_command.lines(sorted(names)) for names in changed]
-        return host.name, verdict, judged, *shown, cloud_command.Cell(service.value, service.name.lower())
+        if args.disable_on_fail and verdict == "FAIL":
+            service = hosts.set_service(self.connection, host, result)
+        elif args.disable_on_fail and verdict in ("PASS", ""):
+            service = hosts.set_service(self.connection, host, None)
+        return (
+            host.name,
+            verdict,
+            judged,
+            cloud_command.lines(sorted(shown)),
+            cloud_command.lines(sorted(added)),
+            cloud_command.lines(sorted(removed)),
+            cloud_command.Cell(service.value, service.name.lower()),
+        )
 
     def _results(
         self, args: argparse.Namespace
@@ -89,9 +98,20 @@ class Publish(cloud_command.CloudLister):
                 return [(args.host, None)], ""
             raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
         verdicts = result_options.read(args)
-        self.warn(*map(text.of, verdicts.left_out))
-        chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)] if args.host else verdicts.hosts
+        for reason in verdicts.left_out:
+            self.warn(text.of(reason))
+        chosen = verdicts.hosts
+        if args.host:
+            chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)]
+        named: list[tuple[str, host_result.HostResult | None]] = []
+        for result in chosen:
+            host = args.host or result.host
+            if args.withdraw:
+                named.append((host, None))
+            else:
+                named.append((host, result))
         if args.withdraw:
-            return [(args.host or result.host, None) for result in chosen], ""
-        judged = "as recorded" if verdicts.recorded else "now"
-        return [(args.host or result.host, result) for result in chosen], judged
+            return named, ""
+        if verdicts.recorded:
+            return named, "as recorded"
+        return named, "now"

@@ -70,7 +70,11 @@ class Run:
         with contextlib.ExitStack() as self._opened:
             self._junit_file = self._opened.enter_context(result_options.JunitFile(self._args.junit))
             report.require_packages()
-            run, launcher = self._resumed() if self._args.resume else self._begun()
+            launcher: heat_pair.HeatPairLauncher | None
+            if self._args.resume:
+                run, launcher = self._resumed()
+            else:
+                run, launcher = self._begun()
             if launcher is not None:
                 return self._measured(run, launcher)
             self._warn(f"run {run.run_id} is complete; its results are judged and written again")
@@ -92,8 +96,6 @@ class Run:
             broken = error
         if going.unclean:
             self._warn_of_leftovers(run.run_id)
-        # One that came when all was measured has cut off nothing but the last removal of stacks.
-        stopped_by = going.stopped_by if ended is not Ended.COMPLETE else 0
         try:
             code = self._judged(run, ended)
         finally:
@@ -101,10 +103,13 @@ class Run:
                 self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
         if broken is not None:
             raise broken
-        if stopped_by:
-            kept = "results so far are kept" if code is not None else "nothing was measured, no file is written"
+        # A signal that came when all was measured has cut off nothing but the last removal of stacks.
+        if going.stopped_by and ended is not Ended.COMPLETE:
+            kept = "nothing was measured, no file is written"
+            if code is not None:
+                kept = "results so far are kept"
             self._warn(f"interrupted; {kept}")
-            return 128 + stopped_by
+            return 128 + going.stopped_by
         return self._some(code, run.run_id, ended)
 
     # -- before
@@ -135,8 +140,13 @@ class Run:
             self._warn(f"host {host} is left out: it is {why}")
         pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
         measure = plan.measure
-        each = len(measure.arms) * sum(1 if job.benchmark.paired else 2 for job in measure.jobs)
-        if (trials := len(pairs) * measure.trials * each) > store.MAX_TRIALS:
+        runs = 0
+        for job in measure.jobs:
+            runs += 1
+            if not job.benchmark.paired:  # it runs on both hosts of a pair
+                runs += 1
+        trials = len(pairs) * measure.trials * len(measure.arms) * runs
+        if trials > store.MAX_TRIALS:
             most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
             raise options.OptionError(f"{counted(len(pairs), 'pair')} have {trials} trials, {most}")
         launcher.check(measure)
@@ -154,10 +164,12 @@ class Run:
         plan = _resumed_plan(self._args, before)
         self._check_budgets(plan.measure, before.environment)
         complete = before.state == "complete"
-        if not complete and plan.cloud != (here := self._cloud.identity()):
-            raise run_store.RunError(
-                f"run {before.run_id} was begun on another cloud or project: {plan.cloud}; this is {here}"
-            )
+        if not complete:
+            here = self._cloud.identity()
+            if plan.cloud != here:
+                raise run_store.RunError(
+                    f"run {before.run_id} was begun on another cloud or project: {plan.cloud}; this is {here}"
+                )
         self._prepare_output()
         if complete:
             return dataclasses.replace(before, plan=plan), None
@@ -178,9 +190,12 @@ class Run:
 
     def _check_budgets(self, plan: model.MeasurePlan, environment: Environment) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
+        labels = [job.label for job in plan.jobs]
+        self._bare = fleet_results.load_bare(self._args.bare_host, labels)
+        arms = [arm.name for arm in plan.arms]
+        if self._bare:
+            arms.insert(0, results_model.HOST)
         budget = self._args.budget
-        self._bare = fleet_results.load_bare(self._args.bare_host, [job.label for job in plan.jobs])
-        arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
         if budget:
             loaded = budget_file.load(budget)
             self._budgets = budget_file.for_run(loaded, budget, environment.places, plan.jobs, arms)
@@ -192,10 +207,14 @@ class Run:
         results, judged = fleet_results.collect(
             self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
         )
+        if not results.trials:
+            return None
         try:
-            return self._finish(results, judged) if results.trials else None
+            return self._finish(results, judged)
         except (OSError, atomic_write.OutputError) as error:
-            how = "written by" if ended is Ended.COMPLETE else "written when the run has gone on, by"
+            how = "written when the run has gone on, by"
+            if ended is Ended.COMPLETE:
+                how = "written by"
             raise errors.PerfTuningError(
                 f"{one_line(error)}; what was measured is kept, and {how}: {self.resume_command(run.run_id)}"
             ) from error
@@ -204,15 +223,18 @@ class Run:
         """Write results and report, print the tables and return the exit code."""
         store.save(results, self._results_file, self._output)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
-        store.write_atomically(self._report_file, report.render(results, summaries, []), self._output)
+        page = report.render(results, summaries, [])
+        store.write_atomically(self._report_file, page, self._output)
         self._junit_file.write(results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
         if not any(trial.value is not None for trial in results.trials):
             return int(errors.ExitCode.ERROR)
-        if judged.whole is None:
-            return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
-        return int(judged.whole.exit_code)
+        if judged.whole is not None:
+            return int(judged.whole.exit_code)
+        if self._args.budget:
+            return int(errors.ExitCode.ERROR)
+        return int(errors.ExitCode.PASS)
 
     def _show(
         self,
@@ -229,7 +251,8 @@ class Run:
         print()
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
-        command.say(*map(text.of, budget_file.left_out(results, self._budgets)), prefix="note: ")
+        for reason in budget_file.left_out(results, self._budgets):
+            command.say(f"note: {text.of(reason)}")
         print()
         if judged.whole:
             command.say(judged.whole.value)
@@ -239,15 +262,20 @@ class Run:
         """Return the exit code; where there is none, raise why no pair gave a figure."""
         if code is not None:
             return code
-        for fault in (fault for task in self._store.load(run_id).tasks for fault in task.faults):
-            raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
-        more = "; give more --time-limit" if ended is Ended.TIME_LIMIT else ""
-        raise errors.PerfTuningError(f"no pair was measured{more}")
+        for task in self._store.load(run_id).tasks:
+            for fault in task.faults:
+                raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
+        if ended is Ended.TIME_LIMIT:
+            raise errors.PerfTuningError("no pair was measured; give more --time-limit")
+        raise errors.PerfTuningError("no pair was measured")
 
     def resume_command(self, run_id: str) -> str:
         """Return the command that goes on with a run, with what the run does not keep itself."""
-        kept = {"--output": "" if self._args.output == "." else self._args.output, "--budget": self._args.budget}
-        words = [word for option, value in kept.items() if value for word in (option, value)]
+        words = []
+        if self._args.output and self._args.output != ".":
+            words += ["--output", self._args.output]
+        if self._args.budget:
+            words += ["--budget", self._args.budget]
         return self._command("validate", *words, "--resume", run_id)
 
     def _warn_of_leftovers(self, run_id: str) -> None:
@@ -255,9 +283,13 @@ class Run:
 
     def _command(self, *words: str) -> str:
         """Return a command for this cloud and this database, without the password that is in its URL."""
-        cloud = ["--os-cloud", self._cloud.name] if self._cloud.name else []
-        database = ["--database", engine.without_password(self._args.database)] if self._args.database else []
-        return shlex.join(["openstack", *cloud, "perf", *words, *database])
+        whole = ["openstack"]
+        if self._cloud.name:
+            whole += ["--os-cloud", self._cloud.name]
+        whole += ["perf", *words]
+        if self._args.database:
+            whole += ["--database", engine.without_password(self._args.database)]
+        return shlex.join(whole)
 
     def _warn(self, text: str) -> None:
         with contextlib.suppress(OSError):  # who reads it may have gone, and stacks are still to be removed
@@ -269,7 +301,30 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
         host_cpu.check_url(args.agent_metrics)
     if args.network and args.external_network:
         raise options.OptionError("--external-network: guests on a --network have no router; leave one out")
-    given = {
+    guests = _guests(args)
+    settings = model.RunSettings(
+        peers=_RUN.peers,
+        seed=secrets.randbelow(1 << 32),
+        max_parallel=args.max_parallel or _RUN.max_parallel,
+        time_limit_s=args.time_limit,
+    )
+    if args.peers is not None:
+        settings = dataclasses.replace(settings, peers=args.peers)
+    measure = model.MeasurePlan(
+        run_id,
+        _arms(args, guests.vcpus),
+        validate_options.jobs(args.benchmark, args.seconds),
+        args.blocks or model.BLOCKS,
+        args.pair_time_limit or _PAIR_LIMIT_S,
+    )
+    return model.FleetPlan(
+        measure=measure, settings=settings, guests=guests, max_loss=args.max_loss or model.MAX_LOSS
+    )
+
+
+def _guests(args: argparse.Namespace) -> model.GuestSettings:
+    """Return the settings of the guests; what no option gives is the model's default."""
+    options_given = {
         "image": args.image,
         "network": args.network,
         "external_network": args.external_network,
@@ -279,32 +334,21 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
         "boot_s": args.boot_time,
         "agent_metrics": args.agent_metrics,
     }
-    guests = model.GuestSettings(
-        guest_tx_offload=not args.no_guest_tx_offload, **{name: value for name, value in given.items() if value}
-    )
-    limit_s = args.pair_time_limit or _PAIR_LIMIT_S
-    arms, jobs = _arms(args, guests.vcpus), validate_options.jobs(args.benchmark, args.seconds)
-    return model.FleetPlan(
-        measure=model.MeasurePlan(run_id, arms, jobs, args.blocks or model.BLOCKS, limit_s),
-        settings=model.RunSettings(
-            peers=_RUN.peers if args.peers is None else args.peers,
-            seed=secrets.randbelow(1 << 32),
-            max_parallel=args.max_parallel or _RUN.max_parallel,
-            time_limit_s=args.time_limit,
-        ),
-        guests=guests,
-        max_loss=args.max_loss or model.MAX_LOSS,
-    )
+    given = {name: value for name, value in options_given.items() if value}
+    return model.GuestSettings(guest_tx_offload=not args.no_guest_tx_offload, **given)
 
 
 def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
     """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
-    values = {name: value for name, value in vars(args).items() if name not in _FREE}
-    if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    given = []
+    for name, value in vars(args).items():
+        absent = value is None or value is False or value == []
+        if name not in _FREE and not absent:
+            given.append(f"--{name.replace('_', '-')}")
+    if given:
         raise options.OptionError(
-            f"{named}: run {run.run_id} goes on as it was begun, since its pairs are compared with each other;"
-            " leave it out or begin a new run"
+            f"{', '.join(given)}: run {run.run_id} goes on as it was begun, since its pairs are compared with each"
+            " other; leave it out or begin a new run"
         )
     before = run.plan
     parallel = args.max_parallel or before.settings.max_parallel
@@ -327,8 +371,11 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
 
 def cpu_faults(environment: Environment) -> list[str]:
     """Return why host CPU is not known, the first places, and of how many more it is not."""
-    every = environment.host_cpu_faults.items()
-    faults = [f"host CPU is not known from {where}: {why}" for where, why in every]
-    left_out = max(0, len(faults) - _MAX_CPU_FAULTS) + (environment.host_cpu_faults_left_out or 0)
-    more = [f"host CPU is not known from {left_out} more places"] if left_out else []
-    return [*faults[:_MAX_CPU_FAULTS], *more]
+    faults = []
+    for where, why in environment.host_cpu_faults.items():
+        faults.append(f"host CPU is not known from {where}: {why}")
+    shown = faults[:_MAX_CPU_FAULTS]
+    left_out = len(faults) - len(shown) + (environment.host_cpu_faults_left_out or 0)
+    if left_out:
+        shown.append(f"host CPU is not known from {left_out} more places")
+    return shown

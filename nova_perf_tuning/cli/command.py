@@ -22,6 +22,8 @@ from nova_perf_tuning.printing import counted, one_line, printable
 _FIELD, _LAST_FIELD = 60, 2000
 #: On a terminal: width of the last column at which no other one is cut, least width of any, lines of a field.
 _LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
+#: Between two columns.
+_GAP = "  "
 
 #: The extra that has a package, for those that some commands need and others do not. Commands of the openstack
 #: program need one that has them all.
@@ -140,31 +142,51 @@ def print_table(
     """
     if not rows:
         return
-    last = len(head) - 1
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    lines = [[_field(field, _LAST_FIELD) for field in row] for row in (head, *rows[:most])]
-    widths = [min(limit, max(len(line[index]) for line in lines)) for index in range(last)]
-    while sum(widths) + 2 * last + _LAST_WIDTH > columns and max(widths[1:], default=0) > _NARROW:
-        widths[widths.index(max(widths[1:]), 1)] -= 1
-    before = sum(widths) + 2 * last
+    lines = []
+    for row in (head, *rows[:most]):
+        lines.append([_field(field, _LAST_FIELD) for field in row])
+    columns = sys.maxsize
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+    widths = _widths(lines, limit, columns)
+    before = sum(widths) + len(_GAP) * len(widths)
     width = max(columns - before, _NARROW)
     wrapper = _Lines(width, break_long_words=False, break_on_hyphens=False, max_lines=_MOST_LINES)
     for line in lines:
-        fields = [_field(field, width).ljust(width) for field, width in zip(line, widths, strict=False)]
-        first, *more = wrapper.wrap(line[last]) or [""]
-        sys.stdout.write("  ".join([*fields, first]).rstrip() + "\n")
-        sys.stdout.writelines(f"{' ' * before}{part}\n" for part in more)
+        fields = []
+        for field, field_width in zip(line, widths, strict=False):
+            fields.append(_field(field, field_width).ljust(field_width))
+        wrapped = wrapper.wrap(line[-1]) or [""]
+        fields.append(wrapped[0])
+        sys.stdout.write(_GAP.join(fields).rstrip() + "\n")
+        for part in wrapped[1:]:
+            sys.stdout.write(f"{' ' * before}{part}\n")
     if most is not None and len(rows) > most:
         say(f"and {len(rows) - most} more; -f json lists them all")
+
+
+def _widths(lines: Sequence[Sequence[str]], limit: int, columns: int) -> list[int]:
+    """Return the widths of all columns but the last one, such that the table fits into ``columns``."""
+    widths = []
+    for index in range(len(lines[0]) - 1):
+        longest = max(len(line[index]) for line in lines)
+        widths.append(min(limit, longest))
+    room = columns - _LAST_WIDTH - len(_GAP) * len(widths)
+    while sum(widths) > room and max(widths[1:], default=0) > _NARROW:
+        widest = widths.index(max(widths[1:]), 1)
+        widths[widest] -= 1
+    return widths
 
 
 def print_rows(
     head: Sequence[str], rows: Iterable[Mapping[str, object]], prefix: str = "", limit: int = _FIELD
 ) -> None:
     """Print the fields ``head`` of rows that JSON has as well, with ``prefix`` before each line."""
-    first = head[0]
-    table = [(f"{prefix}{row[first]}", *(row[name] for name in head[1:])) for row in rows]
-    print_table((f"{prefix}{first}", *head[1:]), table, limit)
+    first, *others = head
+    table = []
+    for row in rows:
+        table.append((f"{prefix}{row[first]}", *(row[name] for name in others)))
+    print_table((f"{prefix}{first}", *others), table, limit)
 
 
 class _Lines(textwrap.TextWrapper):
@@ -174,22 +196,33 @@ class _Lines(textwrap.TextWrapper):
 
 
 def _field(field: object, limit: int) -> str:
-    text = "-" if field is None else printable(str(field))
+    if field is None:
+        return "-"
+    text = printable(str(field))
     if len(text) <= limit:
         return text
-    # A list of CPUs ends between two of them: half a number is another number.
     shown = text[: limit - 3]
-    return (shown[: shown.rfind(",") + 1] if re.fullmatch(r"[\da-f,-]+", text) else shown) + "..."
+    if re.fullmatch(r"[\da-f,-]+", text):
+        # A list of CPUs ends between two of them: half a number is another number.
+        shown = shown[: shown.rfind(",") + 1]
+    return f"{shown}..."
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:
     """Return how often each result occurs, under its name, in the order of the enumeration."""
     counts = collections.Counter(results)
-    kinds = {type(result) for result in counts}
-    return {str(result.value): counts[result] for kind in kinds for result in kind if counts[result]}
+    named = {}
+    for kind in {type(result) for result in counts}:
+        for result in kind:
+            if counts[result]:
+                named[str(result.value)] = counts[result]
+    return named
 
 
 def summary(counts: Mapping[str, int], of: str) -> str:
     """Return counts as ``12 settings: 10 written, 2 unchanged``."""
+    whole = counted(sum(counts.values()), of)
+    if not counts:
+        return whole
     parts = ", ".join(f"{number} {name}" for name, number in counts.items())
-    return counted(sum(counts.values()), of) + (f": {parts}" if parts else "")
+    return f"{whole}: {parts}"

@@ -47,6 +47,7 @@ class Evaluate(command.PerfCommand):
         left_out = budget_file.left_out(results, budgets)
         hosts, knobs = None, list[ablation.Knob]()
         no_verdict: Reason | None = None
+        why = ""
         if results.environment.fleet is not None:
             results, many = fleet.judge(results, budgets)
             judged: Sequence[verdict.Judgement] = many.judgements
@@ -54,13 +55,16 @@ class Evaluate(command.PerfCommand):
         else:
             judged = verdict.judge_all(results, budgets)
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
-            no_verdict = None if judged else budget_file.why_none(results)
-        why = text.lines([no_verdict] if no_verdict else [])
+            if not judged:
+                no_verdict = budget_file.why_none(results)
+                why = text.of(no_verdict)
         junit_file.write(results, judged, args.budget, why)
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
-            shown |= data.lines("left_out", left_out) | data.line("why", [no_verdict])
-            shown |= {} if hosts is None else {"hosts": list(map(dataclasses.asdict, hosts))}
+            shown.update(data.lines("left_out", left_out))
+            shown.update(data.line("why", [no_verdict]))
+            if hosts is not None:
+                shown["hosts"] = [dataclasses.asdict(host) for host in hosts]
             command.print_json(shown)
             return int(whole.exit_code)
         result_tables.print_findings(results)
@@ -71,7 +75,8 @@ class Evaluate(command.PerfCommand):
         result_tables.print_ablation(knobs)
         if why:
             command.say(why)
-        command.say(*map(text.of, left_out), prefix="note: ")
+        for reason in left_out:
+            command.say(f"note: {text.of(reason)}")
         result_tables.print_diagnosis(results, judged)
-        command.say("", f"{whole.value}")
+        command.say("", whole.value)
         return int(whole.exit_code)

@@ -51,7 +51,10 @@ class History(command.PerfCommand):
             for path, results in loaded:
                 run_id, new = history.add(engine, results)
                 if args.format != "json":
-                    command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
+                    kept = "was kept before as"
+                    if new:
+                        kept = "kept as"
+                    command.say(f"{path}: {kept} run {run_id}")
             series = history.series(engine, args.host, args.benchmark, args.arm, tags)
         finally:
             engine.dispose()

@@ -110,7 +110,9 @@ class PerfApp(app.App):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf`` with ``argv`` (default: the process's own) and return its exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
+    given = list(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

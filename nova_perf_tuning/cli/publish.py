@@ -97,7 +97,9 @@ class _NovaConf(NamedTuple):
 
 def _nova_conf(files: Sequence[str]) -> _NovaConf:
     """Read nova-compute's files by the reader that follows nothing: root runs this, and Nova's user owns them."""
-    paths = files or [f"/{path}" for path in novaconf.find(Root("/"), strict=True)]
+    paths = list(files)
+    if not paths:
+        paths = [f"/{path}" for path in novaconf.find(Root("/"), strict=True)]
     found = novaconf.merge(novaconf.texts(paths), strict=True)
     source = found.get(("DEFAULT", "config_source"))
     if source is not None:
@@ -178,7 +180,8 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
     """Return what the results call this host: as [DEFAULT] host calls its service, or as its node is called."""
     node = platform.node()
     known = [result.host for result in verdicts.hosts]
-    if not service or (any(host_result.same_host(name, node) for name in known) and service not in known):
+    node_is_known = any(host_result.same_host(name, node) for name in known)
+    if not service or (node_is_known and service not in known):
         return node
     return service
 
@@ -196,21 +199,33 @@ def _withdraw(args: argparse.Namespace, conf: _NovaConf) -> None:
                 removed = True
     if args.format == "json":
         command.print_json({"file": path, "removed": removed})
+    elif removed:
+        command.say(f"{path}: removed; nova-compute takes its traits away")
     else:
-        command.say(f"{path}: removed; nova-compute takes its traits away" if removed else f"{path}: not there")
+        command.say(f"{path}: not there")
 
 
 def _show(
-    args: argparse.Namespace, verdicts: host_results.HostResults, result: host_result.HostResult, path: str
+    args: argparse.Namespace,
+    verdicts: host_results.HostResults,
+    result: host_result.HostResult,
+    path: str,
 ) -> None:
     earned = sorted(traits.wanted(result))
     if args.format == "json":
-        published = {"file": path, "result": bounded_json.parse(result.to_json()), "traits": earned}
-        command.print_json(
-            {**published, "recorded": verdicts.recorded, **data.lines("left_out", verdicts.left_out)}
-        )
+        document = {
+            "file": path,
+            "result": bounded_json.parse(result.to_json()),
+            "traits": earned,
+            "recorded": verdicts.recorded,
+            **data.lines("left_out", verdicts.left_out),
+        }
+        command.print_json(document)
         return
-    how = "as recorded in" if verdicts.recorded else "judged now from"
+    how = "judged now from"
+    if verdicts.recorded:
+        how = "as recorded in"
     command.say(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
-    command.say(*map(text.of, verdicts.left_out), prefix="note: ")
+    for reason in verdicts.left_out:
+        command.say(f"note: {text.of(reason)}")
     command.say(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

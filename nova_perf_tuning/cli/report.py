@@ -4,13 +4,13 @@
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import schema, store
+from nova_perf_tuning.validation.measure import model, schema, store
 from nova_perf_tuning.validation.report import ndjson, report, summary
 
 _MAX_AUDIT = 4 << 20
@@ -46,42 +46,83 @@ class Report(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         if bool(args.audits) == bool(args.results):
             raise options.OptionError("give RESULTS.json or --audits, and not both")
-        path = args.output
         if args.audits:
-            _report_audits(args.audits, path or os.path.join(os.path.dirname(args.audits[0]), "report.html"))
+            beside = os.path.join(os.path.dirname(args.audits[0]), "report.html")
+            _report_audits(args.audits, args.output or beside)
             return
+        path = args.output
         if path is None and args.format != "json" and args.ndjson is None:
             path = os.path.join(os.path.dirname(args.results), "report.html")
-        for output in filter(None, (path, args.ndjson)):
+        outputs = [output for output in (path, args.ndjson) if output]
+        for output in outputs:
             result_options.check_output(output, args.results)
-        budgets = budget_file.load(args.budget) if args.budget else []
-        results = store.load(args.results)
-        recorded, hosts = False, None
-        judged, knobs = list[verdict.Judgement](), list[ablation.Knob]()
-        if results.environment.fleet is None:
-            judged, knobs = verdict.judge_all(results, budgets), ablation.judge(results, budgets)
-        elif args.budget:  # judged again, host by host
-            results, hosts = fleet.judge(results, budgets)
-        else:
-            recorded = True
-        summaries = summary.summarise(results, limits=budget_file.limits(budgets))
+        judged = _judged(args)
         if args.format == "json":
-            data = report.as_json(results, summaries, judged, knobs)
-            if hosts is not None:
-                data["verdict"] = hosts.whole and hosts.whole.value
-                data["hosts"] = [dataclasses.asdict(host) for host in hosts.hosts]
-            command.print_json(data)
+            command.print_json(judged.as_json())
         if path is not None:
-            store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
+            store.write_atomically(path, judged.html())
         if args.ndjson is not None:
-            environment = results.environment
-            hosts_of = (
-                fleet.Places(environment).ran_on if environment.fleet else lambda _: (environment.host, None)
-            )
-            lines = ndjson.lines(results, summary.excluded(summaries), hosts_of)
-            store.write_atomically(args.ndjson, "".join(lines))
+            store.write_atomically(args.ndjson, judged.ndjson())
         if args.format != "json":
-            command.say(*filter(None, (path, args.ndjson)))
+            command.say(*outputs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Judged:
+    """Results and what is said of them.
+
+    :ivar hosts: of a run over many hosts that was judged again.
+    :ivar recorded: the verdicts on hosts are those in the file.
+    """
+
+    results: model.Results
+    summaries: Sequence[summary.BenchmarkSummary]
+    judgements: Sequence[verdict.Judgement] = ()
+    knobs: Sequence[ablation.Knob] = ()
+    hosts: fleet.FleetVerdict | None = None
+    recorded: bool = False
+
+    def as_json(self) -> dict[str, object]:
+        document = report.as_json(self.results, self.summaries, self.judgements, self.knobs)
+        if self.hosts is not None:
+            document["verdict"] = None
+            if self.hosts.whole is not None:
+                document["verdict"] = self.hosts.whole.value
+            document["hosts"] = [dataclasses.asdict(host) for host in self.hosts.hosts]
+        return document
+
+    def html(self) -> str:
+        return report.render(self.results, self.summaries, self.judgements, self.knobs, recorded=self.recorded)
+
+    def ndjson(self) -> str:
+        hosts_of: Callable[[model.Trial], tuple[str, str | None]] = self._only_host
+        if self.results.environment.fleet is not None:
+            hosts_of = fleet.Places(self.results.environment).ran_on
+        lines = ndjson.lines(self.results, summary.excluded(self.summaries), hosts_of)
+        return "".join(lines)
+
+    def _only_host(self, _trial: model.Trial) -> tuple[str, str | None]:
+        return self.results.environment.host, None
+
+
+def _judged(args: argparse.Namespace) -> _Judged:
+    """Read the results and judge them by the budgets that were given."""
+    budgets: list[budget_file.Budget] = []
+    if args.budget:
+        budgets = budget_file.load(args.budget)
+    limits = budget_file.limits(budgets)
+    results = store.load(args.results)
+    if results.environment.fleet is None:
+        return _Judged(
+            results,
+            summary.summarise(results, limits=limits),
+            judgements=verdict.judge_all(results, budgets),
+            knobs=ablation.judge(results, budgets),
+        )
+    if args.budget:  # judged again, host by host
+        results, hosts = fleet.judge(results, budgets)
+        return _Judged(results, summary.summarise(results, limits=limits), hosts=hosts)
+    return _Judged(results, summary.summarise(results, limits=limits), recorded=True)
 
 
 def _report_audits(files: Sequence[str], path: str) -> None:

@@ -18,26 +18,43 @@ _RATIO = (
 def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
     """Print a row per benchmark and arm, what a ratio is, all in one sentence, and what to beware of."""
     rows: list[tuple[str, ...]] = []
+    compared = False
     for benchmark in summaries:
         for arm in benchmark.arms:
-            ratios = {pair.baseline: pair.ratio for pair in benchmark.comparisons if pair.arm == arm.arm}
-            first = next((baseline for baseline in ratios if baseline != model.HOST), None)
-            median = f"{text.number(arm.median.value)} {benchmark.unit}" if arm.median else "-"
-            failed = f" ({arm.failed} failed)" if arm.failed else ""
-            excluded = f" ({len(arm.excluded)} excluded)" if arm.excluded else ""
-            ratio = f"{first}: {text.ratio(ratios[first])}" if first else "-"
-            service = arm.service_per_unit
-            cost = f"{text.number(service.value * 1e3)} ms/{benchmark.work_unit}" if service else "-"
-            trials, to_host = f"{arm.n}{failed}{excluded}", text.ratio(ratios.get(model.HOST))
-            rows.append((benchmark.label, arm.arm, median, trials, ratio, to_host, cost))
+            rows.append(_summary_row(benchmark, arm))
+        compared = compared or any(pair.ratio is not None for pair in benchmark.comparisons)
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     print()
     command.print_table(head, rows)
-    if any(pair.ratio is not None for benchmark in summaries for pair in benchmark.comparisons):
+    if compared:
         command.say(_RATIO)
     command.say("", text.of(summary.headline(summaries)))
-    notes = map(text.of, summary.notes(results, summaries))
-    command.say(*notes, *text.cautions(summaries), prefix="note: ")
+    for note in summary.notes(results, summaries):
+        command.say(f"note: {text.of(note)}")
+    command.say(*text.cautions(summaries), prefix="note: ")
+
+
+def _summary_row(benchmark: summary.BenchmarkSummary, arm: summary.ArmSummary) -> tuple[str, ...]:
+    """Return an arm's figures with their units, ``-`` where there is none."""
+    median = ratio = cost = "-"
+    if arm.median:
+        median = f"{text.number(arm.median.value)} {benchmark.unit}"
+    trials = str(arm.n)
+    if arm.failed:
+        trials += f" ({arm.failed} failed)"
+    if arm.excluded:
+        trials += f" ({len(arm.excluded)} excluded)"
+    to_host = None
+    for pair in benchmark.comparisons:
+        if pair.arm != arm.arm:
+            continue
+        if pair.baseline == model.HOST:
+            to_host = pair.ratio
+        elif ratio == "-":
+            ratio = f"{pair.baseline}: {text.ratio(pair.ratio)}"
+    if arm.service_per_unit:
+        cost = f"{text.number(arm.service_per_unit.value * 1e3)} ms/{benchmark.work_unit}"
+    return benchmark.label, arm.arm, median, trials, ratio, text.ratio(to_host), cost
 
 
 def print_paths(results: str, report: str) -> None:
@@ -60,9 +77,12 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
     rows = []
     for host in hosts:
-        word = host.verdict or verdict.Verdict.INCONCLUSIVE.value
-        unjudged = "" if host.verdict else "nothing to judge it by: no peers to compare with, no budget"
-        why = (*host.reasons, unjudged)[0]
+        word, why = host.verdict, ""
+        if not word:
+            word = verdict.Verdict.INCONCLUSIVE.value
+            why = "nothing to judge it by: no peers to compare with, no budget"
+        if host.reasons:
+            why = host.reasons[0]
         rows.append((word, host.host, f"{host.measured} of {host.peers}", why))
     command.print_table(("verdict", "host", "peers", "why"), rows)
 
@@ -73,7 +93,8 @@ def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement])
     if whole is None:
         return
     command.say("", text.of(whole.headline))
-    command.say(*map(text.of, whole.actions), prefix="- ")
+    for action in whole.actions:
+        command.say(f"- {text.of(action)}")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:

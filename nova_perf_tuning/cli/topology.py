@@ -23,6 +23,9 @@ _NIC_HEAD = ("device", "kind", "driver", "PCI", "node", "queues", "MTU", "Mbit/s
 _GUEST_HEAD = ("guest", "process", "vCPUs", "vCPUs on", "emulator on", "I/O threads on", "vhost workers on")
 _THREAD_KINDS = ("vcpu", "emulator", "iothread", "vhost")
 
+#: Objects of the model that JSON shows with all their fields.
+_Item = model.Cpu | model.Node | model.Nic | model.Irq | model.ProgramThread | model.Slice
+
 
 class Topology(command.PerfCommand):
     """Show CPUs, NUMA nodes, network devices, interrupts and guests of this host or of a recorded one."""
@@ -57,13 +60,13 @@ def _claims(root: root_module.Root, facts: model.HostFacts) -> owners.CpuOwners:
 def as_json(facts: model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
     return {
-        "cpus": [_fields(cpu) for cpu in facts.cpus],
+        "cpus": _all_fields(facts.cpus),
         "nodes": [_node(node) for node in facts.nodes],
         "nics": [_nic(nic) for nic in facts.nics],
-        "irqs": [_fields(irq) for irq in facts.irqs.values()],
+        "irqs": _all_fields(facts.irqs.values()),
         "guests": [_guest(guest) for guest in facts.guests],
-        "programs": [_fields(thread) for thread in facts.programs],
-        "slices": [_fields(group) for group in facts.slices],
+        "programs": _all_fields(facts.programs),
+        "slices": _all_fields(facts.slices),
         "online": facts.online,
         "isolated": facts.isolated,
         "isolated_now": facts.isolated_now,
@@ -103,9 +106,11 @@ def _guest(guest: model.GuestProcess) -> dict[str, object]:
     return {"name": guest.name, "pid": guest.pid, "threads": threads, "slice": guest.slice}
 
 
-def _fields(
-    item: model.Cpu | model.Node | model.Nic | model.Irq | model.ProgramThread | model.Slice,
-) -> dict[str, object]:
+def _all_fields(items: Iterable[_Item]) -> list[dict[str, object]]:
+    return [_fields(item) for item in items]
+
+
+def _fields(item: _Item) -> dict[str, object]:
     """Return the fields of an object of the model; ``dataclasses.asdict`` would copy each value."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 

@@ -91,8 +91,9 @@ class Checks(upgradecheck.UpgradeCommands):
             return _fine(f"[DEFAULT] compute_driver is {DRIVER}.")
         read = ", ".join(self.conf.config_file or ()) or "no configuration file"
         # Nova has no default.
-        state = f"{driver} ({read}), so guests of this host are not tuned" if driver else ""
-        state = state or f"not set ({read}), and nova-compute does not start without it"
+        state = f"not set ({read}), and nova-compute does not start without it"
+        if driver:
+            state = f"{driver} ({read}), so guests of this host are not tuned"
         return _look(f"[DEFAULT] compute_driver is {state}; on a compute host, set it to {DRIVER}.")
 
     def _validators(self) -> Result:
@@ -116,8 +117,9 @@ class Checks(upgradecheck.UpgradeCommands):
             known = profiles.load(directory)
         except errors.PerfTuningError as error:
             return _fail(f"{error}; until then every instance with a profile fails.")
-        unset = "of the package; [nova_perf_tuning] profile_dir is not set"
-        return _fine(f"{len(known)} profiles {f'with those of {directory}' if directory else unset}.")
+        if directory is None:
+            return _fine(f"{len(known)} profiles of the package; [nova_perf_tuning] profile_dir is not set.")
+        return _fine(f"{len(known)} profiles with those of {directory}.")
 
     _upgrade_checks = (
         ("Nova release", _nova),
@@ -176,7 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
     try:
-        given = list(sys.argv[1:] if argv is None else argv)
+        if argv is None:
+            argv = sys.argv[1:]
+        given = list(argv)
         files = cfg.find_config_files("nova", "nova-compute")
         return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
     except (cfg.Error, OSError, errors.PerfTuningError) as error:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import secrets
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Final
 
@@ -128,6 +128,16 @@ class Validate(command.PerfCommand):
             return run.run()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Judged:
+    """Results with their figures and verdicts."""
+
+    results: model.Results
+    summaries: Sequence[summary.BenchmarkSummary]
+    judgements: Sequence[verdict.Judgement]
+    knobs: Sequence[ablation.Knob]
+
+
 @dataclasses.dataclass
 class _Run:
     """One validation from its first boot to its exit code.
@@ -158,80 +168,111 @@ class _Run:
                     lambda environment: noise.holding(environment, self.floors),
                 )
                 results = running.results
+                undecided = None
+                if self.budgets:
+                    undecided = self._undecided
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
-                    running.run((lambda now: ablation.undecided(now, self.budgets)) if self.budgets else None)
+                    running.run(undecided)
         except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
             stopped = stop
         if results is None or not results.trials:
             if stopped is not None:
                 return _tell_stop(stopped, measured=False)
-            faults = results.environment.errors if results is not None else []
-            first = f"first error: {faults[0].error}" if faults else "give more --time-limit"
-            raise errors.PerfTuningError(f"nothing was measured before the time limit; {first}")
+            advice = "give more --time-limit"
+            if results is not None and results.environment.errors:
+                advice = f"first error: {results.environment.errors[0].error}"
+            raise errors.PerfTuningError(f"nothing was measured before the time limit; {advice}")
         code = self.finish(results)
-        return code if stopped is None else _tell_stop(stopped, measured=True)
+        if stopped is not None:
+            return _tell_stop(stopped, measured=True)
+        return code
 
     def finish(self, results: model.Results) -> int:
-        summaries = summary.summarise(results, limits=budget_file.limits(self.budgets))
-        judged = verdict.judge_all(results, self.budgets)
-        knobs = ablation.judge(results, self.budgets)
-        unjudged = "" if judged else text.of(budget_file.why_none(results))
-        results_file, report_file = validate_options.output_files(self.args.output)
-        page = report_module.render(results, summaries, judged, knobs)
+        """Judge and show what was measured, write the files and return the exit code."""
+        limits = budget_file.limits(self.budgets)
+        judged = _Judged(
+            results,
+            summary.summarise(results, limits=limits),
+            verdict.judge_all(results, self.budgets),
+            ablation.judge(results, self.budgets),
+        )
+        unjudged = ""
+        if not judged.judgements:
+            unjudged = text.of(budget_file.why_none(results))
+        _results_file, report_file = validate_options.output_files(self.args.output)
+        page = report_module.render(results, judged.summaries, judged.judgements, judged.knobs)
         store.write_atomically(report_file, page, self.output)
         if self.args.format == "json":
-            command.print_json(report_module.as_json(results, summaries, judged, knobs))
+            document = report_module.as_json(results, judged.summaries, judged.judgements, judged.knobs)
+            command.print_json(document)
         else:
-            result_tables.print_summary(results, summaries)
-            command.say(*map(text.of, summary.warnings(results.environment)), prefix="warning: ")
-            result_tables.print_findings(results)
-            command.say(*map(text.of, budget_file.left_out(results, self.budgets)), prefix="note: ")
-            if self.args.budget:
-                print()
-                result_tables.print_verdicts(judged)
-                result_tables.print_diagnosis(results, judged)
-                if unjudged:
-                    command.say(unjudged)
-                    command.say("", f"{verdict.overall(judged).value}")
-            result_tables.print_ablation(knobs)
-            result_tables.print_paths(results_file, report_file)
+            self._show(judged, unjudged)
         # What fails now is reported after all that was measured is shown.
-        self.junit_file.write(results, judged, self.args.budget, unjudged)
+        self.junit_file.write(results, judged.judgements, self.args.budget, unjudged)
         if self.args.noise_floor:
             floors = _store_floors(results, NOISE_FILE)
-            command.say(*(floors if self.args.format != "json" else ()))
+            if self.args.format != "json":
+                command.say(*floors)
         if not any(trial.value is not None for trial in results.trials):
             raise errors.PerfTuningError("no trial gave a figure; see the report for the errors")
-        return int(verdict.overall(judged).exit_code if self.args.budget else errors.ExitCode.PASS)
+        if self.args.budget:
+            return int(verdict.overall(judged.judgements).exit_code)
+        return int(errors.ExitCode.PASS)
+
+    def _undecided(self, now: model.Results) -> bool:
+        return ablation.undecided(now, self.budgets)
+
+    def _show(self, judged: _Judged, unjudged: str) -> None:
+        """Print what was measured; ``unjudged``: why no budget applies, if so."""
+        results = judged.results
+        result_tables.print_summary(results, judged.summaries)
+        for warning in summary.warnings(results.environment):
+            command.say(f"warning: {text.of(warning)}")
+        result_tables.print_findings(results)
+        for reason in budget_file.left_out(results, self.budgets):
+            command.say(f"note: {text.of(reason)}")
+        if self.args.budget:
+            print()
+            result_tables.print_verdicts(judged.judgements)
+            result_tables.print_diagnosis(results, judged.judgements)
+            if unjudged:
+                command.say(unjudged)
+                command.say("", verdict.overall(judged.judgements).value)
+        result_tables.print_ablation(judged.knobs)
+        result_tables.print_paths(*validate_options.output_files(self.args.output))
 
 
 def _store_floors(results: model.Results, path: str) -> list[str]:
-    """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
+    """Keep the noise floors of an A/A run and return lines that name them, or say why there are none."""
     try:
         floors = noise.save(results, path)
     except ReasonError as error:
         return [f"note: no noise floor was stored: {text.of(error.reason)}"]
     except OSError as error:
         raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
-    lines = [
-        f"noise floor: {label} {metric}: losses below {floor:.1%} are within the noise here"
-        for label, losses in floors.items()
-        for metric, floor in losses.items()
-    ]
-    return [*lines, f"noise floors: {path}"]
+    lines = []
+    for label, losses in floors.items():
+        for metric, floor in losses.items():
+            lines.append(f"noise floor: {label} {metric}: losses below {floor:.1%} are within the noise here")
+    lines.append(f"noise floors: {path}")
+    return lines
 
 
 def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     report_module.require_packages()
-    budgets = budget_file.load(args.budget) if args.budget else []
+    budgets: list[budget_file.Budget] = []
+    if args.budget:
+        budgets = budget_file.load(args.budget)
     launcher = launchers.load(args.launcher)
     plan = session_plan(args, launcher.vcpus)
     _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))
+    floors: Sequence[noise.Entry] = []
     if args.noise_floor:
         noise.check_writable(NOISE_FILE)
-    floors = [] if args.noise_floor else noise.load(NOISE_FILE)
+    else:
+        floors = noise.load(NOISE_FILE)
     if budgets:
         arms = [model.HOST, *(arm.name for arm in plan.arms)]
         places = {"host_group": plan.host_group, "flavor": plan.flavor}
@@ -247,35 +288,57 @@ def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> 
 
 def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     """Return the plan that the options ask for; ``vcpus``: of each guest, None where there are none."""
-    # Both arms of these are the same: A/A runs, whose interval shows the noise.
-    untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
-    if untuned and (args.profile or args.spec):
-        raise options.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
-    if args.flavor and args.launcher == "host":
-        raise options.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
-    tuned, reasons = request.Request(), dict[str, str]()
-    if not untuned:
-        tuned, reasons = validate_options.tuned_request(args, vcpus)
-    second = model.AA_ARMS[1] if args.noise_floor else ablation.FULL
-    without = ablation.arms(tuned) if args.ablation else {}
-    if args.ablation and len(without) < 2:
-        raise options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+    tuned, reasons = _tuned(args, vcpus)
+    tuned_arm = ablation.FULL
+    if args.noise_floor:
+        tuned_arm = model.AA_ARMS[1]
+    without: Mapping[str, launch.Arm] = {}
+    if args.ablation:
+        without = ablation.arms(tuned)
+        if len(without) < 2:
+            raise options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
     values = tuned.extra_specs()
-    judged = bool(args.budget)
+    left_out = {}
+    for spec, arm in without.items():
+        left_out[arm.name] = environments.LeftOut(spec, values[spec])
+    boots, blocks, time_limit_s = BOOTS, BLOCKS, _TIME_LIMIT_S
+    if args.budget:
+        boots, blocks, time_limit_s = BOOTS_JUDGED, BLOCKS_JUDGED, _TIME_LIMIT_JUDGED_S
     return session.Plan(
-        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *without.values()),
+        arms=(
+            launch.Arm("untuned", request.Request()),
+            launch.Arm(tuned_arm, tuned),
+            *without.values(),
+        ),
         jobs=validate_options.jobs(args.benchmark, args.seconds),
-        boots=args.boots or (BOOTS_JUDGED if judged else BOOTS),
-        blocks=args.blocks or (BLOCKS_JUDGED if judged else BLOCKS),
+        boots=args.boots or boots,
+        blocks=args.blocks or blocks,
         seed=secrets.randbelow(1 << 32),
-        time_limit_s=args.time_limit or (_TIME_LIMIT_JUDGED_S if judged else _TIME_LIMIT_S),
-        reasons={second: reasons},
+        time_limit_s=args.time_limit or time_limit_s,
+        reasons={tuned_arm: reasons},
         host_group=args.host_group or "",
         flavor=args.flavor or "",
         tags=options.tags(args),
         attached=collectors.attach(args.collect, args.output),
-        ablation={arm.name: environments.LeftOut(spec, values[spec]) for spec, arm in without.items()},
+        ablation=left_out,
     )
+
+
+def _tuned(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+    """Return the request of the tuned guests, and its reasons by extra spec."""
+    # Both arms of these are the same: A/A runs, whose interval shows the noise.
+    untuned = ""
+    if args.noise_floor:
+        untuned = "--noise-floor"
+    elif args.launcher == "host":
+        untuned = "--launcher host"
+    if untuned and (args.profile or args.spec):
+        raise options.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
+    if args.flavor and args.launcher == "host":
+        raise options.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+    if untuned:
+        return request.Request(), {}
+    return validate_options.tuned_request(args, vcpus)
 
 
 def _check_programs(jobs: Sequence[plugins.Job]) -> None:

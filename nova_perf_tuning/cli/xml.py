@@ -44,8 +44,11 @@ class Xml(command.PerfCommand):
             result = transform.transform(data, wanted)
         except parsing.DomainError as error:
             raise options.OptionError(f"{args.domain}: {error}") from None
-        notes = [(finding.rule, f"warning: {crosscheck.message(finding)}") for finding in (*single, *warnings)]
-        notes += [(note.omission.name.lower(), f"left out: {note.text}") for note in result.left_out]
+        notes = []
+        for finding in (*single, *warnings):
+            notes.append((finding.rule, f"warning: {crosscheck.message(finding)}"))
+        for note in result.left_out:
+            notes.append((note.omission.name.lower(), f"left out: {note.text}"))
         if not wanted:
             notes.append(("no_request", "neither options nor the metadata have a request: the XML is unchanged"))
         if args.format == "json":
@@ -69,7 +72,13 @@ class Xml(command.PerfCommand):
 def _shown(xml: str) -> str:
     """Return XML with a reference for each character that a terminal would obey; it stays the same document."""
     lines = xml.replace("\r\n", "\n").replace("\r", "\n")  # as every parser of XML reads them
-    return "".join(char if char.isprintable() or char in "\n\t" else f"&#{ord(char)};" for char in lines)
+    shown = []
+    for char in lines:
+        if char.isprintable() or char in "\n\t":
+            shown.append(char)
+        else:
+            shown.append(f"&#{ord(char)};")
+    return "".join(shown)
 
 
 def _request(

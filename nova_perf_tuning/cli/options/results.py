@@ -77,7 +77,9 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
         unjudged: str = "",
     ) -> None:
         """Write the verdicts; ``unjudged``: why no budget of the file ``budget`` applies, if so."""
-        why = (unjudged or text.NO_BUDGET) if budget else "no budget was given; give one with --budget"
+        why = "no budget was given; give one with --budget"
+        if budget:
+            why = unjudged or text.NO_BUDGET
         self._write(results, judged, why)
 
     def _write(self, results: model.Results, judged: Sequence[verdict.Judgement], why: str) -> None:
@@ -89,6 +91,8 @@ def read(args: argparse.Namespace) -> host_results.HostResults:
     """Return the verdicts in RESULT, by the budgets that were given."""
     if not args.budget:
         return host_results.read(args.result)
-    name = os.path.splitext(os.path.basename(args.budget))[0]
-    name = name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
-    return host_results.read(args.result, budget_file.load(args.budget), name, (args.host_group, args.flavor))
+    name, _extension = os.path.splitext(os.path.basename(args.budget))
+    if not re.fullmatch(vocabulary.NAME_PATTERN, name):
+        name = ""
+    budgets = budget_file.load(args.budget)
+    return host_results.read(args.result, budgets, name, (args.host_group, args.flavor))

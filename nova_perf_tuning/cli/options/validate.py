@@ -67,8 +67,12 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     known = profiles.load(args.profile_dir)
     tuned = parsing.parse(specs, {}, known)
     crosscheck.refuse(crosscheck.findings(tuned, specs, vcpus=vcpus))
-    chosen = known[tuned.profile].specs if tuned.profile else {}
-    return tuned, {key: entry.reason for key, entry in chosen.items() if key not in specs}
+    reasons = {}
+    if tuned.profile:
+        for key, entry in known[tuned.profile].specs.items():
+            if key not in specs:
+                reasons[key] = entry.reason
+    return tuned, reasons
 
 
 def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, ...]:
@@ -132,7 +136,9 @@ def make_output_directory(path: str) -> atomic_write.Directory:
 
 def progress(to_stderr: bool) -> Callable[[session.Progress], None]:
     """Return what prints progress on stdout, or on stderr where stdout has the JSON."""
-    stream = sys.stderr if to_stderr else sys.stdout
+    stream = sys.stdout
+    if to_stderr:
+        stream = sys.stderr
     last = float("-inf")
 
     def show(now: session.Progress) -> None:
@@ -150,4 +156,6 @@ def progress(to_stderr: bool) -> Callable[[session.Progress], None]:
 def _left(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"about {hours}:{minutes:02d}:{rest:02d}" if hours else f"about {minutes}:{rest:02d}"
+    if hours:
+        return f"about {hours}:{minutes:02d}:{rest:02d}"
+    return f"about {minutes}:{rest:02d}"
