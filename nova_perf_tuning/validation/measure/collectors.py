@@ -56,12 +56,22 @@ class Interrupts(Collector):
 
     def start(self) -> Stop:
         before = self.read()
-        return lambda: {name: list(_growth(before[name], table)) for name, table in self.read().items()}
+
+        def stop() -> Mapping[str, object]:
+            grown = {}
+            for name, table in self.read().items():
+                grown[name] = list(_growth(before[name], table))
+            return grown
+
+        return stop
 
     def read(self) -> dict[str, dict[str, tuple[str, dict[str, int]]]]:
         """Return both tables, see :func:`parse_counts`."""
-        files = {name: pathlib.Path("/proc", name) for name in ("interrupts", "softirqs")}
-        return {name: parse_counts(path.read_text("ascii", "replace")) for name, path in files.items()}
+        tables = {}
+        for name in ("interrupts", "softirqs"):
+            text = pathlib.Path("/proc", name).read_text("ascii", "replace")
+            tables[name] = parse_counts(text)
+        return tables
 
 
 def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
@@ -80,9 +90,15 @@ def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
 def _growth(
     before: Mapping[str, tuple[str, Mapping[str, int]]], after: Mapping[str, tuple[str, Mapping[str, int]]]
 ) -> Iterator[dict[str, object]]:
+    """Yield each interrupt that occurred, with CPU -> how often."""
     for name, (about, counts) in after.items():
-        old = before.get(name, ("", {}))[1]
-        if grown := {cpu: count - old.get(cpu, 0) for cpu, count in counts.items() if count > old.get(cpu, 0)}:
+        _about, old = before.get(name, ("", {}))
+        grown = {}
+        for cpu, count in counts.items():
+            added = count - old.get(cpu, 0)
+            if added > 0:
+                grown[cpu] = added
+        if grown:
             yield {"name": name, "about": about, "cpus": grown}
 
 
@@ -121,10 +137,19 @@ class PerfStat(Collector):
 
 def parse_perf(text: str) -> Iterator[dict[str, object]]:
     """Yield the events of ``perf stat --json-output``, counted in so much of the time; null: not at all."""
-    for row in (bounded_json.parse(line) for line in text.splitlines() if line.startswith("{")):
-        value = float(row["counter-value"]) if re.fullmatch(r"[0-9.]+", row["counter-value"]) else None
-        shares = {"unit": row["unit"], "running_percent": row["pcnt-running"]}
-        yield {"event": row["event"], "value": value, **shares}
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        row = bounded_json.parse(line)
+        value = None
+        if re.fullmatch(r"[0-9.]+", row["counter-value"]):
+            value = float(row["counter-value"])
+        yield {
+            "event": row["event"],
+            "value": value,
+            "unit": row["unit"],
+            "running_percent": row["pcnt-running"],
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,7 +166,7 @@ class Attachment:
     @contextlib.contextmanager
     def around(self, order: int, about: Mapping[str, object]) -> Iterator[None]:
         """Collect during a trial and write a file for each; one that fails has its error there."""
-        begun = {kind.kind: _guarded(lambda: {"stop": kind().start()}) for kind in self.kinds}  # noqa: B023
+        begun = {kind.kind: _begun(kind) for kind in self.kinds}
         try:
             yield
         finally:
@@ -171,8 +196,14 @@ def attach(kinds: Sequence[str], output: str) -> Attachment:
     return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)))
 
 
+def _begun(kind: type[Collector]) -> Mapping[str, Any]:
+    return _guarded(lambda: {"stop": kind().start()})
+
+
 def _ended(started: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _guarded(lambda: {"data": started["stop"]()}) if "stop" in started else started
+    if "stop" not in started:
+        return started
+    return _guarded(lambda: {"data": started["stop"]()})
 
 
 def _guarded(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

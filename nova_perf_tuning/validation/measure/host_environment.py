@@ -23,10 +23,13 @@ _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
 
 def read() -> Environment:
     """Return CPU model, CPU count, memory in MiB, kernel, load and versions of this host and this program."""
-    model = re.search(r"^model name\s*:\s*(.+)$", _text(pathlib.Path("/proc/cpuinfo")), re.MULTILINE)
+    cpu_model = platform.machine()
+    named = re.search(r"^model name\s*:\s*(.+)$", _text(pathlib.Path("/proc/cpuinfo")), re.MULTILINE)
+    if named is not None:
+        cpu_model = named[1].strip()
     return Environment(
         host=platform.node(),
-        cpu_model=model[1].strip() if model else platform.machine(),
+        cpu_model=cpu_model,
         cpus=psutil.cpu_count() or 0,
         memory_mib=psutil.virtual_memory().total >> 20,
         kernel=platform.release(),
@@ -77,7 +80,8 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     """
     devices = pathlib.Path(root, "sys/devices/system")
     counters = {"clock_step_s": time.time() - time.monotonic()}
-    if throttled := list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")):
+    throttled = list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count"))
+    if throttled:
         counters["throttle_events"] = sum(throttled)
     # What a guest sends its tap receives.
     for condition, name in (("sender_packets", "rx_packets"), ("sender_dropped", "rx_dropped")):
@@ -89,8 +93,13 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
 
 def mhz_by_cpu(root: str = "/") -> dict[str, float]:
     """Return CPU -> frequency in MHz at this moment, of those that tell it."""
-    files = pathlib.Path(root, "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-    return {path.parts[-3].removeprefix("cpu"): khz / 1000 for path in files if (khz := _number(path)) is not None}
+    frequencies = {}
+    directory = pathlib.Path(root, "sys/devices/system/cpu")
+    for path in directory.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
+        khz = _number(path)
+        if khz is not None:
+            frequencies[path.parts[-3].removeprefix("cpu")] = khz / 1000
+    return frequencies
 
 
 def conditions(
@@ -101,20 +110,33 @@ def conditions(
     :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
         that were at least half as busy as the busiest.
     """
-    first = before.counters
-    measured = {name: now - first[name] for name, now in after.counters.items() if name in first}
-    spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
-    if window := max(map(sum, spent.values()), default=0):
+    measured: dict[str, float] = {}
+    for name, counter in after.counters.items():
+        if name in before.counters:
+            measured[name] = counter - before.counters[name]
+    spent: dict[int, Ticks] = {}
+    for cpu, ticks in after.stat.items():
+        if cpu in before.stat:
+            spent[cpu] = ticks.since(before.stat[cpu])
+    window = max(map(sum, spent.values()), default=0)
+    if window:
         # Of the time that CPUs were wanted.
-        stolen = sum(times.steal for times in spent.values())
-        measured["steal_share"] = stolen / max(window, stolen + sum(times.busy for times in spent.values()))
-    busy = {str(cpu): times.busy for cpu, times in spent.items()}
-    least = max(1, max(busy.values(), default=0) / 2)
-    if seen := [value for cpu, value in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
+        stolen = sum(ticks.steal for ticks in spent.values())
+        busy = sum(ticks.busy for ticks in spent.values())
+        measured["steal_share"] = stolen / max(window, stolen + busy)
+    seen = _busy_mhz(spent, mhz or {})
+    if seen:
         measured["busy_mhz"] = sum(seen) / len(seen)
     if after.max_mhz:
         measured["max_mhz"] = sum(after.max_mhz) / len(after.max_mhz)
     return {name: round(float(value), 6) for name, value in sorted(measured.items())}
+
+
+def _busy_mhz(spent: Mapping[int, Ticks], mhz: Mapping[str, float]) -> list[float]:
+    """Return the frequencies of the CPUs that were at least half as busy as the busiest."""
+    busy = {str(cpu): ticks.busy for cpu, ticks in spent.items()}
+    least = max(1, max(busy.values(), default=0) / 2)
+    return [value for cpu, value in mhz.items() if busy.get(cpu, 0) >= least]
 
 
 def softirq_by_cpu() -> dict[int, float]:
@@ -142,12 +164,20 @@ def idle_softirq() -> float:
 
 
 def _stat(root: str) -> dict[int, Ticks]:
+    """Return CPU -> its ticks since boot."""
     text = _text(pathlib.Path(root, "proc/stat"))
-    return {int(match[1]): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
+    by_cpu = {}
+    for match in _STAT.finditer(text):
+        cpu, *ticks = map(int, match.groups())
+        by_cpu[cpu] = Ticks(*ticks)
+    return by_cpu
 
 
 def _numbers(directory: pathlib.Path, pattern: str) -> Iterator[int]:
-    return (number for path in directory.glob(pattern) if (number := _number(path)) is not None)
+    for path in directory.glob(pattern):
+        number = _number(path)
+        if number is not None:
+            yield number
 
 
 def _number(path: pathlib.Path) -> int | None:

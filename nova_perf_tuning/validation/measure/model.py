@@ -110,11 +110,12 @@ def figures(run: Trial, readings: Sequence[base.Reading], work_metric: str | Non
     work = next((reading for reading in readings if reading.metric == work_metric), None)
     if work is not None:
         run = dataclasses.replace(run, work=work.value, work_unit=work.unit)
-    return [
-        dataclasses.replace(run, **dataclasses.asdict(reading), error=None, failure="")
-        for reading in readings
-        if reading is not work
-    ] or [run]
+    trials = []
+    for reading in readings:
+        if reading is not work:
+            fields = dataclasses.asdict(reading)
+            trials.append(dataclasses.replace(run, **fields, error=None, failure=""))
+    return trials or [run]
 
 
 @dataclasses.dataclass(slots=True)

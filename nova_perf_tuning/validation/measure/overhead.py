@@ -43,7 +43,9 @@ class Cost:
     @property
     def contradiction(self) -> reasons.Reason | None:
         """Return which counters cannot all be true; None: they can."""
-        return self.invalid if self.invalid is not None and self.invalid.code in reasons.CONTRADICTIONS else None
+        if self.invalid is not None and self.invalid.code in reasons.CONTRADICTIONS:
+            return self.invalid
+        return None
 
 
 def cost(trial: model.Trial) -> Cost:
@@ -54,7 +56,8 @@ def cost(trial: model.Trial) -> Cost:
     if total <= 0 and vcpu <= 0:
         return Cost(None, None, None, None, reason(_C.COUNTERS_STILL))
     share = wait_share(trial)
-    if (fault := _contradiction(trial, vcpu, total)) is not None:
+    fault = _contradiction(trial, vcpu, total)
+    if fault is not None:
         return Cost(total, None, None, share, fault)
     if trial.guest_cpu_s is None:
         return Cost(total, total - vcpu, None, share, reason(_C.GUEST_BUSY_UNKNOWN))
@@ -82,14 +85,20 @@ def wait_share(trial: model.Trial) -> float | None:
     if trial.wait_s is None or vcpu is None:
         return None
     wanted = trial.wait_s + vcpu
-    return trial.wait_s / wanted if wanted > 0 else 0.0
+    if wanted <= 0:
+        return 0.0
+    return trial.wait_s / wanted
 
 
 def per_unit(seconds: float | None, trial: model.Trial) -> float | None:
     """Return CPU seconds per unit of work of ``trial``, None where either is unknown."""
-    return seconds / trial.work if seconds is not None and trial.work else None
+    if seconds is None or not trial.work:
+        return None
+    return seconds / trial.work
 
 
 def per_second(seconds: float | None, trial: model.Trial) -> float | None:
     """Return CPU seconds per second of the trial's window: how many CPUs were busy with it."""
-    return seconds / trial.window_s if seconds is not None and trial.window_s > 0 else None
+    if seconds is None or trial.window_s <= 0:
+        return None
+    return seconds / trial.window_s

@@ -83,15 +83,18 @@ class Series:
     def spent(self, begin: float, end: float) -> dict[str, float]:
         """Return what each counter grew by between two moments; one that was missing at either is left out."""
         first, last = self._at(begin), self._at(end)
-        return {name: last[name] - first[name] for name in first.keys() & last.keys()}
+        grown = {}
+        for name in first.keys() & last.keys():
+            grown[name] = last[name] - first[name]
+        return grown
 
     def means(self) -> dict[str, float]:
         """Return the mean of each value while it ran, without the first and the last reading."""
-        names = set[str]().union(*self._values[1:-1])
-        return {
-            name: statistics.fmean(values[name] for values in self._values[1:-1] if name in values)
-            for name in names
-        }
+        readings: dict[str, list[float]] = {}
+        for values in self._values[1:-1]:
+            for name, value in values.items():
+                readings.setdefault(name, []).append(value)
+        return {name: statistics.fmean(values) for name, values in readings.items()}
 
     def _at(self, when: float) -> Mapping[str, float]:
         after = bisect.bisect_left(self._times, when)
@@ -132,11 +135,19 @@ class Counters:
 
     def spent(self, begin: float, end: float) -> tuple[dict[str, float], float | None, float | None]:
         """Return CPU seconds on the host by class, guests' own and vCPUs' wait between two moments."""
-        host_s = {name: grown for name, grown in self.host.spent(begin, end).items() if name not in launch.MOVED}
+        grown = self.host.spent(begin, end)
+        host_s = {}
+        for name in sorted(grown):
+            if name not in launch.MOVED:
+                host_s[name] = grown[name]
         wait_s = host_s.pop(_WAIT, None)
-        busy = [series.spent(begin, end).get(_BUSY) for series in self._guests]
-        guest_s = None if None in busy else sum(seconds for seconds in busy if seconds is not None)
-        return dict(sorted(host_s.items())), guest_s, wait_s
+        guest_s = 0.0
+        for series in self._guests:
+            busy_s = series.spent(begin, end).get(_BUSY)
+            if busy_s is None:
+                return host_s, None, wait_s
+            guest_s += busy_s
+        return host_s, guest_s, wait_s
 
     def course(self, begin: float, end: float) -> model.Course:
         """Return what went on between two moments, second by second or, if they are far apart, in longer steps."""
@@ -144,26 +155,41 @@ class Counters:
         _step_s, cpus = rates(self._cpus.spent, begin, end)
         if "vcpu" in host:  # all other classes make up the total
             del host["total"]
-        busiest = sorted(cpus, key=lambda cpu: -sum(share or 0 for share in cpus[cpu]))[: model.MAX_CPUS]
+        moved = {}
+        for name, kind in launch.MOVED.items():
+            if name in host:
+                moved[kind] = host.pop(name)
+        host_cpu = {}
+        for name in sorted(host):
+            host_cpu[name.removesuffix("_s")] = host[name]
+        by_load = sorted(cpus, key=lambda cpu: -sum(share or 0 for share in cpus[cpu]))
+        busiest = by_load[: model.MAX_CPUS]
+        busy = {}
+        for cpu in sorted(busiest, key=int):
+            busy[cpu] = [_per_cent(share) for share in cpus[cpu]]
         return {
             "step_s": step_s,
-            "moved": {kind: host.pop(name) for name, kind in launch.MOVED.items() if name in host},
-            "host_cpu": {name.removesuffix("_s"): values for name, values in sorted(host.items())},
-            "busy": {
-                cpu: [None if share is None else round(100 * min(share, 1.0)) for share in cpus[cpu]]
-                for cpu in sorted(busiest, key=int)
-            },
+            "moved": moved,
+            "host_cpu": host_cpu,
+            "busy": busy,
             "hidden": len(cpus) - len(busiest),
         }
 
     def _read_host(self) -> Mapping[str, float]:
         readings = [read() for read in self._counters]
         shared = set(readings[0]).intersection(*readings)  # what a machine tells later is no jump
-        counters = {name: sum(reading[name] for reading in readings) for name in shared}
+        counters = {}
+        for name in shared:
+            counters[name] = sum(reading[name] for reading in readings)
         now = host_environment.softirq_by_cpu()
-        # A CPU that goes offline has no counter any more, and one that comes online was not there at the begin.
-        self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
-        return {**counters, "softirq": sum(self._softirq.values())}
+        # A CPU that goes offline has no counter any more, and one that comes online was not there at
+        # the begin.
+        softirq = {}
+        for cpu, seconds in (self._softirq or now).items():
+            softirq[cpu] = now.get(cpu, seconds)
+        self._softirq = softirq
+        counters["softirq"] = sum(softirq.values())
+        return counters
 
 
 def rates(
@@ -176,14 +202,28 @@ def rates(
     count = min(model.MAX_STEPS, max(1, round(end - begin)))
     step_s = (end - begin) / count
     edges = [begin + step_s * index for index in range(count + 1)]
-    steps = [spent(*span) for span in itertools.pairwise(edges)]
-    names = set[str]().union(*steps)
-    return round(step_s, 6), {
-        name: [float(f"{max(0.0, grown[name]) / step_s:.4g}") if name in grown else None for grown in steps]
-        for name in names
-    }
+    steps = [spent(since, until) for since, until in itertools.pairwise(edges)]
+    courses: dict[str, list[float | None]] = {}
+    for name in set[str]().union(*steps):
+        courses[name] = [_rate(grown.get(name), step_s) for grown in steps]
+    return round(step_s, 6), courses
+
+
+def _rate(grown: float | None, step_s: float) -> float | None:
+    """Return a counter's growth in a step as growth a second, with four digits; None: not known."""
+    if grown is None:
+        return None
+    return float(f"{max(0.0, grown) / step_s:.4g}")
+
+
+def _per_cent(share: float | None) -> int | None:
+    if share is None:
+        return None
+    return round(100 * min(share, 1.0))
 
 
 def _read_guest(machine: launch.Machine) -> Mapping[str, float]:
     busy = machine.busy_s()
-    return {} if busy is None else {_BUSY: busy}
+    if busy is None:
+        return {}
+    return {_BUSY: busy}

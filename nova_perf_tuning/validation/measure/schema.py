@@ -36,9 +36,15 @@ def check(name: str, data: object, where: str, package: str = __package__) -> No
     if not faults:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    path = ""
+    for step in error.absolute_path:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}"
     text = json_schema.text(error)
-    if error.validator in _WANTED and isinstance(wanted := error.schema.get("description"), str):
+    if error.validator in _WANTED and isinstance(error.schema.get("description"), str):
+        wanted = error.schema["description"]
         text = f"{' '.join(repr(error.instance).split())[:60]} where {wanted} is wanted"
     raise InputError(f"{where}: {path.lstrip('.') or 'the document'}: {text}")
 

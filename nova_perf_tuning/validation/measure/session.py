@@ -96,7 +96,9 @@ class Timetable:
 
     def fits(self, job: plugins.Job, boot: int, block: int) -> bool:
         """Whether one more trial ends in time: of a boot's first block by the deadline, of others in its share."""
-        share = (boot + 1) / self._boots if block else 1.0
+        share = 1.0
+        if block:
+            share = (boot + 1) / self._boots
         until = self.begun + share * (self.deadline - self.begun)
         return time.monotonic() + self._trials_s[job.label] <= until
 
@@ -163,15 +165,22 @@ class Session:
         self._order = 0
         self._idle_softirq = 0.0
         self._cut = False
-        planned = ("host_group", "flavor", "tags", "ablation", "seed", "boots", "blocks", "time_limit_s")
+        arms = {}
+        for arm in plan.arms:
+            reasons = dict(plan.reasons.get(arm.name, {}))
+            arms[arm.name] = environments.Arm(arm.request.extra_specs(), reasons)
         environment = dataclasses.replace(
             host_environment.read(),
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            **{name: getattr(plan, name) for name in planned},
-            arms={
-                arm.name: environments.Arm(arm.request.extra_specs(), dict(plan.reasons.get(arm.name, {})))
-                for arm in plan.arms
-            },
+            host_group=plan.host_group,
+            flavor=plan.flavor,
+            tags=plan.tags,
+            ablation=plan.ablation,
+            seed=plan.seed,
+            boots=plan.boots,
+            blocks=plan.blocks,
+            time_limit_s=plan.time_limit_s,
+            arms=arms,
             benchmarks={job.label: describe(job) for job in plan.jobs},
             ended="running",
         )
@@ -204,7 +213,9 @@ class Session:
                     self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
                     if not more(self.results):
                         break
-            ended = environments.Ended.TIME_LIMIT if self._cut else environments.Ended.COMPLETE
+            ended = environments.Ended.COMPLETE
+            if self._cut:
+                ended = environments.Ended.TIME_LIMIT
         except TimeUp:
             ended = environments.Ended.TIME_LIMIT
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
@@ -231,7 +242,10 @@ class Session:
                     self._warm_up(job, arm, boot)
             order: list[str] = []
             for block in range(self._plan.blocks):
-                order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
+                if block % 2:
+                    order = order[::-1]
+                else:
+                    order = self._random.sample(arms, len(arms))
                 if not self._run_block(boot, block, order):
                     self._cut = True
                     text = f"the time limit left room for {block} of {self._plan.blocks} blocks"
@@ -241,8 +255,9 @@ class Session:
                 self._read_environment()
                 self._save(self.results)
         finally:
-            for arm in [name for name in self._pairs if name != model.HOST]:
-                self._launcher.destroy(arm)
+            for arm in list(self._pairs):
+                if arm != model.HOST:
+                    self._launcher.destroy(arm)
             self._pairs.clear()
             self._lost.clear()
 
@@ -314,7 +329,10 @@ class Session:
         run = dataclasses.replace(outcome.trial, arm=arm, boot=boot, block=block, order=self._order)
         run.collectors = [kind.kind for kind in self._plan.attached.kinds]
         rows = model.figures(run, outcome.readings, job.benchmark.work_metric)
-        self.results.trials += [row if row.primary else dataclasses.replace(row, course=None) for row in rows]
+        for row in rows:
+            if not row.primary:
+                row.course = None
+        self.results.trials += rows
         self._order += 1
 
     def _read_environment(self) -> None:
@@ -337,6 +355,8 @@ class Session:
 
 
 def describe(job: plugins.Job) -> environments.Benchmark:
-    peer = "PEER" if job.benchmark.paired else None
+    peer = None
+    if job.benchmark.paired:
+        peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
     return environments.Benchmark(job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands)

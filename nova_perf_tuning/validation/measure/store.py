@@ -21,6 +21,9 @@ _MIN_FIGURE = 1e-9
 
 #: Label -> class of the benchmarks of some results that are installed here.
 _Kinds = Mapping[str, type[base.Benchmark]]
+#: (benchmark, metric, field) -> what is known of a figure; without a metric: of the benchmark's work and judged
+#: figure.
+_Said = dict[tuple[str, str, str], str]
 
 
 def to_dict(results: model.Results) -> dict[str, Any]:
@@ -36,18 +39,29 @@ def from_dict(data: Any, where: str) -> model.Results:
     schema.check("results", data, where)
     environment = environments.from_dict(data["environment"])
     trials = [model.Trial(**row) for row in data["trials"]]
-    if not any("order" in row for row in data["trials"]):  # a file need not number its runs
-        runs: dict[tuple[object, ...], int] = {}
-        for trial in trials:
-            trial.order = runs.setdefault((trial.benchmark, trial.arm, trial.boot, trial.block), len(runs))
-    if fault := _too_many_names(trials):
+    if not any("order" in row for row in data["trials"]):
+        _number(trials)
+    fault = _too_many_names(trials)
+    if fault:
         raise schema.InputError(f"{where}: {fault}")
-    labels = {trial.benchmark for trial in trials}
-    kinds = {label: kind for label in labels if (kind := plugins.of_label(label, environment.benchmarks))}
+    kinds = {}
+    for label in {trial.benchmark for trial in trials}:
+        kind = plugins.of_label(label, environment.benchmarks)
+        if kind is not None:
+            kinds[label] = kind
     _correct(kinds, trials)
-    if fault := _contradiction(kinds, trials):
+    fault = _contradiction(kinds, trials)
+    if fault:
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
+
+
+def _number(trials: Sequence[model.Trial]) -> None:
+    """Number the runs in the order of a file, which need not do so."""
+    runs: dict[tuple[object, ...], int] = {}
+    for trial in trials:
+        place = (trial.benchmark, trial.arm, trial.boot, trial.block)
+        trial.order = runs.setdefault(place, len(runs))
 
 
 def _too_many_names(trials: Sequence[model.Trial]) -> str:
@@ -86,24 +100,22 @@ def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
     A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
     gain otherwise. A run is there once: copies would pass for replicates, and guards go by its number.
     """
-    # What is known of a figure, or of a benchmark's work and judged figure.
-    said: dict[tuple[str, str, str], str] = {}
+    said: _Said = {}
     for label, kind in kinds.items():
         metric, unit, better = kind.primary
-        said |= {(label, metric, "unit"): unit, (label, metric, "better"): better}
-        said |= {(label, "", "work_unit"): kind.work_unit} if kind.work_unit else {}
+        said[label, metric, "unit"] = unit
+        said[label, metric, "better"] = better
+        if kind.work_unit:
+            said[label, "", "work_unit"] = kind.work_unit
     runs: dict[object, object] = {}  # place -> order, and order -> place
     figures: set[tuple[str, int]] = set()
     for index, trial in enumerate(trials):
-        if any(figure and figure < _MIN_FIGURE for figure in (trial.value, trial.work, trial.window_s)):
-            return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
-        rules = [(trial.metric, "better"), (trial.metric, "unit")]
-        rules += [("", "work_unit")] * (trial.work is not None) + [("", "metric")] * trial.primary
-        for metric, name in rules:
-            value = getattr(trial, name)
-            if (wanted := said.setdefault((trial.benchmark, metric, name), value)) != value:
-                what = metric or ("the judged figure" if name == "metric" else "the work")
-                return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {trial.benchmark}"
+        for figure in (trial.value, trial.work, trial.window_s):
+            if figure and figure < _MIN_FIGURE:
+                return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
+        fault = _said_before(said, trial)
+        if fault:
+            return f"trials[{index}].{fault}"
         place = (trial.benchmark, trial.arm, trial.boot, trial.block)
         again = runs.setdefault(trial.order, place) != place or runs.setdefault(place, trial.order) != trial.order
         if again or (trial.primary and (trial.metric, trial.order) in figures):
@@ -112,6 +124,21 @@ def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
                 f" has order {trial.order} too; give every validation a results file of its own"
             )
         figures.add((trial.metric, trial.order))
+    return ""
+
+
+def _said_before(said: _Said, trial: model.Trial) -> str:
+    """Note what a trial says of its figure, and return what was said otherwise before; empty: nothing."""
+    about = [("better", trial.metric, trial.metric), ("unit", trial.metric, trial.metric)]
+    if trial.work is not None:
+        about.append(("work_unit", "", "the work"))
+    if trial.primary:
+        about.append(("metric", "", "the judged figure"))
+    for name, metric, what in about:
+        value = getattr(trial, name)
+        wanted = said.setdefault((trial.benchmark, metric, name), value)
+        if wanted != value:
+            return f"{name}: is '{value}', but '{wanted}' for {what} of {trial.benchmark}"
     return ""
 
 

@@ -70,8 +70,10 @@ def failed(job: plugins.Job, error: str, failure: model.TrialFailure) -> model.T
 
 
 def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
-    steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
-    machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
+    machines, server = [pair.client], None
+    if job.benchmark.paired:
+        machines, server = [pair.client, pair.server], pair.server.address
+    steps = job.benchmark.steps(job.parameters, server)
     [client] = [step for step in steps if step.role == "client"]
     with contextlib.ExitStack() as servers:
         for step in steps:
@@ -100,9 +102,11 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             window = find_window(job.benchmark, finished, clock, (begun, ended))
             host_cpu_s, guest_cpu_s, wait_s = counters.spent(window.begin, window.end)
             host_cpu_s["softirq"] -= idle_softirq * (window.end - window.begin)
+            for name, seconds in host_cpu_s.items():
+                host_cpu_s[name] = round(seconds, 6)
             cost = dataclasses.replace(
                 failed(job, "no figure in the output", model.TrialFailure.NO_FIGURE),
-                host_cpu_s={name: round(value, 6) for name, value in host_cpu_s.items()},
+                host_cpu_s=host_cpu_s,
                 guest_cpu_s=guest_cpu_s,
                 wait_s=wait_s,
                 window=window.kind,
@@ -130,8 +134,11 @@ def find_window(
         return Window("execution", *limits)
     program = Window("program", max(began, limits[0]), min(ended, limits[1]))
     with contextlib.suppress(bench.OutputError):  # other versions of a tool may print less
-        if span := benchmark.span(finished.stdout):
-            until = program.end if span.until is None else clock.monotonic(span.until)
+        span = benchmark.span(finished.stdout)
+        if span is not None:
+            until = program.end
+            if span.until is not None:
+                until = clock.monotonic(span.until)
             since = until - span.seconds
             if program.begin <= since < until <= program.end:
                 return Window("measuring", since, until)
