@@ -150,11 +150,20 @@ class Iperf3(_Iperf):
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
         ]
-        sent = [self.find(end, "sum_sent") for end in ends]
-        if all(isinstance(total, dict) and "retransmits" in total for total in sent):  # only systems with TCP_INFO
-            count = sum(self.number(total, "retransmits") for total in sent)
-            readings.append(base.Reading("retransmits", "segments", "lower", count))
+        retransmits = self._retransmits(ends)
+        if retransmits is not None:
+            readings.append(base.Reading("retransmits", "segments", "lower", retransmits))
         return readings + self.cpu_shares(ends)
+
+    def _retransmits(self, ends: Sequence[object]) -> float | None:
+        """Return the segments that were sent again; None: a system without TCP_INFO does not count them."""
+        totals = []
+        for end in ends:
+            sent = self.find(end, "sum_sent")
+            if not isinstance(sent, dict) or "retransmits" not in sent:
+                return None
+            totals.append(sent)
+        return sum(self.number(total, "retransmits") for total in totals)
 
 
 class Packets(_Iperf):

@@ -183,25 +183,24 @@ class _Pair(OwnBenchmark):
 
     def pair(self, values: base.Values, peer: str | None, before: tuple[str, ...], *after: str) -> list[base.Step]:
         """Return server and client; :param before, after: its arguments around address, port and seconds."""
-        where = (self.server(peer), str(values["port"]))
+        server, port, seconds = self.server(peer), str(values["port"]), str(values["seconds"])
+        serve = (PROGRAM, "serve", server, port)
+        client = (PROGRAM, self.kind, *before, server, port, seconds, *after)
         limit_s = values.number("seconds") + base.MARGIN_S
-        client = (PROGRAM, self.kind, *before, *where, str(values["seconds"]), *after)
-        return [base.Step((PROGRAM, "serve", *where), "server", limit_s), base.Step(client, "client", limit_s)]
+        return [base.Step(serve, "server", limit_s), base.Step(client, "client", limit_s)]
 
     def parse(self, text: str) -> list[base.Reading]:
         if "refused" in text[:300]:
             raise base.NotReadyError(f"{self.kind}: {one_line(text.strip(), 120)}")
         data = self.data(text)
         rate, count = self.positive(data, "per_second"), self.positive(data, "count")
-        return [
-            base.Reading(*self.primary, rate, primary=True),
-            *(
-                base.Reading(f"latency_{name}", "µs", "lower", self.number(data, f"{name}_us"))
-                for name in ("mean", "p50", "p99", "p999", "max")
-            ),
-            base.Reading("lost", "requests", "lower", self.number(data, "lost")),
-            base.Reading(str(self.work_metric), self.work_unit, "higher", count / 1e3),
-        ]
+        readings = [base.Reading(*self.primary, rate, primary=True)]
+        for name in ("mean", "p50", "p99", "p999", "max"):
+            latency = self.number(data, f"{name}_us")
+            readings.append(base.Reading(f"latency_{name}", "µs", "lower", latency))
+        readings.append(base.Reading("lost", "requests", "lower", self.number(data, "lost")))
+        readings.append(base.Reading(str(self.work_metric), self.work_unit, "higher", count / 1e3))
+        return readings
 
     def span(self, text: str) -> base.Span:
         return base.Span(self.positive(self.data(text), "seconds"))

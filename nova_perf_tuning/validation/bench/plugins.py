@@ -82,8 +82,12 @@ def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> ty
     A label begins with the kind. What ``benchmarks`` of the environment says of it counts only where that is none
     of those installed.
     """
-    named = (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind)
-    return next((known[kind] for known in [installed(NAMESPACE)] for kind in named if kind in known), None)
+    known = installed(NAMESPACE)
+    for kind in (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind):
+        if kind in known:
+            found: type[base.Benchmark] = known[kind]
+            return found
+    return None
 
 
 @functools.cache
@@ -102,19 +106,30 @@ def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None
     """Raise :class:`MissingProgramError` if the host cannot run a benchmark with some parameters."""
     path = cache_directory.program_path()
     absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
-    own = any(program.startswith("nova-perf-") for program in absent)
-    ways = ["build it with tools/programs/build"] if own else []
-    ways += [f"install {' '.join(benchmark.packages)}"] if absent and benchmark.packages else []
-    if absent := [*absent, *(file for file in benchmark.files(given) if not os.path.exists(file))]:
-        how = " and ".join(filter(None, (*ways, benchmark.brought)))
+    ways = []
+    if any(program.startswith("nova-perf-") for program in absent):
+        ways.append("build it with tools/programs/build")
+    if absent and benchmark.packages:
+        ways.append(f"install {' '.join(benchmark.packages)}")
+    if benchmark.brought:
+        ways.append(benchmark.brought)
+    for file in benchmark.files(given):
+        if not os.path.exists(file):
+            absent.append(file)
+    if absent:
+        how = " and ".join(ways)
         raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
 
 
 def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:
     """Return what jobs need in a guest: programs and paths of other files, then in MiB memory and disk space."""
-    programs = {name for job in jobs for name in (*job.benchmark.programs, *job.benchmark.files(job.parameters))}
-    memory = max((job.benchmark.memory_mib(job.parameters) for job in jobs), default=0)
-    return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in jobs)
+    programs: set[str] = set()
+    memory = scratch = 0
+    for job in jobs:
+        programs.update(job.benchmark.programs, job.benchmark.files(job.parameters))
+        memory = max(memory, job.benchmark.memory_mib(job.parameters))
+        scratch += job.benchmark.scratch_mib(job.parameters)
+    return programs, memory, scratch
 
 
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
@@ -131,9 +146,13 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
         if seconds is not None and "seconds" in benchmark.defaults:
             chosen = {"seconds": str(seconds), **chosen}
         merged = benchmark.merged(chosen)
-        label = text if chosen and kinds.count(kind) > 1 else kind
-        # Range errors show now, not after the guests have booted.
-        benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
+        label = kind
+        if chosen and kinds.count(kind) > 1:
+            label = text
+        server = None
+        if benchmark.paired:
+            server = "192.0.2.1"
+        benchmark.steps(merged, server)  # range errors show now, not after the guests have booted
         if label in by_label:
             raise base.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
         by_label[label] = Job(label, benchmark, merged)

@@ -222,14 +222,17 @@ class Tpcc(_Database):
         self.check_output(text)
         seconds, threads = self.seconds(text), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
-        if len(by_thread) != threads or len({number for number, *_ in by_thread}) != threads:
+        numbers = {number for number, *_counts in by_thread}
+        if len(by_thread) != threads or len(numbers) != threads:
             raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
             raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
-        if wrong := [number for number in CONDITIONS if violations[number]]:
-            raise self.fault(f"consistency condition {wrong[0]} of TPC-C is violated {violations[wrong[0]]} times")
-        *done, rolled_back, retried = (sum(map(int, counts)) for counts in list(zip(*by_thread, strict=True))[1:])
+        for number in CONDITIONS:
+            if violations[number]:
+                raise self.fault(f"consistency condition {number} of TPC-C is violated {violations[number]} times")
+        _numbers, *columns = zip(*by_thread, strict=True)
+        *done, rolled_back, retried = (sum(map(int, counts)) for counts in columns)
         if done[0] == 0 or seconds == 0:
             raise self.fault("no New-Order was finished; give it more seconds")
         return [

@@ -43,11 +43,13 @@ def default_directory(programs: Collection[str] = ()) -> str:
     """
     directories = [pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")]
     built = [directory for directory in directories if (directory / "complete").exists()]
-    for directory in built:
-        if set(programs) <= {*(directory / "programs").read_text("utf-8").split(), *_added(directory)}:
-            return str(directory)
     if not built:
         return str(directories[0])
+    for directory in built:
+        there = set((directory / "programs").read_text("utf-8").split())
+        there.update(_added(directory))
+        if there.issuperset(programs):
+            return str(directory)
     raise base.LaunchError(
         f"no guest image has all of {', '.join(sorted(programs))}; build one with tools/image/build --full, and"
         " --add PATH for what is in no package of it, or measure with --launcher host"
@@ -90,9 +92,9 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
     if any(name.startswith(_OWN) for name in programs):
         wanted |= {name for name in built.sums if name.startswith(_OWN)}
     path = cache_directory.program_path()
-    digests = {
-        shutil.which(name, path=path) or "": built.sums[name] for name in sorted(wanted & built.sums.keys())
-    }
+    digests = {}
+    for name in sorted(wanted & built.sums.keys()):
+        digests[shutil.which(name, path=path) or ""] = built.sums[name]
     if wanted.intersection([*built.added, *map(os.path.basename, built.added)]):
         digests.update(built.added)
     for path, digest in digests.items():
