@@ -49,7 +49,10 @@ def parse(text: str | bytes) -> Any:
     :raises JsonError: it is no such document, or has too many or too deeply nested lists and objects.
     """
     try:
-        document = text if isinstance(text, str) else text.decode("utf-8")
+        if isinstance(text, bytes):
+            document = text.decode("utf-8")
+        else:
+            document = text
         _check_containers(document)
         data = json.loads(
             document, parse_constant=_refuse, parse_float=_finite, parse_int=_whole, object_pairs_hook=_distinct
@@ -97,7 +100,10 @@ def _check_containers(text: str) -> None:
         raise JsonError(f"it has more than {MOST_CONTAINERS} lists and objects, too many to read")
     depth = 0
     for bracket in brackets:
-        depth += 1 if bracket in "[{" else -1
+        if bracket in "[{":
+            depth += 1
+        else:
+            depth -= 1
         if depth > DEEPEST:
             raise JsonError(f"no acceptable JSON: nested more than {DEEPEST} levels deep")
 

@@ -130,7 +130,9 @@ def _opened(path: str, flags: int) -> int:
 
 def _bounded(data: bytes, limit: int) -> bytes:
     if len(data) > limit:
-        size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+        size = f"{limit >> 10} KiB"
+        if limit >= 1 << 20:
+            size = f"{limit >> 20} MiB"
         raise OSError(errno.EFBIG, f"it is larger than {size}")
     return data
 
@@ -177,7 +179,10 @@ def kernel_text(prefix: str, path: str) -> str:
 
     :raises OSError: it cannot be opened or read; ELOOP: a link of a sysroot leads out of it.
     """
-    data = recorded_bytes(prefix, path) if prefix else kernel_bytes(path)
+    if prefix:
+        data = recorded_bytes(prefix, path)
+    else:
+        data = kernel_bytes(path)
     return data.decode("ascii", "replace").strip()
 
 

@@ -32,7 +32,9 @@ def parse(text: str) -> frozenset[int]:
     :param text: a kernel list; spaces are ignored. ``0-15:2/4`` (stride) is understood too.
     :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond :data:`MAX_CPU`.
     """
-    return frozenset((int(text),)) if _is_one(text) else _parse(text)
+    if _is_one(text):
+        return frozenset((int(text),))
+    return _parse(text)
 
 
 def _is_one(text: str) -> bool:
@@ -88,9 +90,16 @@ def format_bits(bits: int) -> str:
         rest = bits >> first
         length = (rest ^ (rest + 1)).bit_length() - 1
         last = first + length - 1
-        parts.append(str(first) if first == last else f"{first}-{last}")
+        parts.append(_part(first, last))
         bits = (rest >> length) << (last + 1)
     return ",".join(parts)
+
+
+def _part(first: int, last: int) -> str:
+    """Return one CPU or a range of CPUs as lists have it."""
+    if first == last:
+        return str(first)
+    return f"{first}-{last}"
 
 
 def union(texts: Iterable[str]) -> frozenset[int]:
@@ -100,8 +109,10 @@ def union(texts: Iterable[str]) -> frozenset[int]:
 
 def find(text: str | None) -> frozenset[int] | None:
     """Return the CPUs of a list as :func:`parse` does, None when there is none or it is no list."""
+    if text is None:
+        return None
     try:
-        return None if text is None else parse(text)
+        return parse(text)
     except CpuListError:
         return None
 
@@ -139,14 +150,18 @@ def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable
         if exclusions and not part:
             continue
         excluded = exclusions and part.startswith("^")
-        span, _, stride = part.removeprefix("^" if excluded else "").partition(":")
+        listed = part
+        if excluded:
+            listed = part.removeprefix("^")
+        span, _, stride = listed.partition(":")
         first, dash, last = span.partition("-")
         try:
-            low = _number(first)
-            high = _number(last) if dash else low
-            used, group = (1, 1)
+            low = high = _number(first)
+            if dash:
+                high = _number(last)
+            used = group = 1
             if stride:
-                used, group = (_number(number) for number in stride.split("/"))
+                used, group = map(_number, stride.split("/"))
         except ValueError:
             raise CpuListError(f"'{text[:80]}' is not a CPU list; write it as in 0-3,8") from None
         total += high - low + 1
@@ -155,7 +170,17 @@ def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable
         if low > high or total > MAX_CPU + 1 or not 0 < used <= group:
             raise CpuListError(f"'{text[:80]}' is not a CPU list: '{part[:80]}' is out of range")
         cpus = range(low, high + 1)
-        yield excluded, cpus if group == used else (cpu for cpu in cpus if (cpu - low) % group < used)
+        if group == used:
+            yield excluded, cpus
+        else:
+            yield excluded, _strided(cpus, used, group)
+
+
+def _strided(cpus: range, used: int, group: int) -> Iterator[int]:
+    """Yield the first ``used`` CPUs of each ``group``."""
+    for index, cpu in enumerate(cpus):
+        if index % group < used:
+            yield cpu
 
 
 def _number(text: str) -> int:
@@ -173,8 +198,7 @@ def _format(cpus: frozenset[int]) -> str:
     for index, cpu in enumerate(ordered):
         if index + 1 < len(ordered) and ordered[index + 1] == cpu + 1:
             continue
-        first = ordered[start]
-        parts.append(str(cpu) if first == cpu else f"{first}-{cpu}")
+        parts.append(_part(ordered[start], cpu))
         start = index + 1
     return ",".join(parts)
 
@@ -182,12 +206,16 @@ def _format(cpus: frozenset[int]) -> str:
 def named(cpus: Iterable[int], noun: str = "CPU") -> str:
     """Return ``CPU 3``, ``CPUs 0-3,8``."""
     text = format(cpus)
-    return f"{noun} {text}" if text.isdecimal() else f"{noun}s {text}"
+    if text.isdecimal():
+        return f"{noun} {text}"
+    return f"{noun}s {text}"
 
 
 def format(cpus: Iterable[int]) -> str:
     """Return ``cpus`` as the kernel prints a list: ``{0, 1, 2, 8}`` gives ``"0-2,8"``."""
-    return _format(cpus if isinstance(cpus, frozenset) else frozenset(cpus))
+    if not isinstance(cpus, frozenset):
+        cpus = frozenset(cpus)
+    return _format(cpus)
 
 
 def parse_mask(text: str) -> frozenset[int]:

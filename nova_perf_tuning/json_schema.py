@@ -16,10 +16,14 @@ def find(data: Any, schema: Mapping[str, Any]) -> str | None:
     """Return where ``data`` breaks a JSON schema and why, in one line; None when it does not."""
     faults = jsonschema.Draft202012Validator(schema).iter_errors(data)
     error = jsonschema.exceptions.best_match(itertools.islice(faults, _MOST))
-    return None if error is None else ": ".join([*map(str, error.absolute_path), text(error)])
+    if error is None:
+        return None
+    return ": ".join([*map(str, error.absolute_path), text(error)])
 
 
 def text(error: jsonschema.ValidationError) -> str:
     """Return why a value is wrong; of a long message both ends, since it begins with the whole value."""
     message = " ".join(error.message.split())
-    return message if len(message) <= _LONGEST else f"{message[:60]} … {message[-100:]}"
+    if len(message) <= _LONGEST:
+        return message
+    return f"{message[:60]} … {message[-100:]}"

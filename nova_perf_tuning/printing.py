@@ -29,4 +29,6 @@ def key(text: str, limit: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 host``, ``2 hosts``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"

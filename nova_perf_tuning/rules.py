@@ -121,10 +121,25 @@ class Rule(abc.ABC, Generic[Subject]):
         safe: bool | None = None,
     ) -> Finding:
         """Return a finding of this rule; what is not given is as for any subject."""
-        read = tuple(Evidence(path, "-" if value is None else str(value)) for path, value in evidence)
-        texts = why or self.why, remedy or self.remedy, self.source
-        safe = self.safe if safe is None else safe
-        return Finding(self.id, level or self.level, subject, read, *texts, tuple(settings), safe)
+        read = []
+        for path, value in evidence:
+            shown = "-"
+            if value is not None:
+                shown = str(value)
+            read.append(Evidence(path, shown))
+        if safe is None:
+            safe = self.safe
+        return Finding(
+            rule=self.id,
+            level=level or self.level,
+            subject=subject,
+            evidence=tuple(read),
+            why=why or self.why,
+            remedy=remedy or self.remedy,
+            source=self.source,
+            settings=tuple(settings),
+            safe=safe,
+        )
 
 
 class Unjudged(NamedTuple):
@@ -206,5 +221,7 @@ def known(value: Value | None, lacking: str, error: type[NotApplicableError] = N
 def named(names: Iterable[str], limit: int = 3) -> str:
     """Return the first names and the number of the others: ``a, b, c and 4 more``."""
     every = list(names)
-    more = f" and {len(every) - limit} more" if len(every) > limit else ""
-    return ", ".join(every[:limit]) + more
+    first = ", ".join(every[:limit])
+    if len(every) <= limit:
+        return first
+    return f"{first} and {len(every) - limit} more"

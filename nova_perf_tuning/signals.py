@@ -22,7 +22,9 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], N
     finally:
         for number, old in before.items():
             # None: a handler that was not set from Python; it cannot be put back, the default is nearest.
-            signal.signal(number, signal.SIG_DFL if old is None else old)
+            if old is None:
+                old = signal.SIG_DFL
+            signal.signal(number, old)
 
 
 @contextlib.contextmanager
