@@ -172,7 +172,9 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     """Return kind and parameters of ``KIND[:KEY=VALUE,...]``; ParameterError: a part is none, or twice there."""
     kind, _, given = text.partition(":")
     pairs: dict[str, str] = {}
-    for pair in given.split(",") if given else ():
+    if not given:
+        return kind, pairs
+    for pair in given.split(","):
         key, equals, value = map(str.strip, pair.partition("="))
         if not equals or not key:
             raise ParameterError(f"'{pair[:80]}' is not KEY=VALUE; write it as in seconds=5")
@@ -325,15 +327,17 @@ class Benchmark(abc.ABC):
 
     def wanted_form(self) -> str:
         """Return the end of a refusal: which program's output is read."""
-        return f"; the output of '{self.form}' is read" if self.form else ""
+        if not self.form:
+            return ""
+        return f"; the output of '{self.form}' is read"
 
     def labelled(self, text: str, pattern: str, name: str) -> float:
         """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
-        if len(matches) != 1:
-            what = "ambiguous" if matches else "cut off or foreign"
-            form = "" if matches else self.wanted_form()
-            raise self.fault(f"the output is {what}: {len(matches)} lines '{name}'{form}")
+        if not matches:
+            raise self.fault(f"the output is cut off or foreign: 0 lines '{name}'{self.wanted_form()}")
+        if len(matches) > 1:
+            raise self.fault(f"the output is ambiguous: {len(matches)} lines '{name}'")
         return self.check_number(name, float(matches[0]))
 
     def find(self, data: Any, *path: str | int) -> Any:

@@ -53,7 +53,9 @@ class Fio(base.Benchmark):
     def scratch_mib(self, given: Mapping[str, str]) -> int:
         values = self.values(given)
         size, jobs = values.numbers("size", "jobs")
-        return jobs * size // (1 << 20) + 16 if values["directory"] == "." else 0
+        if values["directory"] != ".":
+            return 0
+        return jobs * size // (1 << 20) + 16
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
@@ -63,7 +65,8 @@ class Fio(base.Benchmark):
         argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
         argv += [f"--rw={values['pattern']}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
         argv += [f"--ioengine={values['engine']}", f"--iodepth={depth}"]
-        argv += ["--time_based", f"--runtime={seconds}"] if seconds else []
+        if seconds:
+            argv += ["--time_based", f"--runtime={seconds}"]
         argv += [f"--directory={values['directory']}", "--output-format=json"]
         # The first run lays the files out, at 10 MB/s on slow disks; one without a time writes them once more, an
         # emulated guest 200 blocks a second.
@@ -81,7 +84,9 @@ class Fio(base.Benchmark):
             base.Reading("bandwidth", "MB/s", "higher", self._bandwidth(job, ways)),
         ]
         for way in ways:
-            prefix = "" if ways == [way] and way != _MIXED else f"{way}_"
+            prefix = f"{way}_"
+            if ways == [way] and way != _MIXED:
+                prefix = ""
             if prefix:
                 readings.append(base.Reading(f"{prefix}iops", "IO/s", "higher", self.number(job, way, "iops")))
                 readings.append(base.Reading(f"{prefix}bandwidth", "MB/s", "higher", self._bandwidth(job, [way])))

@@ -77,8 +77,9 @@ class _Iperf(base.Benchmark):
         """Refuse a document of a failed run, of another protocol or direction, and the server's."""
         if isinstance(document, dict) and "error" in document:
             message = one_line(document["error"], 160)  # the first of two: it says which side refused
-            fault = base.NotReadyError if "refused" in message else base.OutputError
-            raise fault(f"{self.kind}: {message}")
+            if "refused" in message:
+                raise base.NotReadyError(f"{self.kind}: {message}")
+            raise base.OutputError(f"{self.kind}: {message}")
         if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
             raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
         start = self.find(document, "start")
@@ -186,7 +187,9 @@ class Packets(_Iperf):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        bitrate = f"{values['bitrate']}M" if values["bitrate"] else "0"
+        bitrate = "0"
+        if values["bitrate"]:
+            bitrate = f"{values['bitrate']}M"
         return self.pair(values, peer, "-u", "-b", bitrate, "-l", str(values["bytes"]))
 
     def parse(self, text: str) -> list[base.Reading]:

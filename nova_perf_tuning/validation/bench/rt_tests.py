@@ -69,7 +69,10 @@ class Cyclictest(_RtTests):
         values = self.values(given)
         seconds, threads, interval, priority = values.numbers("seconds", "threads", "interval", "priority")
         argv = ["cyclictest", "--quiet", "--mlockall", f"--threads={threads}", f"--interval={interval}"]
-        argv += [f"--priority={priority}"] if priority else ["--policy=other"]
+        if priority:
+            argv.append(f"--priority={priority}")
+        else:
+            argv.append("--policy=other")
         argv += [f"--duration={seconds}", f"--histogram={min(_HISTOGRAM_US, _BYTES // (_ENTRY * threads))}"]
         argv += ["--histfile=/dev/null", "--json=-"]
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)

@@ -51,8 +51,11 @@ def cut(data: bytes, limit: int, size: int | None = None) -> str:
     :param size: bytes of the whole output, where ``data`` is not all of it.
     """
     text = data[:limit].decode("utf-8", "replace")
-    left_out = (len(data) if size is None else size) - limit
-    return f"{text}\n[{left_out} more bytes of the output are left out]" if left_out > 0 else text
+    if size is None:
+        size = len(data)
+    if size <= limit:
+        return text
+    return f"{text}\n[{size - limit} more bytes of the output are left out]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -127,5 +127,9 @@ def base_domain(name: str, size: base.GuestSize, files: GuestFiles, port: networ
     values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
     values |= {"name": name, "machine": MACHINE}
     filled = {key: html.escape(str(value)) for key, value in values.items()}
+    if kvm:
+        filled.update(_KVM)
+    else:
+        filled.update(_EMULATED)
     text = (resources.files(__package__) / "domain.xml").read_text(encoding="utf-8")
-    return text.format_map(filled | (_KVM if kvm else _EMULATED))
+    return text.format_map(filled)

@@ -69,7 +69,9 @@ class AgentChannel:
 
         :raises LaunchError: no agent, no answer in time, an error, or an answer that cannot be read.
         """
-        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
+        request: dict[str, object] = {"execute": command}
+        if arguments:
+            request["arguments"] = arguments
         try:
             answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
         except libvirt.libvirtError as error:
@@ -126,11 +128,11 @@ def _finished(answer: Any) -> base.Finished | None:
     if not answer["exited"]:
         return None
     status = answer.get("exitcode")
-    stdout, stderr = (
-        base.cut(base64.b64decode(answer.get(name) or "", validate=True), limit)
-        for name, limit in (("out-data", base.STDOUT_LIMIT), ("err-data", base.STDERR_LIMIT))
-    )
-    return base.Finished(status if isinstance(status, int) else None, stdout, stderr)
+    if not isinstance(status, int):
+        status = None
+    stdout = base64.b64decode(answer.get("out-data") or "", validate=True)
+    stderr = base64.b64decode(answer.get("err-data") or "", validate=True)
+    return base.Finished(status, base.cut(stdout, base.STDOUT_LIMIT), base.cut(stderr, base.STDERR_LIMIT))
 
 
 class Guest(base.Machine):
@@ -203,7 +205,9 @@ class Guest(base.Machine):
         done = self.run(("/usr/lib/perf/await-idle", job), _SHORT_S)
         if done.returncode:
             status = self._wait(pid, time.monotonic() + _DEATH_S)
-            text = (status.stderr or status.stdout) if status is not None else ""
+            text = ""
+            if status is not None:
+                text = status.stderr or status.stdout
             raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {local.first_line(text)}")
         try:
             yield
@@ -289,4 +293,7 @@ def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:
     if stamp is None:
         return stderr, None
     begun, ended = float(stamp[1]), float(stamp[2])
-    return stderr[: stamp.start()], (begun, ended) if begun <= ended else None
+    own = stderr[: stamp.start()]
+    if begun > ended:
+        return own, None
+    return own, (begun, ended)

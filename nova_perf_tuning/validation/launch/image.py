@@ -76,10 +76,16 @@ def load(location: str | None = None, programs: Collection[str] = ()) -> Image:
 
 
 def _added(directory: pathlib.Path) -> dict[str, str]:
+    """Return path -> SHA-256 of the files that were added to an image."""
     listing = directory / "added"
-    lines = listing.read_text("utf-8").splitlines() if listing.exists() else []
-    entries = (line.split(" ", 3) for line in lines)
-    return {path: digest for _kind, _mode, digest, path in entries if digest != "-"}
+    if not listing.exists():
+        return {}
+    digests = {}
+    for line in listing.read_text("utf-8").splitlines():
+        _kind, _mode, digest, path = line.split(" ", 3)
+        if digest != "-":
+            digests[path] = digest
+    return digests
 
 
 def check_same_programs(built: Image, programs: Collection[str]) -> None:

@@ -186,7 +186,9 @@ class LibvirtLauncher(base.Launcher):
         for guest in chosen.guests:
             guest.resume()
         # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
-        chosen.settings = host_tuning.apply(journal, chosen.guests, resting) if chosen.arm.request else []
+        chosen.settings = []
+        if chosen.arm.request:
+            chosen.settings = host_tuning.apply(journal, chosen.guests, resting)
         chosen.picture = chosen.picture or host_tuning.picture(resting)
         self._active = arm
 

@@ -94,8 +94,11 @@ class _Process:
     def __init__(self, argv: Sequence[str], namespace: str | None, directory: str) -> None:
         self._outputs = tempfile.TemporaryFile(dir=directory), tempfile.TemporaryFile(dir=directory)
         # Same number after exec, so what is measured and killed is the program itself.
+        command = list(argv)
+        if namespace:
+            command = ["ip", "netns", "exec", namespace, *argv]
         self._popen = subprocess.Popen(
-            [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
+            command,
             cwd=directory,
             env=base.environment(),
             stdin=subprocess.DEVNULL,
@@ -160,7 +163,9 @@ class HostMachine(base.Machine):
             ended = time.time()
         finally:
             returncode, stdout, stderr = self._finish(process)
-        return base.Finished(returncode if in_time else None, stdout, stderr, (begun, ended))
+        if not in_time:
+            return base.Finished(None, stdout, stderr, (begun, ended))
+        return base.Finished(returncode, stdout, stderr, (begun, ended))
 
     @contextlib.contextmanager
     def serving(self, argv: Sequence[str]) -> Iterator[None]:
@@ -170,7 +175,8 @@ class HostMachine(base.Machine):
             raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
         listens = False
         try:
-            if listens := _await_idle(process):
+            listens = _await_idle(process)
+            if listens:
                 yield
         finally:
             _status, stdout, stderr = self._finish(process)
@@ -182,14 +188,15 @@ class HostMachine(base.Machine):
 
     def _read(self) -> dict[str, float]:
         with self._lock:
-            total = self._ended_s + sum(
-                max(process.cpu_s, _tree_cpu_s(process.pid)) for process in self._processes.values()
-            )
+            total = self._ended_s
+            for process in self._processes.values():
+                total += max(process.cpu_s, _tree_cpu_s(process.pid))
             # A child that ends between two looks is missing in both.
             self._most_s = max(self._most_s, total)
-            for pid in self._processes if self._namespace else ():
-                with contextlib.suppress(OSError, LookupError, ValueError):
-                    self._sent["net_bytes"] = _sent_bytes(pid)
+            if self._namespace:
+                for pid in self._processes:
+                    with contextlib.suppress(OSError, LookupError, ValueError):
+                        self._sent["net_bytes"] = _sent_bytes(pid)
             disk = self._ended_disk_bytes + sum(map(_tree_disk_bytes, self._processes))
             return {"total": self._most_s, "disk_bytes": disk, **self._sent}
 
@@ -253,5 +260,8 @@ def _await_idle(process: _Process) -> bool:
     while time.monotonic() < until and asleep < 2:
         if process.wait(0.03):
             return False
-        asleep = asleep + 1 if psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING else 0
+        if psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING:
+            asleep += 1
+        else:
+            asleep = 0
     return True

@@ -54,7 +54,9 @@ class RunDirectory:
 def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     """Remove what dead runs left, and return their ids; :param remove: removes all of one but its directory."""
     swept: list[str] = []
-    for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+    if not os.path.isdir(parent):
+        return []
+    for name in sorted(os.listdir(parent)):
         path = os.path.join(parent, name)
         if not _ID.fullmatch(name):
             continue
