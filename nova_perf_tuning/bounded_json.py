@@ -9,12 +9,15 @@ from typing import Any, Final, NoReturn
 
 from nova_perf_tuning import printing
 
-#: Lists and objects of one document; each takes some 100 bytes of memory, and a trial has fewer than ten.
+#: Lists and objects of one document; each takes some 100 bytes of memory, and a trial has fewer
+#: than ten.
 MOST_CONTAINERS: Final = 1_000_000
-#: Lists and objects within each other. The deepest document that this project knows, of fio, has eight levels.
+#: Lists and objects within each other. The deepest document that this project knows, of fio, has
+#: eight levels.
 DEEPEST: Final = 64
 
-#: A string, perhaps without its end. It gives nothing back (``*+``), so that the time is linear in the text.
+#: A string, perhaps without its end. It gives nothing back (``*+``), so that the time is linear in
+#: the text.
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 _NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
@@ -46,7 +49,8 @@ class EqualKeysError(JsonError):
 def parse(text: str | bytes) -> Any:
     """Return the data of a JSON document without NaN, infinity, half surrogate pairs and contradicting keys.
 
-    :raises JsonError: it is no such document, or has too many or too deeply nested lists and objects.
+    :raises JsonError: it is no such document, or has too many or too deeply nested lists and
+        objects.
     """
     try:
         if isinstance(text, bytes):

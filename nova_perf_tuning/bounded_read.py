@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one bounded reader: files of others, without waiting for anybody and no more of them than expected.
 
-Small kernel files are read with as few system calls as there can be: there are tens of thousands of them.
+Small kernel files are read with as few system calls as there can be: there are tens of thousands
+of them.
 """
 
 import contextlib
@@ -12,13 +13,15 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 
-#: O_NONBLOCK: a named pipe in a recorded host must not stop us; it changes nothing for kernel files.
+#: O_NONBLOCK: a named pipe in a recorded host must not stop us; it changes nothing for kernel
+#: files.
 _CAREFUL = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KERNEL_FLAGS = os.O_RDONLY | _CAREFUL
 #: One page is what sysfs gives; a mask of 65536 CPUs needs 18 KB, a task's status file 2 KB.
 _KERNEL_LIMIT = 65536
 _PAGE = 4096
-#: The files of an SQLite database: itself, its log with an index, or the journal of its transaction.
+#: The files of an SQLite database: itself, its log with an index, or the journal of its
+#: transaction.
 SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
@@ -32,12 +35,15 @@ def open_plain(
 ) -> int:
     """Return a descriptor of a plain file; nothing of another type is ever opened.
 
-    O_PATH finds the file without opening it: opening alone would start a watchdog, rewind a tape or wait for the
-    writer of a pipe. What was found is checked and then opened itself, so that nothing can be swapped in between.
+    O_PATH finds the file without opening it: opening alone would start a watchdog, rewind a tape
+    or wait for the writer of a pipe. What was found is checked and then opened itself, so that
+    nothing can be swapped in between.
 
-    :param inside: a directory that the file must be in, all links followed; empty: it may be anywhere.
+    :param inside: a directory that the file must be in, all links followed; empty: it may be
+        anywhere.
     :param links: whether the last part of the path may be a link.
-    :raises OSError: it cannot be opened; ELOOP: it is a link or leads out; EISDIR, EINVAL: it is no plain file.
+    :raises OSError: it cannot be opened; ELOOP: it is a link or leads out; EISDIR, EINVAL: it is
+        no plain file.
     """
     finding = os.O_PATH | os.O_CLOEXEC
     if not links:
@@ -94,8 +100,8 @@ def read_text(
     """Return the text of a plain file of at most ``limit`` bytes.
 
     :param inside: see :func:`open_plain`, as for ``dir_fd`` and ``links``.
-    :raises OSError: it cannot be read, is no plain file (EINVAL), larger (EFBIG) or not UTF-8 (EILSEQ);
-        ``strerror`` says which.
+    :raises OSError: it cannot be read, is no plain file (EINVAL), larger (EFBIG) or not UTF-8
+        (EILSEQ); ``strerror`` says which.
     """
     with open(open_plain(path, dir_fd=dir_fd, inside=inside, links=links), "rb") as file:
         data = _bounded(file.read(limit + 1), limit)
@@ -189,7 +195,8 @@ def kernel_text(prefix: str, path: str) -> str:
 def recorded_bytes(prefix: str, path: str, limit: int = _KERNEL_LIMIT) -> bytes:
     """Return the first ``limit`` bytes of a plain file below ``prefix``, which a stranger may have made.
 
-    :raises OSError: it cannot be opened or read; ELOOP: a link leads out of it; EINVAL: it is no plain file.
+    :raises OSError: it cannot be opened or read; ELOOP: a link leads out of it; EINVAL: it is no
+        plain file.
     """
     descriptor = open_plain(f"{prefix}{path}", inside=prefix)
     try:

@@ -12,7 +12,8 @@ from typing import Final
 
 from nova_perf_tuning import errors
 
-#: No Linux build has more CPUs (CONFIG_NR_CPUS is at most 8192); also the most that one list may name.
+#: No Linux build has more CPUs (CONFIG_NR_CPUS is at most 8192); also the most that one list may
+#: name.
 MAX_CPU: Final = 8191
 # A set of all CPUs takes 0.7 MB.
 _CACHED: Final = 512
@@ -30,7 +31,8 @@ def parse(text: str) -> frozenset[int]:
     """Return the CPUs of a list such as ``"0-3,8"``; empty text and ``(null)`` give the empty set.
 
     :param text: a kernel list; spaces are ignored. ``0-15:2/4`` (stride) is understood too.
-    :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond :data:`MAX_CPU`.
+    :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond
+        :data:`MAX_CPU`.
     """
     if _is_one(text):
         return frozenset((int(text),))
@@ -66,7 +68,8 @@ def parse_spec(text: str) -> frozenset[int]:
 def spec_bits(text: str) -> int:
     """Return the CPUs of a list as :func:`parse_spec` does, as the bits of a number; strides are refused.
 
-    The cost grows with the text and not with the CPUs in it: for documents with many lists of strangers.
+    The cost grows with the text and not with the CPUs in it: for documents with many lists of
+    strangers.
 
     :raises CpuListError: as :func:`parse`.
     """

@@ -16,8 +16,9 @@ Value = TypeVar("Value")
 class Level(enum.Enum):
     """Severity of a finding; later members are more severe.
 
-    INFO: worth knowing, or worth trying with a measurement. WARNING: costs guests performance. ERROR: something
-    that was configured cannot work as meant, or guests run at a fraction of their speed.
+    INFO: worth knowing, or worth trying with a measurement. WARNING: costs guests performance.
+    ERROR: something that was configured cannot work as meant, or guests run at a fraction of their
+    speed.
     """
 
     INFO = "info"
@@ -58,8 +59,10 @@ class Finding:
 
     :ivar subject: the device, guest or option it is about; empty for the subject as a whole.
     :ivar why: why it matters here, with names and figures.
-    :ivar remedy: what to do, as a configuration or as commands, one a line; what explains one comes after ``#``.
-    :ivar settings: what ``nova-perf apply --rule`` would write (:class:`nova_perf_tuning.host.model.Setting`).
+    :ivar remedy: what to do, as a configuration or as commands, one a line; what explains one
+        comes after ``#``.
+    :ivar settings: what ``nova-perf apply --rule`` would write
+        (:class:`nova_perf_tuning.host.model.Setting`).
     :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
     """
 
@@ -82,10 +85,12 @@ class Finding:
 class Rule(abc.ABC, Generic[Subject]):
     """Judges one thing; the first line of its docstring says what should hold.
 
-    :cvar id: short name, as in ``--rule``. :cvar level: of its findings, unless a finding says otherwise.
+    :cvar id: short name, as in ``--rule``. :cvar level: of its findings, unless a finding says
+        otherwise.
     :cvar why, remedy, source: as in a finding, for any subject.
-    :cvar appliable: its findings carry settings; :cvar safe: so harmless that ``--all-safe`` applies them: in
-        force at once, undone by one write, no traffic interrupted and no guest moved.
+    :cvar appliable: its findings carry settings; :cvar safe: so harmless that ``--all-safe``
+        applies them: in force at once, undone by one write, no traffic interrupted and no guest
+        moved.
     """
 
     id: ClassVar[str]
@@ -105,8 +110,9 @@ class Rule(abc.ABC, Generic[Subject]):
     def check(self, subject: Subject, /) -> Iterator[Finding]:
         """Yield a finding for each place where the rule does not hold.
 
-        :raises NotApplicableError: it cannot be judged here; after findings, that it cannot be judged everywhere,
-            which matters only where there are none: a rule without its facts never holds.
+        :raises NotApplicableError: it cannot be judged here; after findings, that it cannot be
+            judged everywhere, which matters only where there are none: a rule without its facts
+            never holds.
         """
 
     def finding(
@@ -202,7 +208,8 @@ def defined_in(module: Mapping[str, object]) -> list[Any]:
 def need(condition: object, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> None:
     """Go on only when ``condition`` holds.
 
-    :raises NotApplicableError: it does not, as ``error``; ``lacking`` says why the rule cannot judge.
+    :raises NotApplicableError: it does not, as ``error``; ``lacking`` says why the rule cannot
+        judge.
     """
     if not condition:
         raise error(lacking)

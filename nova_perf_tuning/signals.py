@@ -21,7 +21,8 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], N
         yield
     finally:
         for number, old in before.items():
-            # None: a handler that was not set from Python; it cannot be put back, the default is nearest.
+            # None: a handler that was not set from Python; it cannot be put back, the default is
+            # nearest.
             if old is None:
                 old = signal.SIG_DFL
             signal.signal(number, old)
@@ -49,8 +50,8 @@ def deferred() -> Iterator[None]:
 def guarded() -> Iterator[None]:
     """Raise SystemExit(128 + its number) for the first of :data:`_TERMINATION` that comes; drop later ones.
 
-    A signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main thread, which
-    alone may set handlers, nothing is done.
+    A signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main
+    thread, which alone may set handlers, nothing is done.
     """
     came = False
 

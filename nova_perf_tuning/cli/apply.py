@@ -28,8 +28,8 @@ _PLAIN: Final = ("unchanged", "written", "pending")
 class _Wanted:
     """What is to be applied.
 
-    :ivar facts: of the host for which it was planned; None where nothing is planned again: the plan is a file's,
-        or files bring back all that was proposed.
+    :ivar facts: of the host for which it was planned; None where nothing is planned again: the
+        plan is a file's, or files bring back all that was proposed.
     """
 
     facts: model.HostFacts | None
@@ -40,15 +40,16 @@ class _Wanted:
 class Apply(command.PerfCommand):
     """Write the plan to the host, so that it can be undone.
 
-    Reads the host, computes the plan and writes what does not hold yet. Option --from takes the plan from a file;
-    --rule and --all-safe take what the audit proposes. Every original is on disk before the first write.
-    'nova-perf restore' puts it back, also after a crash. A second apply writes nothing. A setting that the kernel
-    refuses does not stop the others. Where the vectors of a CPU are full, apply plans again and takes another CPU.
-    What a running nova-perf-agent places is refused ("owned").
+    Reads the host, computes the plan and writes what does not hold yet. Option --from takes the
+    plan from a file; --rule and --all-safe take what the audit proposes. Every original is on disk
+    before the first write. 'nova-perf restore' puts it back, also after a crash. A second apply
+    writes nothing. A setting that the kernel refuses does not stop the others. Where the vectors
+    of a CPU are full, apply plans again and takes another CPU. What a running nova-perf-agent
+    places is refused ("owned").
 
-    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is changed, unless the
-    message says that settings were written. After Ctrl-C (130), SIGTERM or SIGHUP 'nova-perf restore' puts back
-    what it had written.
+    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is
+    changed, unless the message says that settings were written. After Ctrl-C (130), SIGTERM or
+    SIGHUP 'nova-perf restore' puts back what it had written.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -135,7 +136,8 @@ def _write(
 ) -> tuple[list[apply_module.Outcome], list[Note]]:
     """Bring what is wanted into force, and return what became of it, with warnings.
 
-    What the kernel refuses to do with interrupts is a fact for the next plan, and that is written then.
+    What the kernel refuses to do with interrupts is a fact for the next plan, and that is written
+    then.
     """
     boot = apply_module.boot_id(args.sysroot)
     last, owned = _write_once(args, wanted, journal, boot)

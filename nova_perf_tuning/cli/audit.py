@@ -21,9 +21,10 @@ _NOUNS = {"info": "hint"}
 class Audit(command.PerfCommand):
     """Check this host, or a recorded one, against every published recommendation that has a rule.
 
-    It changes nothing. A finding shows what was read, why it matters on this host, the remedy and its source. It
-    says whether 'nova-perf apply --rule' can do it. A rule that cannot judge the host says what it lacks. Exit
-    code: 0 clean, 1 findings of the level of --fail-on or more severe, 3 error.
+    It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
+    its source. It says whether 'nova-perf apply --rule' can do it. A rule that cannot judge the
+    host says what it lacks. Exit code: 0 clean, 1 findings of the level of --fail-on or more
+    severe, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Cleanup(cloud_command.CloudLister):
     """Remove what runs that have died or were interrupted left on the cloud.
 
-    Without RUN: everything that may be left of runs whose process has ended. Runs of a live process are never
-    touched, nor are runs that began in another project or region than this one. What cannot be removed is named,
-    and the exit code is 3. A second call finds nothing.
+    Without RUN: everything that may be left of runs whose process has ended. Runs of a live
+    process are never touched, nor are runs that began in another project or region than this one.
+    What cannot be removed is named, and the exit code is 3. A second call finds nothing.
     """
 
     nothing = "no stacks of such runs are left"
@@ -35,7 +35,8 @@ class Cleanup(cloud_command.CloudLister):
         options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
-        # Every start of the openstack program imports this module, with the extra's packages and without them.
+        # Every start of the openstack program imports this module, with the extra's packages and
+        # without them.
         from nova_perf_tuning.validation.cloud import run_store
 
         with contextlib.closing(run_store.RunStore(parsed_args.database, make=False)) as store:
@@ -91,7 +92,8 @@ def _cleaned(
 def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[str]:
     """Return the runs that nobody runs and that may have left something, as far as the run or the cloud knows.
 
-    A run that has ended has a stack where one who had lost the run before made it, and Heat got that late.
+    A run that has ended has a stack where one who had lost the run before made it, and Heat got
+    that late.
     """
     found = []
     for line in lines:

@@ -60,13 +60,15 @@ def clean(field: Any) -> Any:
 class CloudCommand(command.OptionsCommand, osc_command.Command):
     """A command of the ``openstack`` program.
 
-    The options of clouds.yaml, ``--os-cloud`` and ``OS_*`` are the program's own. Whatever goes wrong, wrong
-    credentials included, is one line on stderr and exit code 3; ``openstack --debug`` shows the traceback.
+    The options of clouds.yaml, ``--os-cloud`` and ``OS_*`` are the program's own. Whatever goes
+    wrong, wrong credentials included, is one line on stderr and exit code 3; ``openstack --debug``
+    shows the traceback.
 
     :ivar exit_code: what the program ends with when the command has run: 1 for findings, else 0.
     """
 
-    # Else the program would authenticate before run() is called, and report a refusal in its own way.
+    # Else the program would authenticate before run() is called, and report a refusal in its own
+    # way.
     auth_required = False
     exit_code = errors.ExitCode.PASS
 
@@ -97,7 +99,8 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
     @property
     def connection(self) -> connection.Connection:
         """The connection of openstacksdk, authenticated."""
-        # Not client_manager.perf, which osc-lib keeps for the whole process, another cloud's included.
+        # Not client_manager.perf, which osc-lib keeps for the whole process, another cloud's
+        # included.
         cloud: connection.Connection = self.app.client_manager.sdk_connection
         return cloud
 

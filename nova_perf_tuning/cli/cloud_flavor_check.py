@@ -11,8 +11,9 @@ from nova_perf_tuning.validation.cloud import flavor_hosts, flavors, model
 class FlavorCheck(cloud_command.CloudLister):
     """Check what flavors state: unknown keys, contradictions, what costs CPU.
 
-    Of one flavor it also says whether any host could take a guest now, and what excludes the others; Nova and
-    Placement tell administrators. Together with an image: openstack perf image check IMAGE --flavor FLAVOR.
+    Of one flavor it also says whether any host could take a guest now, and what excludes the
+    others; Nova and Placement tell administrators. Together with an image: openstack perf image
+    check IMAGE --flavor FLAVOR.
 
     Exit code 0 without findings of the level of --fail-on, 1 with them.
     """

@@ -16,8 +16,8 @@ _NUMBER: Final = options.whole(1, 999_999_999)
 class FlavorCreate(cloud_command.CloudShowOne):
     """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
 
-    Specs that contradict each other are refused before Nova is asked, and Nova checks every spec. Whatever it
-    refuses, no half-made flavor stays.
+    Specs that contradict each other are refused before Nova is asked, and Nova checks every spec.
+    Whatever it refuses, no half-made flavor stays.
 
     Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
     """

@@ -12,8 +12,9 @@ from nova_perf_tuning.validation.cloud import flavors
 class FlavorSet(cloud_command.CloudShowOne):
     """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
 
-    With another profile, what the old profile brought is taken out, and values that were set otherwise stay. With
-    no option at all, what the flavor's profile says today and what is missing beside it is written.
+    With another profile, what the old profile brought is taken out, and values that were set
+    otherwise stay. With no option at all, what the flavor's profile says today and what is missing
+    beside it is written.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -16,17 +16,17 @@ from nova_perf_tuning.validation.report import text
 class Publish(cloud_command.CloudLister):
     """Give hosts the traits that their validation has earned, or take them away.
 
-    RESULT is the result file of one host, or what a validation wrote. Of a run over many hosts every host in it
-    is published, or the one of --host. With --budget its trials are judged now, else the recorded verdicts are
-    published; the column Judged tells which.
+    RESULT is the result file of one host, or what a validation wrote. Of a run over many hosts
+    every host in it is published, or the one of --host. With --budget its trials are judged now,
+    else the recorded verdicts are published; the column Judged tells which.
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
-    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves.
-    Where nova-compute makes the traits from a result file, run 'nova-perf publish' on the host first. A host whose
-    traits this command would have to change is refused.
+    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. Where
+    nova-compute makes the traits from a result file, run 'nova-perf publish' on the host first. A
+    host whose traits this command would have to change is refused.
 
-    A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other hosts of RESULT
-    are published all the same. A second run changes nothing. Needs admin rights.
+    A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other
+    hosts of RESULT are published all the same. A second run changes nothing. Needs admin rights.
 
     Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7

@@ -19,12 +19,12 @@ _RUN: Final = model.RunSettings()
 class Validate(cloud_command.CloudCommand):
     """Measure compute hosts in pairs, untuned and tuned guests in turn, and judge each host.
 
-    Every host meets several peers, which tells a bad host from a bad peer. It is in one pair at a time.
-    Everything is kept in a database: after Ctrl-C or a crash the run goes on with --resume. Writes results.json
-    and report.html. Needs admin rights, except with --hosts any.
+    Every host meets several peers, which tells a bad host from a bad peer. It is in one pair at a
+    time. Everything is kept in a database: after Ctrl-C or a crash the run goes on with --resume.
+    Writes results.json and report.html. Needs admin rights, except with --hosts any.
 
-    Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host gave no result)
-    or error. Interrupted by Ctrl-C: 130.
+    Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host
+    gave no result) or error. Interrupted by Ctrl-C: 130.
 
     Example: openstack perf validate --hosts all --peers 3 --max-parallel 8 --profile network-throughput
     """
@@ -79,7 +79,8 @@ class Validate(cloud_command.CloudCommand):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        # Every start of the openstack program imports this module, with the extra's packages and without them.
+        # Every start of the openstack program imports this module, with the extra's packages and
+        # without them.
         from nova_perf_tuning.cli import cloud_validate_run
         from nova_perf_tuning.validation.cloud import heat_pair
 

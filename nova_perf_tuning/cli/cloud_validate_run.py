@@ -41,7 +41,8 @@ _PAIR_LIMIT_S: Final = 20 * 60.0
 #: More causes why host CPU is not known are only in the results.
 _MAX_CPU_FAULTS: Final = 5
 
-#: What can be given beside --resume; all else stays as the run was begun, since its pairs are compared.
+#: What can be given beside --resume; all else stays as the run was begun, since its pairs are
+#: compared.
 _FREE: Final = frozenset(
     "resume database output format junit budget bare_host time_limit max_parallel max_loss".split()
 )
@@ -50,7 +51,8 @@ _FREE: Final = frozenset(
 class Run:
     """One call of the command, from the check of the cloud to the exit code.
 
-    What is refused leaves nothing behind: database and directory are made when the checks are done.
+    What is refused leaves nothing behind: database and directory are made when the checks are
+    done.
     """
 
     _opened: contextlib.ExitStack
@@ -103,7 +105,8 @@ class Run:
                 self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
         if broken is not None:
             raise broken
-        # A signal that came when all was measured has cut off nothing but the last removal of stacks.
+        # A signal that came when all was measured has cut off nothing but the last removal of
+        # stacks.
         if going.stopped_by and ended is not Ended.COMPLETE:
             kept = "nothing was measured, no file is written"
             if code is not None:

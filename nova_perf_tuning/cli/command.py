@@ -20,13 +20,14 @@ from nova_perf_tuning.printing import counted, one_line, printable
 
 #: Characters of a field that a table shows, and of one in the last column.
 _FIELD, _LAST_FIELD = 60, 2000
-#: On a terminal: width of the last column at which no other one is cut, least width of any, lines of a field.
+#: On a terminal: width of the last column at which no other one is cut, least width of any, lines
+#: of a field.
 _LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
 #: Between two columns.
 _GAP = "  "
 
-#: The extra that has a package, for those that some commands need and others do not. Commands of the openstack
-#: program need one that has them all.
+#: The extra that has a package, for those that some commands need and others do not. Commands of
+#: the openstack program need one that has them all.
 _EXTRAS: Final = {
     "jinja2": "[validation]",
     "numpy": "[validation]",
@@ -68,8 +69,8 @@ class OptionsCommand(command.Command):
 class PerfCommand(OptionsCommand):
     """A command of ``nova-perf``.
 
-    A subclass adds its options in :meth:`add_options` and does its work in ``take_action``, which returns the exit
-    code, None for 0. Only the command that runs is imported.
+    A subclass adds its options in :meth:`add_options` and does its work in ``take_action``, which
+    returns the exit code, None for 0. Only the command that runs is imported.
     """
 
     has_format = True
@@ -81,7 +82,8 @@ class PerfCommand(OptionsCommand):
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command; whatever goes wrong is one line on stderr and exit code 3.
 
-        cliff itself would exit with 1, which means FAIL here. ``nova-perf --debug`` shows the traceback.
+        cliff itself would exit with 1, which means FAIL here. ``nova-perf --debug`` shows the
+        traceback.
         """
         try:
             return int(self.take_action(parsed_args) or errors.ExitCode.PASS)
@@ -136,7 +138,8 @@ def print_table(
 ) -> None:
     """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
 
-    On a terminal fields but the first are cut until the table fits, and the last column goes on below itself.
+    On a terminal fields but the first are cut until the table fits, and the last column goes on
+    below itself.
 
     :param most: how many rows; one line tells of the others.
     """

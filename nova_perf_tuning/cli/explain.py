@@ -14,8 +14,8 @@ from nova_perf_tuning.specs import crosscheck, profiles, vocabulary
 class Explain(command.PerfCommand):
     """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, settings of the host.
 
-    Nothing is read from the machine and nothing is changed. Specs that contradict each other end with an
-    error that says what to change.
+    Nothing is read from the machine and nothing is changed. Specs that contradict each other end
+    with an error that says what to change.
 
     Example: nova-perf explain --vcpus 4 --spec perf:profile=network-throughput
     """

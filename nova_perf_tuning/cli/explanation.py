@@ -11,7 +11,8 @@ from nova_perf_tuning.guest import transform
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
-#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova writes them.
+#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova
+#: writes them.
 _SAMPLE: Final = importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
 
 
@@ -21,8 +22,9 @@ class Row:
 
     :ivar origin: ``flavor``, ``image`` or ``profile NAME``.
     :ivar reason: why the profile has this value; None for a spec stated by flavor or image.
-    :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two disks and one
-        interface gets; ``left_out``: what of it such a guest cannot have; ``host``: what the agent sets.
+    :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two
+        disks and one interface gets; ``left_out``: what of it such a guest cannot have; ``host``:
+        what the agent sets.
     """
 
     spec: str

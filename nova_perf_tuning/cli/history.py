@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class History(command.PerfCommand):
     """Show what hosts measured from run to run, and where they changed.
 
-    Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory, accelerator and guest
-    size are the same. Runs get into the database by --add and by validations of a cloud.
+    Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory,
+    accelerator and guest size are the same. Runs get into the database by --add and by validations
+    of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -67,7 +67,8 @@ class PerfApp(app.App):
             command_manager=Commands(NAMESPACE),
             deferred_help=True,
         )
-        # Words that are not for all commands are left to the parser of the command, which refuses what is unknown.
+        # Words that are not for all commands are left to the parser of the command, which refuses
+        # what is unknown.
         self.parser.allow_abbrev = False
         self.parser.error = functools.partial(arguments.refuse, self.NAME)  # type: ignore[method-assign]
 

@@ -15,8 +15,8 @@ _SHARE: Final = "share/nova-perf-tuning"
 _UNIT: Final = "nova-perf-agent.service"
 _POLICY: Final = "irqbalance-policy-nova-perf"
 
-#: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it below a prefix;
-#: None: beside the package, as in the tree.
+#: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it
+#: below a prefix; None: beside the package, as in the tree.
 _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     "heat": ("Heat templates and environments of the validation", f"{_OWN}/validation/cloud/heat", None),
     "metadefs": ("metadata definitions for Glance", f"{_OWN}/nova/metadefs", None),

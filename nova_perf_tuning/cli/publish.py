@@ -27,15 +27,15 @@ from nova_perf_tuning.validation.report import data, text
 class Publish(command.PerfCommand):
     """Give nova-compute of this host the verdict of its validation, from which it makes the host's traits.
 
-    Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for many, or a result
-    file. The verdict goes to the file of [nova_perf_tuning] result_file, in the state directory. nova-compute with
-    this project's driver reads it within a minute and sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in
-    Placement. They go again when the result becomes too old, and with --withdraw. Needs the right to write that
-    file, and no credentials.
+    Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for
+    many, or a result file. The verdict goes to the file of [nova_perf_tuning] result_file, in the
+    state directory. nova-compute with this project's driver reads it within a minute and sets
+    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again when the result
+    becomes too old, and with --withdraw. Needs the right to write that file, and no credentials.
 
-    With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many hosts has
-    recorded are published. A result that is INVALID, too old or of another host is refused, and what is published
-    stays.
+    With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many
+    hosts has recorded are published. A result that is INVALID, too old or of another host is
+    refused, and what is published stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """
@@ -129,7 +129,8 @@ def _directories() -> list[str]:
 def _opened(path: str) -> atomic_write.Directory:
     """Open the directory of the verdict.
 
-    :raises OptionError: others may write in it, and put another file into the place of the one that was looked at.
+    :raises OptionError: others may write in it, and put another file into the place of the one
+        that was looked at.
     """
     directory = atomic_write.open_directory(path)
     found = os.fstat(directory.descriptor)

@@ -19,8 +19,8 @@ _MAX_AUDIT = 4 << 20
 class Report(command.PerfCommand):
     """Make the report of recorded results: one HTML file that needs nothing else.
 
-    With -f json the same figures are printed for programs. With -f json or --ndjson HTML is written only where -o
-    is given.
+    With -f json the same figures are printed for programs. With -f json or --ndjson HTML is
+    written only where -o is given.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

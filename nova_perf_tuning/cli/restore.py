@@ -34,13 +34,13 @@ _PLAIN: Final = (
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
-    Goes through the journal from the last write to the first. A value that another program has changed since is
-    left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays; stop it first to undo
-    everything. What a reboot has undone leaves the journal. It works after a crash in
-    the middle of apply or of restore. A second restore does nothing.
+    Goes through the journal from the last write to the first. A value that another program has
+    changed since is left alone and reported, unless --force. While nova-perf-agent runs, what it
+    keeps stays; stop it first to undo everything. What a reboot has undone leaves the journal. It
+    works after a crash in the middle of apply or of restore. A second restore does nothing.
 
-    Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or failed; 3 error.
-    After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
+    Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or
+    failed; 3 error. After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf-status upgrade check``: is this environment ready to run Nova with our driver?
 
-Run it with the Python that runs the Nova service in question, before the service is restarted. It reads the
-configuration files that nova-compute reads. Exit codes are those of ``nova-status``: 0 all is well, 1 something
-to look at, 2 something that must be corrected first; but 3, as of all our programs, where the check itself failed.
+Run it with the Python that runs the Nova service in question, before the service is restarted. It
+reads the configuration files that nova-compute reads. Exit codes are those of ``nova-status``: 0
+all is well, 1 something to look at, 2 something that must be corrected first; but 3, as of all our
+programs, where the check itself failed.
 """
 
 import functools
@@ -174,7 +175,8 @@ class _Conf(cfg.ConfigOpts):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
     conf = _Conf()
-    # Nova's own option, as Nova declares it: Nova may not be there, and importing it takes seconds.
+    # Nova's own option, as Nova declares it: Nova may not be there, and importing it takes
+    # seconds.
     conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
     try:

@@ -26,11 +26,12 @@ from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary, text
 
 _PROGRAM: Final = "nova-perf validate"
-#: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move the median of a
-#: boot, with seven three do not.
+#: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move
+#: the median of a boot, with seven three do not.
 BLOCKS, BLOCKS_JUDGED = 5, 7
-#: Boots, and the seconds they may take, without a budget and with one. Twelve boots of seven blocks find a loss of
-#: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
+#: Boots, and the seconds they may take, without a budget and with one. Twelve boots of seven
+#: blocks find a loss of 10 % against a budget of 5 % where blocks spread by 2 %:
+#: doc/source/contributor/statistics.rst.
 BOOTS, BOOTS_JUDGED = 4, 12
 _TIME_LIMIT_S, _TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
 #: Where --noise-floor keeps the noise floors of this host.
@@ -40,13 +41,14 @@ NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
-    Boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It boots anew several
-    times and counts the host's CPU while they measure. It writes results.json and report.html. Those of an
-    earlier run are renamed to results.previous.json and report.previous.html first. Everything that it made or
-    changed is removed or restored at the end, also after Ctrl-C and SIGTERM.
+    Boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It
+    boots anew several times and counts the host's CPU while they measure. It writes results.json
+    and report.html. Those of an earlier run are renamed to results.previous.json and
+    report.previous.html first. Everything that it made or changed is removed or restored at the
+    end, also after Ctrl-C and SIGTERM.
 
-    Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3. Interrupted
-    by Ctrl-C: 130; terminated by SIGTERM: 143.
+    Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3.
+    Interrupted by Ctrl-C: 130; terminated by SIGTERM: 143.
 
     Example: nova-perf validate --profile network-throughput --benchmark iperf3:streams=4 --time-limit 8m
     """

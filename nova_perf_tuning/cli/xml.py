@@ -20,8 +20,9 @@ from nova_perf_tuning.specs import parsing as spec_parsing
 class Xml(command.PerfCommand):
     """Print a domain's XML with the request written into it; nothing is defined or changed anywhere.
 
-    Without --profile, --spec and --image-property the request is the one in the domain's own metadata: ours, else
-    Nova's. What was left out goes to stderr, and --diff shows what was changed.
+    Without --profile, --spec and --image-property the request is the one in the domain's own
+    metadata: ours, else Nova's. What was left out goes to stderr, and --diff shows what was
+    changed.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
     """
@@ -89,8 +90,8 @@ def _request(
 ) -> tuple[request.Request, list[Finding]]:
     """Return the request of the options, else of the domain; and how its specs fit together.
 
-    :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
-        carries already is only warned of: it was booted so.
+    :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at
+        build. What a domain carries already is only warned of: it was booted so.
     """
     metadata = guest.specs
     extra, image = dict(metadata.extra_specs), dict(metadata.image_properties)

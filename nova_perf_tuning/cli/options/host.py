@@ -105,7 +105,8 @@ def facts_and_plan(
 ) -> tuple[model.HostFacts, planner.Plan]:
     """Read the host that the options name and return it with its plan.
 
-    :param memory: what the kernel refused there; None: what earlier commands or the agent wrote down.
+    :param memory: what the kernel refused there; None: what earlier commands or the agent wrote
+        down.
     """
     root = reader.open_root(args.sysroot)
     files = novaconf.texts(args.nova_config)

@@ -42,7 +42,8 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_m
 def directory(args: argparse.Namespace) -> str:
     """Return the directory of the journal that the options name.
 
-    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's configuration is wrong.
+    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's
+        configuration is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")

@@ -112,7 +112,8 @@ def void_output(directory: str) -> list[str]:
 def make_output_directory(path: str) -> atomic_write.Directory:
     """Make it and see now, not after ten minutes, that files can be made in it.
 
-    :returns: the open directory. All files of the run go there, whatever ``path`` leads to meanwhile.
+    :returns: the open directory. All files of the run go there, whatever ``path`` leads to
+        meanwhile.
     """
     try:
         os.makedirs(path, exist_ok=True)

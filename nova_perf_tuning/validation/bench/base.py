@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a benchmark; each one is a small class found by an entry point.
 
-A benchmark never runs anything itself: a launcher does, in a guest or on the host, with the same steps.
+A benchmark never runs anything itself: a launcher does, in a guest or on the host, with the same
+steps.
 """
 
 import abc
@@ -17,8 +18,8 @@ from nova_perf_tuning.printing import one_line
 
 Better = Literal["higher", "lower"]
 
-#: Added to the length of a run for its time limit: emulated guests and busy hosts start processes slowly. It is
-#: to end a program that hangs, so it costs nothing where none does.
+#: Added to the length of a run for its time limit: emulated guests and busy hosts start processes
+#: slowly. It is to end a program that hangs, so it costs nothing where none does.
 MARGIN_S: Final = 60.0
 #: A group for a number of whatever kind, of bounded length.
 NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
@@ -28,7 +29,8 @@ MAX_CHARACTERS: Final = 4 * 1024 * 1024
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
 _BUCKET: Final = 1.03
-#: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds 3.6e12).
+#: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds
+#: 3.6e12).
 MAX_NUMBER: Final = 1e15
 
 
@@ -67,7 +69,8 @@ class Span:
 class Step:
     """One process of a benchmark.
 
-    :ivar role: ``client`` (its output is parsed) or ``server`` (started first on the other side, ended after).
+    :ivar role: ``client`` (its output is parsed) or ``server`` (started first on the other side,
+        ended after).
     :ivar timeout_s: after this long it is killed and the trial is an error.
     """
 
@@ -79,7 +82,8 @@ class Step:
 def decode(data: bytes) -> str:
     """Return a program's output as text with the line ends of Unix.
 
-    A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without one it is UTF-8.
+    A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without
+    one it is UTF-8.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
@@ -188,16 +192,20 @@ class Benchmark(abc.ABC):
     """One benchmark.
 
     :cvar kind: its name on the command line and of the entry point.
-    :cvar packages: Debian packages that a guest image needs for it; :cvar programs: what the host has on PATH.
-    :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
+    :cvar packages: Debian packages that a guest image needs for it; :cvar programs: what the host
+        has on PATH.
+    :cvar primary: metric, unit and better way of the figure that is judged; also that of a run
+        that failed.
     :cvar paired: it needs a server, which runs on the peer.
     :cvar work_metric: the reading that counts the work done; None: there is none.
-    :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: unknown.
-    :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put them into with
-        ``tools/image/build --add``.
+    :cvar work_unit: the unit of that reading, by which results that name another are refused;
+        empty: unknown.
+    :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put
+        them into with ``tools/image/build --add``.
     :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar form: the command whose output is read, as its user types it.
-    :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
+    :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
+        nothing.
     """
 
     kind: ClassVar[str]
@@ -293,8 +301,8 @@ class Benchmark(abc.ABC):
         """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
 
-    # -- reading what it printed, which may come from a hostile guest: everything is bounded and checked, and what
-    # is missing, foreign or out of range is an OutputError
+    # -- reading what it printed, which may come from a hostile guest: everything is bounded and
+    # checked, and what is missing, foreign or out of range is an OutputError
 
     def check_length(self, text: str) -> None:
         if not text.strip():

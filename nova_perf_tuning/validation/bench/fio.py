@@ -22,12 +22,13 @@ _ENGINES = ("psync", "libaio", "io_uring")
 class Fio(base.Benchmark):
     """One fio job on files in a directory of the machine's scratch disk.
 
-    The default is the job that is published for virtual disks, but for a fixed time and on a smaller file. The
-    published one itself is ``size=512M,seconds=0`` with jobs 1 to 16: it ends when every job has written its file
-    once.
+    The default is the job that is published for virtual disks, but for a fixed time and on a
+    smaller file. The published one itself is ``size=512M,seconds=0`` with jobs 1 to 16: it ends
+    when every job has written its file once.
 
-    Latencies are completion latencies (``clat``) of the whole group; ``total_latency`` counts from submission,
-    ``sync_latency`` is that of fsync or fdatasync. A job of several directions has figures for each of them.
+    Latencies are completion latencies (``clat``) of the whole group; ``total_latency`` counts from
+    submission, ``sync_latency`` is that of fsync or fdatasync. A job of several directions has
+    figures for each of them.
     """
 
     kind = "fio"
@@ -68,8 +69,8 @@ class Fio(base.Benchmark):
         if seconds:
             argv += ["--time_based", f"--runtime={seconds}"]
         argv += [f"--directory={values['directory']}", "--output-format=json"]
-        # The first run lays the files out, at 10 MB/s on slow disks; one without a time writes them once more, an
-        # emulated guest 200 blocks a second.
+        # The first run lays the files out, at 10 MB/s on slow disks; one without a time writes
+        # them once more, an emulated guest 200 blocks a second.
         timeout_s = seconds + base.MARGIN_S + jobs * size / 10e6
         if not seconds:
             timeout_s += jobs * size / min(10e6, block * 200)

@@ -117,9 +117,10 @@ class _Iperf(base.Benchmark):
 class Iperf3(_Iperf):
     """One TCP test between two machines; the receiver's rate counts, in Mbit/s of 1,000,000 bit/s.
 
-    iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not several CPUs;
-    ``processes`` starts several pairs, on ports one after the other. With ``bitrate`` the sender holds itself to a
-    rate: what a host pays at 50, 100, 200 … Mbit/s (the published runs made steps with window sizes instead).
+    iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not
+    several CPUs; ``processes`` starts several pairs, on ports one after the other. With
+    ``bitrate`` the sender holds itself to a rate: what a host pays at 50, 100, 200 … Mbit/s (the
+    published runs made steps with window sizes instead).
     """
 
     kind = "iperf3"
@@ -196,7 +197,8 @@ class Packets(_Iperf):
         [document, *_] = self.documents(text)
         end = self.find(document, "end")
         sent = self.number(end, "sum", "packets")
-        # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
+        # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after
+        # its last packet.
         length = self.number(document, "start", "test_start", "blksize")
         arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
         # Of the receiver: it has counted until the last packet came.

@@ -65,9 +65,9 @@ class OwnBenchmark(base.Benchmark):
 class System(OwnBenchmark):
     """System calls, pipes, context switches, process creation, exec, file copy and shell, one after the other.
 
-    In such tests the published PV guests lost a factor of 4 to 8 while their arithmetic lost nothing. The judged
-    figure is their geometric mean, which hides a single bad test, so put budgets on the tests. Not comparable with
-    UnixBench's figures.
+    In such tests the published PV guests lost a factor of 4 to 8 while their arithmetic lost
+    nothing. The judged figure is their geometric mean, which hides a single bad test, so put
+    budgets on the tests. Not comparable with UnixBench's figures.
     """
 
     kind = "system"
@@ -99,9 +99,10 @@ class System(OwnBenchmark):
 class Himeno(OwnBenchmark):
     """Jacobi's method on Poisson's equation, 19 points, single precision: bound by memory for the larger grids.
 
-    Written from the definition that the Himeno benchmark publishes, with its count of 34 floating point operations
-    per inner point. The processes take slabs of one grid in shared memory (the published runs used MPI). Other
-    builds, even of the same source, differ up to threefold. Size M needs 230 MiB of memory, L 1.8 GiB.
+    Written from the definition that the Himeno benchmark publishes, with its count of 34 floating
+    point operations per inner point. The processes take slabs of one grid in shared memory (the
+    published runs used MPI). Other builds, even of the same source, differ up to threefold. Size M
+    needs 230 MiB of memory, L 1.8 GiB.
     """
 
     kind = "himeno"
@@ -125,7 +126,8 @@ class Himeno(OwnBenchmark):
         if processes > GRIDS[size][0] - 2:
             raise self.refusal(f"processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}")
         argv = (PROGRAM, "himeno", size, str(seconds), str(processes))
-        # Filling the grid and three sweeps come before, 34 operations a point; an emulated guest does 10 MFLOPS.
+        # Filling the grid and three sweeps come before, 34 operations a point; an emulated guest
+        # does 10 MFLOPS.
         return (base.Step(argv, "client", seconds + base.MARGIN_S + 6 * 34 * math.prod(GRIDS[size]) / 10e6),)
 
     def parse(self, text: str) -> list[base.Reading]:
@@ -209,7 +211,8 @@ class _Pair(OwnBenchmark):
 class Request(_Pair):
     """A request and its answer, and only then the next: the time of a whole round trip, TCP or UDP.
 
-    Latencies are those of whole rounds as the client sees them (not halved); the buckets are 1.6 % wide.
+    Latencies are those of whole rounds as the client sees them (not halved); the buckets are 1.6 %
+    wide.
     """
 
     kind = "request"
@@ -234,7 +237,8 @@ class Request(_Pair):
 class Connect(_Pair):
     """Connections made, one byte sent and answered, closed: new connections per second.
 
-    The client closes with a reset so that no port stays in TIME_WAIT; its socket calls are as many as usual.
+    The client closes with a reset so that no port stays in TIME_WAIT; its socket calls are as many
+    as usual.
     """
 
     kind = "connect"
@@ -256,9 +260,9 @@ class Connect(_Pair):
 class Smb(OwnBenchmark):
     """A file copied to or from a share, timed from outside: 5 runs, best and worst dropped, as published.
 
-    The peer serves it with Samba, without a password, for the time of the run. Connecting is part of each run.
-    Sizes are in 1,000,000 bytes. Median and deviation stand beside that mean, since a mean of three says nothing
-    of how far runs lie apart.
+    The peer serves it with Samba, without a password, for the time of the run. Connecting is part
+    of each run. Sizes are in 1,000,000 bytes. Median and deviation stand beside that mean, since a
+    mean of three says nothing of how far runs lie apart.
     """
 
     kind = "smb"

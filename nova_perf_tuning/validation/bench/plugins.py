@@ -31,7 +31,8 @@ class MissingProgramError(errors.PerfTuningError):
 class Job:
     """A benchmark with its parameters.
 
-    :ivar label: its name in the results: the kind, or the whole text when one kind is run in several ways.
+    :ivar label: its name in the results: the kind, or the whole text when one kind is run in
+        several ways.
     :ivar parameters: all of them, defaults included.
     """
 
@@ -79,8 +80,8 @@ def recognise(text: str) -> base.Benchmark:
 def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
-    A label begins with the kind. What ``benchmarks`` of the environment says of it counts only where that is none
-    of those installed.
+    A label begins with the kind. What ``benchmarks`` of the environment says of it counts only
+    where that is none of those installed.
     """
     known = installed(NAMESPACE)
     for kind in (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind):
@@ -135,8 +136,10 @@ def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     """Return the jobs that ``KIND[:k=v,…]`` texts name.
 
-    :param seconds: length of a run for every benchmark that has such a parameter and is given none.
-    :raises UnknownBenchmarkError, base.ParameterError: an unknown kind; a wrong parameter, or a job named twice.
+    :param seconds: length of a run for every benchmark that has such a parameter and is given
+        none.
+    :raises UnknownBenchmarkError, base.ParameterError: an unknown kind; a wrong parameter, or a
+        job named twice.
     """
     kinds = [text.partition(":")[0] for text in texts]
     by_label: dict[str, Job] = {}

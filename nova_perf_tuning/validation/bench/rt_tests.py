@@ -7,8 +7,8 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import base
 
-#: Latencies below this are listed one by one; fewer where threads are so many that their entries, of so many bytes
-#: each, would be more than a guest on a cloud keeps (256 KiB).
+#: Latencies below this are listed one by one; fewer where threads are so many that their entries,
+#: of so many bytes each, would be more than a guest on a cloud keeps (256 KiB).
 _HISTOGRAM_US: Final = 10_000
 _BYTES: Final = 240_000
 _ENTRY: Final = 24
@@ -45,9 +45,10 @@ class _RtTests(base.Benchmark):
 class Cyclictest(_RtTests):
     """How late threads wake that sleep for a fixed time: what real-time guests and busy-polling ones feel.
 
-    The figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds
-    would make medians of boots tie. The histogram reaches 10 ms with one thread, 5 ms with two, 0.6 ms with 16; a
-    percentile beyond it is the longest wake-up of all. The maximum of a short run says little.
+    The figure is a percentile over all wake-ups, interpolated within its bar of the histogram:
+    whole microseconds would make medians of boots tie. The histogram reaches 10 ms with one
+    thread, 5 ms with two, 0.6 ms with 16; a percentile beyond it is the longest wake-up of all.
+    The maximum of a short run says little.
     """
 
     kind = "cyclictest"
@@ -117,9 +118,9 @@ class Cyclictest(_RtTests):
 class Oslat(_RtTests):
     """For how long a CPU was taken from a thread that never gives it up: how quiet dedicated CPUs are.
 
-    A thread on each CPU reads the time stamp counter in a loop; a gap is an interrupt, another thread or an exit
-    to a hypervisor. Its priority is the usual one: with SCHED_FIFO the kernel's throttling would be the longest
-    gap. Run it on CPUs that nobody uses: it takes all of them.
+    A thread on each CPU reads the time stamp counter in a loop; a gap is an interrupt, another
+    thread or an exit to a hypervisor. Its priority is the usual one: with SCHED_FIFO the kernel's
+    throttling would be the longest gap. Run it on CPUs that nobody uses: it takes all of them.
     """
 
     kind = "oslat"
@@ -168,7 +169,8 @@ class Oslat(_RtTests):
 def _quantile(seen: Mapping[float, float], count: float, longest: float, share: float) -> float:
     """Return the latency that ``share`` of ``count`` wake-ups stay below, never 0; ``longest``: of the rest.
 
-    The bar of n holds what took n to n + 1 (µs or ns), since cyclictest cuts off the rest, and is taken for even.
+    The bar of n holds what took n to n + 1 (µs or ns), since cyclictest cuts off the rest, and is
+    taken for even.
     """
     wanted = count * share
     for late in sorted(seen):

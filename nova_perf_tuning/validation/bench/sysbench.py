@@ -59,8 +59,8 @@ class Sysbench(base.Benchmark):
     def latencies(self, text: str) -> list[base.Reading]:
         """Return mean and percentile in milliseconds, under the name of the percentile; none where none was taken.
 
-        What sysbench cannot show is left out, with a remark: latencies that it rounds to 0, and a percentile at
-        the end of its histogram.
+        What sysbench cannot show is left out, with a remark: latencies that it rounds to 0, and a
+        percentile at the end of its histogram.
         """
         mean, tails = self._times(text)
         if mean == 0:
@@ -98,7 +98,8 @@ class Sysbench(base.Benchmark):
 class Cpu(Sysbench):
     """``sysbench cpu``: how often per second all primes up to a limit are found by trial division.
 
-    One event is one such search: integer division and square roots in registers, hardly any memory.
+    One event is one such search: integer division and square roots in registers, hardly any
+    memory.
     """
 
     kind = "cpu"
@@ -150,7 +151,8 @@ class _Database(Sysbench):
 class Oltp(_Database):
     """sysbench's ``oltp_read_write``: 18 statements per transaction, with commits that reach the disk.
 
-    The server starts and ends within each run (its data stay), so its CPU is not divided by transactions.
+    The server starts and ends within each run (its data stay), so its CPU is not divided by
+    transactions.
     """
 
     kind = "oltp"
@@ -194,10 +196,11 @@ class Oltp(_Database):
 class Tpcc(_Database):
     """The five transactions of TPC-C in their mix, New-Orders per minute, by this project's own driver.
 
-    Written from the specification (revision 5.11): tables, population, transactions, the mix as a deck of cards;
-    but without terminals and think times. The figure compares machines and is no TPC result.
-    ``scale=1`` has the specified number of rows (about 100 MB per warehouse, minutes to load); the default has a
-    tenth. As published: ``warehouses=2,threads=3,scale=1,seconds=1800``.
+    Written from the specification (revision 5.11): tables, population, transactions, the mix as a
+    deck of cards; but without terminals and think times. The figure compares machines and is no
+    TPC result. ``scale=1`` has the specified number of rows (about 100 MB per warehouse, minutes
+    to load); the default has a tenth. As published:
+    ``warehouses=2,threads=3,scale=1,seconds=1800``.
     """
 
     kind = "tpcc"

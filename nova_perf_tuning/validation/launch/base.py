@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a launcher: it makes guests, runs programs in them and counts their CPU.
 
-A launcher knows nothing of benchmarks or statistics. :meth:`Launcher.close` removes everything that it made.
+A launcher knows nothing of benchmarks or statistics. :meth:`Launcher.close` removes everything
+that it made.
 """
 
 import abc
@@ -19,13 +20,15 @@ from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.environment import Environment
 
-#: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is held up by it.
-#: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
+#: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is
+#: held up by it. libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64
+#: makes out of 3 MiB.
 STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
 #: Counters of bytes beside those of CPU, and what they are of.
 MOVED: Final = {"net_bytes": "net", "disk_bytes": "disk"}
-#: For a program that makes something: more than a second where a disk has other work or was never read from.
+#: For a program that makes something: more than a second where a disk has other work or was never
+#: read from.
 _LIMIT_S = 300.0
 
 
@@ -63,8 +66,8 @@ class Finished:
     """A process that ended. Output is untrusted and cut at :data:`STDOUT_LIMIT` and :data:`STDERR_LIMIT`.
 
     :ivar returncode: exit status; None when it was killed at its time limit.
-    :ivar lived: when the program itself began and ended, in seconds since the epoch by the clock of its machine;
-        None where that is not known.
+    :ivar lived: when the program itself began and ended, in seconds since the epoch by the clock
+        of its machine; None where that is not known.
     """
 
     returncode: int | None
@@ -77,7 +80,8 @@ class Finished:
 class Clock:
     """A machine's clock against the host's: what it shows at 0 of CLOCK_MONOTONIC, in seconds since the epoch.
 
-    :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question and receipt.
+    :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question
+        and receipt.
     """
 
     epoch: float
@@ -111,7 +115,8 @@ class Machine(abc.ABC):
     """Somewhere a program can be run: a guest, or the host itself.
 
     :ivar address: on the benchmark network.
-    :ivar interface: host side of its NIC, where what it sends arrives; None if it has none of its own.
+    :ivar interface: host side of its NIC, where what it sends arrives; None if it has none of its
+        own.
     """
 
     name: str
@@ -136,9 +141,10 @@ class Machine(abc.ABC):
     def counter(self) -> Callable[[], dict[str, float]]:
         """Return what reads its CPU seconds on the host: cheap enough for many times a second, in any thread.
 
-        They are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``, of
-        threads there are now; and ``wait_s``, for which its vCPUs were runnable without a host CPU. The host's own
-        machines have ``total`` alone. Beside them are those of :data:`MOVED` that are known.
+        They are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker``
+        and ``total``, of threads there are now; and ``wait_s``, for which its vCPUs were runnable
+        without a host CPU. The host's own machines have ``total`` alone. Beside them are those of
+        :data:`MOVED` that are known.
         """
 
     def busy_s(self) -> float | None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a guest is started from: its accelerator, its disks, and its domain XML before any tuning.
 
-The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing on performance.
-QEMU loads the kernel, as for an image with ``kernel_id``. A guest that panics or reboots is a failed guest.
+The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing
+on performance. QEMU loads the kernel, as for an image with ``kernel_id``. A guest that panics or
+reboots is a failed guest.
 """
 
 import contextlib
@@ -22,10 +23,11 @@ from nova_perf_tuning.validation.launch.run_directory import RunDirectory
 
 KVM = "kvm"
 TCG = "tcg"
-#: A kernel under working KVM prints its first line after 0.2 s, or 1.2 s on a busy host, and panics soon after.
+#: A kernel under working KVM prints its first line after 0.2 s, or 1.2 s on a busy host, and
+#: panics soon after.
 _PROBE_S = 15.0
-#: A test guest on a broken KVM spins for ever: the kernel ends it with its parent, and by its CPU time if the
-#: parent was killed before it could say so.
+#: A test guest on a broken KVM spins for ever: the kernel ends it with its parent, and by its CPU
+#: time if the parent was killed before it could say so.
 _BOUND = ("setpriv", "--pdeathsig", "KILL", "prlimit", f"--cpu={_PROBE_S:.0f}")
 #: Machine type as in ``hw_machine_type``: libvirt's default and so Nova's.
 MACHINE: Final = "pc"
@@ -37,8 +39,9 @@ _KVM: Final = {
     '<timer name="hpet" present="no"/>',
     "driver": "",
 }
-#: The TSC of an emulated CPU is calibrated against a timer that a busy host delays, so the HPET is used instead.
-#: Mitigations protect nothing there; crypto self-tests take time. Nova forces QEMU's own backend.
+#: The TSC of an emulated CPU is calibrated against a timer that a busy host delays, so the HPET is
+#: used instead. Mitigations protect nothing there; crypto self-tests take time. Nova forces QEMU's
+#: own backend.
 _EMULATED: Final = {
     "type": "qemu",
     "cmdline": " tsc=unstable no_timer_check mitigations=off cryptomgr.notests",
@@ -103,7 +106,8 @@ class GuestFiles:
 def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> GuestFiles:
     """Make one guest's disks; LaunchError: the host's is full.
 
-    The scratch disk is allocated at once: a full disk shows now, and no arm pays for the first writes.
+    The scratch disk is allocated at once: a full disk shows now, and no arm pays for the first
+    writes.
     """
     root, scratch = run.file(f"{name}.root.qcow2"), run.file(f"{name}.scratch.img")
     free_mib = shutil.disk_usage(run.path).free >> 20

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One guest of the launcher, and commands in it through the QEMU guest agent: no network, no password.
 
-What comes back was made by the guest: it is bounded by libvirt (4 MiB an answer), checked for form, and cut here.
+What comes back was made by the guest: it is bounded by libvirt (4 MiB an answer), checked for
+form, and cut here.
 """
 
 import base64
@@ -30,17 +31,20 @@ _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
 #: libvirt waits this long for one answer.
 _ANSWER_S: Final = 30
-#: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
+#: How long a program may take to go away after SIGKILL, and a server to come to rest after its
+#: start.
 _DEATH_S = 60.0
 #: For programs in the guest that take seconds at most, were the host not busy.
 _SHORT_S = 120.0
 _CONSOLE_BYTES = 6000
 _CONSOLE_LINES = 15
-#: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below 1 %.
+#: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below
+#: 1 %.
 _POLL_MIN_S, _POLL_MAX_S, _POLL_SHARE = 0.02, 0.25, 0.05
 
-#: Runs a program and stamps its begin and end by the guest's clock; busybox reads that without another process.
-#: It prefers its applets to what was added to the image under their names, unless a path is given.
+#: Runs a program and stamps its begin and end by the guest's clock; busybox reads that without
+#: another process. It prefers its applets to what was added to the image under their names, unless
+#: a path is given.
 _STAMPED: Final = (
     "busybox",
     "sh",
@@ -67,7 +71,8 @@ class AgentChannel:
     ) -> _Answer:
         """Send one command and return what ``read`` makes of the answer.
 
-        :raises LaunchError: no agent, no answer in time, an error, or an answer that cannot be read.
+        :raises LaunchError: no agent, no answer in time, an error, or an answer that cannot be
+            read.
         """
         request: dict[str, object] = {"execute": command}
         if arguments:

@@ -22,8 +22,10 @@ class Image:
     """Files of one image.
 
     :ivar id: directory name, which ends in the hash of packages and recipe.
-    :ivar packages: package -> version; :ivar release: of the kernel; :ivar sums: program -> SHA-256 of its file.
-    :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
+    :ivar packages: package -> version; :ivar release: of the kernel; :ivar sums: program ->
+        SHA-256 of its file.
+    :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries
+        included.
     """
 
     id: str
@@ -91,8 +93,8 @@ def _added(directory: pathlib.Path) -> dict[str, str]:
 def check_same_programs(built: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; LaunchError: names one that is other.
 
-    One of this project's own programs means all of these, one that was added to the image all that was: they use
-    one another. What the host lacks is another fault.
+    One of this project's own programs means all of these, one that was added to the image all that
+    was: they use one another. What the host lacks is another fault.
     """
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):

@@ -28,13 +28,15 @@ from nova_perf_tuning.validation.launch.image import Image
 LOG = logging.getLogger(__name__)
 
 URI: Final = "qemu:///system"
-#: This is to end a guest that never boots, not one that is slow: under TCG on a busy host one takes up to 20 s.
+#: This is to end a guest that never boots, not one that is slow: under TCG on a busy host one
+#: takes up to 20 s.
 _BOOT_S: Final = 300.0
 _START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
 #: Memory of a guest beside what a benchmark asks for: kernel, page cache, agent.
 _SYSTEM_MIB: Final = 192
 _PREFIX: Final = "nova-perf"
-#: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is not.
+#: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is
+#: not.
 _VHOST_NET: Final = "/dev/vhost-net"
 _QEMU_LOGS: Final = "/var/log/libvirt/qemu"
 
@@ -68,9 +70,10 @@ class BootedArm:
 class LibvirtLauncher(base.Launcher):
     """Boots pairs of guests side by side on this host.
 
-    Everything is named after the run, so runs can coexist, and whatever a killed run left is removed by the next
-    one's :meth:`prepare`. libvirt itself ends the guests of a process that dies. Native ``hw:*`` specs are Nova's
-    work and are not done here; :meth:`environment` lists them.
+    Everything is named after the run, so runs can coexist, and whatever a killed run left is
+    removed by the next one's :meth:`prepare`. libvirt itself ends the guests of a process that
+    dies. Native ``hw:*`` specs are Nova's work and are not done here; :meth:`environment` lists
+    them.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class LibvirtLauncher(base.Launcher):
     ) -> None:
         """Make nothing before :meth:`prepare`.
 
-        :param accelerator: ``kvm``, where it works, or ``tcg``; :param image_directory: see :func:`.image.load`.
+        :param accelerator: ``kvm``, where it works, or ``tcg``; :param image_directory: see
+            :func:`.image.load`.
         """
         self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
@@ -185,7 +189,8 @@ class LibvirtLauncher(base.Launcher):
         chosen = self._arms[arm]
         for guest in chosen.guests:
             guest.resume()
-        # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
+        # Who asks for nothing gets nothing set, as the plan would say too after a look at the
+        # whole host.
         chosen.settings = []
         if chosen.arm.request:
             chosen.settings = host_tuning.apply(journal, chosen.guests, resting)

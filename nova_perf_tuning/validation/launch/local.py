@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This host as a launcher, whose arms are all the host itself, over loopback.
 
-Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and method (A/A).
+Used by ``bench run``, and by ``validate --launcher host``, whose ratios are the noise of host and
+method (A/A).
 """
 
 import contextlib
@@ -120,7 +121,8 @@ class _Process:
     def end(self) -> tuple[int, str, str]:
         """End it and all that it started.
 
-        Return its exit status (negative: the signal that ended it), and output and errors, cut at their limits.
+        Return its exit status (negative: the signal that ended it), and output and errors, cut at
+        their limits.
         """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

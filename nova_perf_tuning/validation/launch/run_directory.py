@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The directory of one run of the launcher, and the remains of runs whose process was killed.
 
-A run is alive as long as its process holds the lock on its directory; the kernel drops that with the process.
+A run is alive as long as its process holds the lock on its directory; the kernel drops that with
+the process.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tools that watch the host during trials; each is a small class found by an entry point.
 
-What one collects lies in a JSON file beside the results. The trial names its collectors, since they cost CPU:
-compare it with trials that had the same ones.
+What one collects lies in a JSON file beside the results. The trial names its collectors, since
+they cost CPU: compare it with trials that had the same ones.
 """
 
 import abc
@@ -156,8 +156,9 @@ def parse_perf(text: str) -> Iterator[dict[str, object]]:
 class Attachment:
     """The collectors of a run.
 
-    :ivar output: the open directory of results.json; None: there are no collectors. Its owner may put links there
-        during the run: what is written stays below it, see :mod:`nova_perf_tuning.atomic_write`.
+    :ivar output: the open directory of results.json; None: there are no collectors. Its owner may
+        put links there during the run: what is written stays below it, see
+        :mod:`nova_perf_tuning.atomic_write`.
     """
 
     kinds: tuple[type[Collector], ...] = ()
@@ -184,7 +185,8 @@ class Attachment:
 def attach(kinds: Sequence[str], output: str) -> Attachment:
     """Return the collectors of these kinds for a run, yet without the open directory ``output``.
 
-    :raises CollectorError: one is unknown or does not work on this host, or the output is of another run.
+    :raises CollectorError: one is unknown or does not work on this host, or the output is of
+        another run.
     """
     known, directory = plugins.installed(NAMESPACE), os.path.join(output, DIRECTORY)
     for kind in kinds:

@@ -64,7 +64,8 @@ class Ticks(NamedTuple):
 class Circumstances(NamedTuple):
     """What :func:`look` saw at one moment.
 
-    :ivar counters: condition -> the counter whose growth it is; missing where this host does not tell it.
+    :ivar counters: condition -> the counter whose growth it is; missing where this host does not
+        tell it.
     """
 
     stat: Mapping[int, Ticks]
@@ -75,7 +76,8 @@ class Circumstances(NamedTuple):
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
     """Look at this host's circumstances.
 
-    :param interface: host side of the sending machine's NIC (its tap), None if it has none of its own.
+    :param interface: host side of the sending machine's NIC (its tap), None if it has none of its
+        own.
     :param root: directory that /proc and /sys are read below.
     """
     devices = pathlib.Path(root, "sys/devices/system")
@@ -107,8 +109,8 @@ def conditions(
 ) -> dict[str, float]:
     """Return the conditions of the window between two looks.
 
-    :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
-        that were at least half as busy as the busiest.
+    :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so
+        that those count that were at least half as busy as the busiest.
     """
     measured: dict[str, float] = {}
     for name, counter in after.counters.items():
@@ -142,8 +144,8 @@ def _busy_mhz(spent: Mapping[int, Ticks], mhz: Mapping[str, float]) -> list[floa
 def softirq_by_cpu() -> dict[int, float]:
     """Return CPU -> seconds it has spent in interrupts and softirqs since boot.
 
-    They belong to no process, or are booked on whatever ran at that moment (``CONFIG_IRQ_TIME_ACCOUNTING``
-    decides), so they are never added to a process's time.
+    They belong to no process, or are booked on whatever ran at that moment
+    (``CONFIG_IRQ_TIME_ACCOUNTING`` decides), so they are never added to a process's time.
     """
     hertz = os.sysconf("SC_CLK_TCK")
     return {cpu: (times.irq + times.softirq) / hertz for cpu, times in _stat("/").items()}

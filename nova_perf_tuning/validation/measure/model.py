@@ -42,7 +42,8 @@ class Course(TypedDict):
     :ivar step_s: length of each step, 1 s but for long windows.
     :ivar host_cpu: class of ``host_cpu_s`` -> CPUs busy; ``wait``: vCPUs that waited for one.
     :ivar moved: bytes per second: ``net`` that machines sent, ``disk`` that they read and wrote.
-    :ivar busy: host CPU -> per cent that it was busy with whatever; :ivar hidden: how many less busy are left out.
+    :ivar busy: host CPU -> per cent that it was busy with whatever; :ivar hidden: how many less
+        busy are left out.
     """
 
     step_s: float
@@ -58,19 +59,24 @@ class Trial:
 
     :ivar arm: ``host``, ``untuned``, ``tuned`` … the name of what is compared.
     :ivar boot: every boot makes the guests anew; :ivar block: of trials that belong together.
-    :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``, ``vhost``,
-        ``worker``, ``total`` (whole process and its vhost workers); beside them ``softirq``, interrupts and
-        softirqs of the host's CPUs, less what an idle host has.
-    :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
+    :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``,
+        ``vhost``, ``worker``, ``total`` (whole process and its vhost workers); beside them
+        ``softirq``, interrupts and softirqs of the host's CPUs, less what an idle host has.
+    :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None
+        if unknown.
     :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
     :ivar window_s: length of the window by the host's monotonic clock.
     :ivar window: of :class:`nova_perf_tuning.validation.measure.trial.Window`; empty: not known.
-    :ivar exec_s: how long the whole execution took, from asking for it until its end was seen; None: not known.
-    :ivar order: of the run within the validation, by time; the figures of one run share it, and its CPU times.
+    :ivar exec_s: how long the whole execution took, from asking for it until its end was seen;
+        None: not known.
+    :ivar order: of the run within the validation, by time; the figures of one run share it, and
+        its CPU times.
     :ivar primary: False for figures that are shown beside the one that is judged.
-    :ivar error: why there is no value; then ``value`` is None. :ivar failure: a :class:`TrialFailure`.
+    :ivar error: why there is no value; then ``value`` is None. :ivar failure: a
+        :class:`TrialFailure`.
     :ivar work: units of work (``Gbit``, ``1,000 IO`` …) done in the window; None if not counted.
-    :ivar collectors: tools that watched it, see :mod:`nova_perf_tuning.validation.measure.collectors`.
+    :ivar collectors: tools that watched it, see
+        :mod:`nova_perf_tuning.validation.measure.collectors`.
     :ivar course: of a run's judged figure, None if unknown.
     :ivar conditions: what :mod:`.host_environment` could tell of the window's circumstances.
 

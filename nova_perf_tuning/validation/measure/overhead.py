@@ -11,11 +11,12 @@ import dataclasses
 from nova_perf_tuning.validation.measure import model, reasons
 from nova_perf_tuning.validation.measure.reasons import reason
 
-#: Most that vCPUs may have waited, as a share of the time they wanted to run, for full overhead to be valid.
+#: Most that vCPUs may have waited, as a share of the time they wanted to run, for full overhead to
+#: be valid.
 MAX_WAIT = 0.02
 
-#: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
-#: below minus this many seconds is a contradiction.
+#: The counters are read one after another and lag by up to a scheduler tick per thread; a service
+#: CPU below minus this many seconds is a contradiction.
 SLACK_S, TICK_S = 0.05, 0.01
 #: A guest counts in ticks of its own, which need not fall where its CPU time does.
 _GUEST_SLACK = 0.05
@@ -29,7 +30,8 @@ _C = reasons.ReasonCode
 class Cost:
     """CPU of one trial in host CPU seconds; None where it was not measured or is not valid.
 
-    :ivar total_s: guest's process and vhost workers; for the host's own arm the benchmark's programs alone.
+    :ivar total_s: guest's process and vhost workers; for the host's own arm the benchmark's
+        programs alone.
     :ivar service_s, full_s: see the module; :ivar wait_share: wait of the vCPUs / (wait + run).
     :ivar invalid: why :attr:`full_s` (or everything) is None; None if all is valid.
     """

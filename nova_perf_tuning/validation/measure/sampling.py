@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of a trial read many times while it runs, so that the CPU of any part of it is known.
 
-Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about
-one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
+Between two readings a counter is taken to grow evenly. What the host knows is read by a thread
+that takes about one per cent of a CPU; guests are asked for their own busy time a few times per
+second, since it costs them CPU.
 """
 
 import bisect
@@ -19,13 +20,15 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import host_environment, model
 
-#: Seconds between two readings at first. An answer of a guest costs it some 2 ms of CPU where it is emulated.
+#: Seconds between two readings at first. An answer of a guest costs it some 2 ms of CPU where it
+#: is emulated.
 _HOST_S: Final = 0.05
 _GUEST_S: Final = 0.25
 _CPUS_S: Final = 0.5
 #: Readings of all CPUs that are kept: of a thousand CPUs they are 50 MB.
 _CPU_READINGS: Final = 512
-#: After a reading so many times the CPU that it took passes without one, as many host CPUs make it expensive.
+#: After a reading so many times the CPU that it took passes without one, as many host CPUs make it
+#: expensive.
 _REST: Final = 100
 #: Name of the vCPUs' wait beside the classes of CPU.
 _WAIT: Final = "wait_s"
@@ -111,7 +114,8 @@ class Series:
 class Counters:
     """All counters of a trial, of the client and, where there is one, the server together.
 
-    :ivar host: CPU seconds on the host by class; :ivar speeds: CPU -> its frequency in MHz, where it is known.
+    :ivar host: CPU seconds on the host by class; :ivar speeds: CPU -> its frequency in MHz, where
+        it is known.
     """
 
     def __init__(self, machines: Sequence[launch.Machine]) -> None:
@@ -182,8 +186,8 @@ class Counters:
         for name in shared:
             counters[name] = sum(reading[name] for reading in readings)
         now = host_environment.softirq_by_cpu()
-        # A CPU that goes offline has no counter any more, and one that comes online was not there at
-        # the begin.
+        # A CPU that goes offline has no counter any more, and one that comes online was not there
+        # at the begin.
         softirq = {}
         for cpu, seconds in (self._softirq or now).items():
             softirq[cpu] = now.get(cpu, seconds)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A validation: boots, blocks and trials, interleaved, with everything that happens written down.
 
-In every boot the guests are made anew, since where they land is a source of variance. A block has one
-trial of every benchmark in every arm. The order of arms is random in one block and mirrored in the next
-(A B C, C B A), so that a drift over time falls on all arms alike; the seed is recorded.
+In every boot the guests are made anew, since where they land is a source of variance. A block has
+one trial of every benchmark in every arm. The order of arms is random in one block and mirrored in
+the next (A B C, C B A), so that a drift over time falls on all arms alike; the seed is recorded.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ _I = environments.IncidentCode
 CLOSING_S: Final = 10.0
 #: Guesses, until it is known: of one boot, and of a trial beyond the run of its benchmark.
 _BOOT_S, _OVERHEAD_S = 10.0, 0.5
-#: A warm-up need not be long: it lays out files, fills caches and opens connections once. Guests get one after
-#: each boot, the host one for the session.
+#: A warm-up need not be long: it lays out files, fills caches and opens connections once. Guests
+#: get one after each boot, the host one for the session.
 _WARM_UP_S = 1
 #: Half of fewer boots decides nothing.
 _LEAST_BOOTS_FOR_A_LOOK: Final = 6
@@ -46,8 +46,10 @@ class Plan:
 
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
-    :ivar host_group, flavor: what the operator says of the host, for choosing budgets; ``tags``: of the run.
-    :ivar ablation: arm -> what an ablation leaves out there; :ivar attached: tools that watch each trial.
+    :ivar host_group, flavor: what the operator says of the host, for choosing budgets; ``tags``:
+        of the run.
+    :ivar ablation: arm -> what an ablation leaves out there; :ivar attached: tools that watch each
+        trial.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -69,7 +71,8 @@ class Plan:
 class Timetable:
     """Every boot has an equal share of the time limit, and at least one block of trials.
 
-    :ivar begun, deadline: start of the session, and when everything must be over (CLOCK_MONOTONIC).
+    :ivar begun, deadline: start of the session, and when everything must be over
+        (CLOCK_MONOTONIC).
     :ivar done, total: trials, warm-ups included; those that the time limit has cut count as done.
     """
 
@@ -122,7 +125,8 @@ class Progress:
     """Where a session is.
 
     :ivar done, total: trials, warm-up included; those that the time limit has cut count as done.
-    :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of it.
+    :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of
+        it.
     :ivar important: to be seen also where most progress is left out.
     """
 
@@ -149,7 +153,8 @@ class Session:
     ) -> None:
         """Prepare the session; nothing runs yet.
 
-        :param save: called after every block and at the end with all results so far, once there is a trial.
+        :param save: called after every block and at the end with all results so far, once there is
+            a trial.
         :param progress: called before every boot and trial.
         :param noise_floor: asked after every block which holds for the run.
         """
@@ -189,8 +194,10 @@ class Session:
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked once, at the interim look: when it says False the session ends there. None: no look.
-        :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has no rig.
+        :param more: asked once, at the interim look: when it says False the session ends there.
+            None: no look.
+        :raises launch.LaunchError: no guest of the first boot could be booted, or the launcher has
+            no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
@@ -341,7 +348,8 @@ class Session:
         arms = dict(before.arms)
         for name, arm in launched.arms.items():
             known = arms.get(name, environments.Arm())
-            # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
+            # What was wrong with the guests of one boot is not forgotten when those of the next
+            # are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
             picture = arm.picture or known.picture
             arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings, picture=picture)

@@ -11,18 +11,19 @@ from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.measure import model, schema
 
-#: Most trials, as the schema has it, and the largest results file that is read, in bytes: more than they need.
+#: Most trials, as the schema has it, and the largest results file that is read, in bytes: more
+#: than they need.
 MAX_TRIALS, MAX_BYTES = 100_000, 64 * 1024 * 1024
-#: Most names in trials: arms beside the host and benchmarks, as in the environment; figures of a benchmark, as in
-#: a noise floor.
+#: Most names in trials: arms beside the host and benchmarks, as in the environment; figures of a
+#: benchmark, as in a noise floor.
 MAX_ARMS, MAX_BENCHMARKS, MAX_FIGURES = 100, 1000, 100
 #: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
 _MIN_FIGURE = 1e-9
 
 #: Label -> class of the benchmarks of some results that are installed here.
 _Kinds = Mapping[str, type[base.Benchmark]]
-#: (benchmark, metric, field) -> what is known of a figure; without a metric: of the benchmark's work and judged
-#: figure.
+#: (benchmark, metric, field) -> what is known of a figure; without a metric: of the benchmark's
+#: work and judged figure.
 _Said = dict[tuple[str, str, str], str]
 
 
@@ -84,8 +85,8 @@ def _too_many_names(trials: Sequence[model.Trial]) -> str:
 def _correct(kinds: _Kinds, trials: Sequence[model.Trial]) -> None:
     """Set :attr:`model.Trial.primary` as the benchmarks define it.
 
-    Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
-    the flags stay as they are.
+    Another version may have judged by another figure. Where its file has ours too, ours counts;
+    where it does not, the flags stay as they are.
     """
     judged = {label: kind.primary[0] for label, kind in kinds.items()}
     there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
@@ -97,8 +98,9 @@ def _correct(kinds: _Kinds, trials: Sequence[model.Trial]) -> None:
 def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
     """Return what a file says against itself, where a schema cannot see it; empty: nothing.
 
-    A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
-    gain otherwise. A run is there once: copies would pass for replicates, and guards go by its number.
+    A figure has the unit and better way that its benchmark says, else those of its first trial: a
+    loss would be a gain otherwise. A run is there once: copies would pass for replicates, and
+    guards go by its number.
     """
     said: _Said = {}
     for label, kind in kinds.items():
@@ -162,10 +164,12 @@ def save(results: model.Results, path: str, directory: atomic_write.Directory | 
 def write_atomically(path: str, text: str, directory: atomic_write.Directory | None = None) -> None:
     """Replace the file at ``path`` by one with ``text``.
 
-    What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
+    What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was
+    measured is kept.
 
     :param directory: see :func:`atomic_write.writing`.
-    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is
+        missing.
     :raises OSError: the directory cannot be written or the disk is full.
     """
     with atomic_write.writing(path, directory=directory) as file:

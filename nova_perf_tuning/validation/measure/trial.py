@@ -23,9 +23,10 @@ MAX_ERROR_S: Final = 0.1
 class Window:
     """The time over which a trial's CPU is counted: begin and end by the host's CLOCK_MONOTONIC.
 
-    ``measuring``: what the benchmark itself measured (:class:`.bench.base.Span`), without start and
-    warm-up. ``program``: from the start of its program to its end, where its output does not tell more.
-    ``execution``: from asking for the program until its end was seen, where the machine's clock is unknown.
+    ``measuring``: what the benchmark itself measured (:class:`.bench.base.Span`), without start
+    and warm-up. ``program``: from the start of its program to its end, where its output does not
+    tell more. ``execution``: from asking for the program until its end was seen, where the
+    machine's clock is unknown.
     """
 
     kind: Literal["measuring", "program", "execution"]
@@ -49,7 +50,8 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
 
     :param limit_s: wall time that the trial may take at most.
-    :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per second.
+    :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per
+        second.
     """
     deadline = time.monotonic() + limit_s
     try:
