@@ -35,7 +35,7 @@ class Audit(command.PerfCommand):
             "--fail-on",
             choices=_LEVELS,
             default="warning",
-            help="the least level for exit code 1 (default: warning)",
+            help="exit with 1 if a finding has this level or higher (default: warning)",
         )
         options.add(parser, "--junit", "FILE", "also write JUnit XML, a test case a rule")
         parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")

@@ -17,7 +17,7 @@ class BenchParse(command.PerfCommand):
             nargs="?",
             help="benchmark that printed it, see 'nova-perf bench list' (default: the one that can read it)",
         )
-        options.add(parser, "file", "FILE", "what it printed on standard output; - is stdin")
+        options.add(parser, "file", "FILE", "file with its standard output; - is stdin")
 
     def take_action(self, args: argparse.Namespace) -> None:
         named = None

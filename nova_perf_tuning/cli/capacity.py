@@ -23,9 +23,11 @@ class Capacity(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "results", "RESULTS.json", "what 'nova-perf validate' wrote")
-        options.add(parser, "--benchmark", "LABEL", "whose work (default: iperf3)", default="iperf3")
-        parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
+        options.add(parser, "results", "RESULTS.json", "results file written by 'nova-perf validate'")
+        options.add(
+            parser, "--benchmark", "LABEL", "benchmark whose work is counted (default: iperf3)", default="iperf3"
+        )
+        parser.add_argument("--arm", default="tuned", help="arm whose guests are counted (default: tuned)")
         parser.add_argument(
             "--shared",
             metavar="LIST",

@@ -32,7 +32,7 @@ class Cleanup(cloud_command.CloudLister):
             help="ids of runs (default: all that may have left something)",
         )
         parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
-        options.add(parser, "--database", "URL", "where runs are kept, as for 'openstack perf validate'")
+        options.add(parser, "--database", "URL", "database of runs, as for 'openstack perf validate'")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         # Every start of the openstack program imports this module, with the extra's packages and

@@ -18,7 +18,7 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=("error", "warning"),
         default="warning",
-        help="the least level for exit code 1 (default: warning)",
+        help="exit with 1 if a finding has this level or higher (default: warning)",
     )
 
 

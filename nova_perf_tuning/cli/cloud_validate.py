@@ -44,7 +44,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--budget",
             "FILE",
-            "judge by these overhead budgets (YAML; 'default': those shipped)",
+            "overhead budgets that judge the run (YAML; 'default': those shipped)",
         )
         result_options.add_host_group(parser)
         result_options.add_junit(parser)
@@ -52,7 +52,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--time-limit",
             "TIME",
-            "90s, 8m or 1h: the whole run ends by then with what it has (default: none)",
+            "time limit of the whole run, such as 90s, 8m or 1h; it ends by then with what it has (default: none)",
             _TIME,
         )
         validate_options.add_output(parser)
@@ -75,7 +75,8 @@ class Validate(cloud_command.CloudCommand):
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",
-            help="for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests is lost",
+            help="turn off guest TX offload; needed where the datapath loses the guests' TCP, such as Open "
+            "vSwitch in user space on tap devices",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -127,7 +128,8 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--pair-time-limit",
         "TIME",
-        "for one pair from its first stack to its last result; raise it where guests boot slowly (default: 20m)",
+        "maximum time for one pair, from first stack to last result; raise it where guests boot "
+        "slowly (default: 20m)",
         _TIME,
     )
     options.add(
@@ -142,7 +144,7 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--boot-time",
         "TIME",
-        "how long guests get until they are ready; lower it where they boot fast (default: 60s)",
+        "time that guests get to be ready; lower it where they boot fast (default: 60s)",
         _TIME,
     )
 
@@ -161,44 +163,45 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         parser,
         "--agent-metrics",
         "URL",
-        "where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in "
+        "URL of the metrics of a host's nova-perf-agent, by the hypervisor's name, as in "
         "'http://{host}:9751/metrics' (default: host CPU is not known)",
     )
     options.add(
         parser,
         "--database",
         "URL",
-        "SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by "
-        "others (default: a SQLite file in the state directory)",
+        "SQLAlchemy URL of the database of runs; give one with a password in $NOVA_PERF_DATABASE, "
+        "which others do not see (default: a SQLite file in the state directory)",
     )
 
 
 def _add_guests(parser: argparse.ArgumentParser) -> None:
     """Add image, networks and size of the guests."""
-    options.add(parser, "--image", "NAME", "of the guests (default: perf-guest)")
+    options.add(parser, "--image", "NAME", "Glance image for the guests (default: perf-guest)")
     options.add(
         parser,
         "--network",
         "NAME",
-        "existing, from which guests reach Heat (default: one for each pair, with router)",
+        "existing network for the guests; Heat must be reachable from it (default: one for each "
+        "pair, with router)",
     )
     options.add(
         parser,
         "--external-network",
         "NAME",
-        "by which guests reach Heat (default: the only)",
+        "external network used to reach Heat (default: the only one there is)",
     )
     options.add(
         parser,
         "--guest-vcpus",
         "N",
-        "of flavors that are made (default: 2)",
+        "vCPUs of the flavors that are made (default: 2)",
         options.whole(1, 1024),
     )
     options.add(
         parser,
         "--guest-ram",
         "MIB",
-        "of flavors that are made (default: 256)",
+        "memory in MiB of the flavors that are made (default: 256)",
         options.whole(128, 1 << 24),
     )

@@ -24,13 +24,15 @@ class Report(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("results", metavar="RESULTS.json", nargs="?", help="what 'nova-perf validate' wrote")
+        parser.add_argument(
+            "results", metavar="RESULTS.json", nargs="?", help="results file written by 'nova-perf validate'"
+        )
         parser.add_argument(
             "--audits",
             metavar="HOST.json",
             nargs="+",
             default=[],
-            help="instead: what 'nova-perf audit -f json' printed on many hosts, each file called after its host",
+            help="files printed by 'nova-perf audit -f json' on many hosts instead, each named after its host",
         )
         parser.add_argument(
             "-o",

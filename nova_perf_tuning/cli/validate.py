@@ -58,7 +58,7 @@ class Validate(command.PerfCommand):
             "--launcher",
             choices=launchers.NAMES,
             default="libvirt",
-            help="what makes the guests: libvirt (default); host: there are none",
+            help="where the benchmark runs: in guests of libvirt (default), or on the host itself",
         )
         validate_options.add_measurement(parser)
         options.add(
@@ -72,7 +72,7 @@ class Validate(command.PerfCommand):
             parser,
             "--budget",
             "FILE",
-            "judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half "
+            "overhead budgets that judge the run (YAML; 'default': those shipped); the run ends at half "
             "of its boots if the verdict is clear then",
         )
         result_options.add_host_group(parser)
@@ -82,7 +82,8 @@ class Validate(command.PerfCommand):
             parser,
             "--time-limit",
             "TIME",
-            "90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with --budget 150m)",
+            "time limit of the whole run, such as 90s, 8m or 1h; it ends by then with what it has "
+            "(default: 40m, with --budget 150m)",
             options.duration(20),
         )
         validate_options.add_output(parser)

@@ -37,7 +37,7 @@ def add_svg(parser: argparse.ArgumentParser) -> None:
         parser,
         "--svg",
         "FILE",
-        "also draw it: whose each CPU is, what works on it, what disturbs whom",
+        "also draw a picture: who owns each CPU and what runs there",
     )
     options.add(
         parser,

@@ -30,7 +30,7 @@ def add_measurement(parser: argparse.ArgumentParser) -> None:
         parser,
         "--benchmark",
         "KIND[:KEY=VALUE,...]",
-        f"what to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})",
+        f"benchmark to run, see 'nova-perf bench list' (default: {', '.join(_BENCHMARKS)})",
     )
     options.add(
         parser,
