@@ -10,7 +10,7 @@ from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.picture import svg
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import planner, proof
 from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
@@ -104,7 +104,7 @@ def _show_sets(plan: planner.Plan) -> None:
         if cpus or name == "housekeeping":
             rows.append((name, cpus or "none", _ROLES.get(name, _ROLES["overlap"])))
     command.print_table(("CPU set", "CPUs", "role"), rows)
-    seen = [name for name in planner.WORK if plan.sets.get(name)]
+    seen = [name for name in proof.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
         command.say(f"no overlap with dedicated: {', '.join(seen)}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host does for guests: where their vhost workers, emulator, I/O threads and interrupts run.
+"""Where the vhost workers, emulator, I/O threads and interrupts of guests run.
 
 A guest without a request gets nothing: its threads stay where Nova and libvirt put them.
 """
@@ -10,7 +10,6 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
@@ -38,7 +37,7 @@ class DevicePlacement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestPlacement:
-    """A running guest with a request, its own nodes if any, and the devices that its irq_placement is about.
+    """A running guest with a request, its own nodes if any, and its devices to be placed.
 
     :ivar slice: what systemd limits its threads by; None where it does not.
     """
@@ -58,11 +57,14 @@ class GuestPlacement:
     def allowed(self) -> str | None:
         """The CPUs that the cgroups of its emulator thread leave it, as a cpulist; None: all.
 
-        sched_setaffinity() cuts a mask to them in silence, and refuses one wholly outside (EINVAL).
+        sched_setaffinity() cuts a mask to them in silence, and refuses one wholly outside
+        (EINVAL).
         """
         pin = self.domain.emulator_pin
-        if self.slice is None or pin is None:
-            return pin if self.slice is None else self.slice.effective
+        if self.slice is None:
+            return pin
+        if pin is None:
+            return self.slice.effective
         return cpulist.format(cpulist.parse(pin) & cpulist.parse(self.slice.effective))
 
 
@@ -70,7 +72,8 @@ class GuestPlacement:
 class ThreadPlacement:
     """Where the threads of a guest go.
 
-    :ivar vhost: its workers in the order of the queues; :ivar workers: their group with ``spread``.
+    :ivar vhost: its workers in the order of the queues; :ivar workers: their group with
+        ``spread``.
     :ivar others: emulator and I/O threads that are moved, each with its cpulist.
     """
 
@@ -78,22 +81,23 @@ class ThreadPlacement:
     pool: CpuPool
     vhost: Sequence[model.Thread]
     workers: spread.Group | None
-    others: Sequence[tuple[model.Thread, str]]
+    others: list[tuple[model.Thread, str]]
 
 
 def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]) -> model.HostFacts:
-    """Return ``facts`` with ``domains`` beside those of libvirt, or instead of those of the same name.
+    """Return ``facts`` with ``domains``, which replace those of libvirt of the same name.
 
-    A running process of a domain's name belongs to it; else the guest counts as one that is not running.
+    A running process of a domain's name belongs to it; else the guest counts as one that is not
+    running.
     """
     given = {domain.name: domain for domain in domains}
-    return dataclasses.replace(
-        facts,
-        domains=(*(domain for domain in facts.domains if domain.name not in given), *given.values()),
-        guests=tuple(
-            dataclasses.replace(guest, domain=given.get(guest.name, guest.domain)) for guest in facts.guests
-        ),
-    )
+    every = [domain for domain in facts.domains if domain.name not in given]
+    every += given.values()
+    guests: list[model.GuestProcess] = []
+    for guest in facts.guests:
+        domain = given.get(guest.name, guest.domain)
+        guests.append(dataclasses.replace(guest, domain=domain))
+    return dataclasses.replace(facts, domains=tuple(every), guests=tuple(guests))
 
 
 def guest_placements(
@@ -104,7 +108,9 @@ def guest_placements(
     warnings: list[Note] = []
     every = frozenset(node for node in layout.node_of.values() if node is not None)
     slices = {group.path: group for group in facts.slices}
-    irqs = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
+    irqs: dict[str, list[model.Irq]] = {}
+    if any(guest.domain and guest.domain.hostdevs for guest in facts.guests):
+        irqs = _by_device(facts)
     for guest in in_start_order(facts):
         domain = guest.domain
         if domain is None:
@@ -121,17 +127,17 @@ def guest_placements(
             movable, faults = _movable(domain, irqs, refused)
             devices, more = _devices(domain, nodes, movable, layout, to_vcpus)
             faults += more
-            warnings += [fault.about(guest=domain.title or guest.name) for fault in faults]
-        placements.append(
-            GuestPlacement(guest, domain, domain.request, nodes, devices, slices.get(guest.slice or ""))
-        )
+            title = domain.title or guest.name
+            warnings += [fault.about(guest=title) for fault in faults]
+        group = slices.get(guest.slice or "")
+        placements.append(GuestPlacement(guest, domain, domain.request, nodes, devices, group))
     return placements, warnings
 
 
 def guest_nodes(
     domain: domain_module.Domain, node_of: Mapping[int, int | None], every: frozenset[int]
 ) -> frozenset[int] | None:
-    """Return the nodes of a guest's memory, else of its vCPUs' pins; None when it may lie anywhere."""
+    """Return the nodes of a guest's memory, else of its vCPUs' pins; None: it may lie anywhere."""
     if domain.memory_nodes:
         return cpulist.parse(domain.memory_nodes) or None
     pinned = cpulist.union(set(domain.vcpu_pins.values()))
@@ -142,27 +148,39 @@ def guest_nodes(
 
 
 def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
-    irqs = (facts.irqs[number] for number in sorted(facts.irqs))
-    return grouped((irq.device.lower(), irq) for irq in irqs if irq.device and irq.name)
+    """Return address of a device -> its interrupts that have a handler, by number."""
+    irqs: dict[str, list[model.Irq]] = {}
+    for number in sorted(facts.irqs):
+        irq = facts.irqs[number]
+        if irq.device and irq.name:
+            irqs.setdefault(irq.device.lower(), []).append(irq)
+    return irqs
 
 
 def _movable(
     domain: domain_module.Domain, by_device: Mapping[str, Sequence[model.Irq]], refused: Refused
 ) -> tuple[dict[str, Sequence[model.Irq]], list[Note]]:
-    """Return the interrupts of a guest's devices that the kernel does not place itself, and which it does."""
+    """Return the interrupts of a guest's devices that can be moved, and notes on the others."""
     movable: dict[str, Sequence[model.Irq]] = {}
     notes: list[Note] = []
-    for address in sorted({address.lower() for address in domain.hostdevs}):
+    addresses = {address.lower() for address in domain.hostdevs}
+    for address in sorted(addresses):
         irqs = by_device.get(address)
         if not irqs:
             notes.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
             continue
-        managed = [irq.number for irq in irqs if refused.is_managed(irq)] if refused.managed else []
+        managed: list[int] = []
+        others: list[model.Irq] = []
+        for irq in irqs:
+            if refused.is_managed(irq):
+                managed.append(irq.number)
+            else:
+                others.append(irq)
         if managed:
-            notes.append(Note.of(NoteCode.INTERRUPTS_MANAGED, device=address, irqs=cpulist.format(managed)))
-            irqs = [irq for irq in irqs if irq.number not in managed]
-        if irqs:
-            movable[address] = irqs
+            text = cpulist.format(managed)
+            notes.append(Note.of(NoteCode.INTERRUPTS_MANAGED, device=address, irqs=text))
+        if others:
+            movable[address] = others
     return movable, notes
 
 
@@ -173,7 +191,7 @@ def _devices(
     layout: CpuLayout,
     to_vcpus: bool,
 ) -> tuple[list[DevicePlacement], list[Note]]:
-    """Return the devices of a guest with the CPUs that their interrupts may use, and what is wrong with them."""
+    """Return a guest's devices with the CPUs that their interrupts may use, and what is wrong."""
     devices = []
     faults: list[Note] = []
     own = owned_cpus(domain) & layout.online
@@ -183,30 +201,37 @@ def _devices(
         node = irqs[0].node
         current = [nics.single(irq.affinity) for irq in irqs]
         if to_vcpus and own:
-            # Of a guest on several nodes, the vCPUs beside the device serve it.
-            near = frozenset(cpu for cpu in own if layout.node_of[cpu] == node) or own
-            pool = layout.without_full(layout.pool(near, "own vCPU", "the guest"))
+            # Of a guest on several nodes, the vCPUs on the device's node serve it.
+            near = frozenset(cpu for cpu in own if layout.node_of[cpu] == node)
+            pool = layout.without_full(layout.pool(near or own, "own vCPU", "the guest"))
             group = spread.Group(pool, 1, current)
             devices.append(DevicePlacement(address, irqs, group, own=True))
-        elif nearest := layout.vectors(_node_for(node, nodes, layout)):
-            if nearest.warning:
-                faults.append(nearest.warning.about(device=address))
-            weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
-            devices.append(DevicePlacement(address, irqs, spread.Group(nearest, weight, current), own=False))
+            continue
+        nearest = layout.vectors(_node_for(node, nodes, layout))
+        if nearest is None:
+            continue
+        if nearest.warning:
+            faults.append(nearest.warning.about(device=address))
+        weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
+        group = spread.Group(nearest, weight, current)
+        devices.append(DevicePlacement(address, irqs, group, own=False))
     return devices, faults
 
 
 def _node_for(device: int | None, nodes: frozenset[int] | None, layout: CpuLayout) -> int | None:
     """Return which of its guest's nodes the interrupts of a device go to.
 
-    The device's own if it is one of them, else the nearest to it; nodes without a housekeeping CPU come last.
+    The device's own if it is one of them, else the nearest to it; nodes without a housekeeping CPU
+    come last.
 
     :param nodes: the guest's, None when it may lie anywhere: then the device's node counts.
     """
     if not nodes:
         return device
     able = nodes & {layout.node_of[cpu] for cpu in layout.housekeeping}
-    far = layout.distances.get(device, {}) if device is not None else {}
+    far: Mapping[int, int] = {}
+    if device is not None:
+        far = layout.distances.get(device, {})
     return min(able or nodes, key=lambda node: (node != device, far.get(node, math.inf), node))
 
 
@@ -222,9 +247,8 @@ def thread_placements(
     faults: list[Note] = []
     pool_for = functools.cache(layout.threads)  # hundreds of guests share few pools
     for guest in guests:
-        request, domain, threads = guest.request, guest.domain, guest.process.threads
-        moves_vhost = request.vhost_placement in ("numa", "spread")
-        moves_others = request.emulator_placement == "numa"
+        moves_vhost = guest.request.vhost_placement in ("numa", "spread")
+        moves_others = guest.request.emulator_placement == "numa"
         if not moves_vhost and not moves_others:
             continue
         allowed = guest.allowed
@@ -234,26 +258,52 @@ def thread_placements(
                 warnings.append(_confined(guest, allowed, layout))
             continue
         if pool.warning:
-            pinned = {"emulator_pin": allowed} if allowed else {}
-            warnings.append(pool.warning.about(guest=guest.title, **pinned))
-        # The n-th worker that was made serves queue pair n.
-        workers = [thread for thread in threads if thread.kind == "vhost" and thread.affinity is not None]
-        workers.sort(key=lambda thread: (thread.start, thread.tid))
-        if moves_vhost and not workers and any(interface.has_vhost_worker for interface in domain.interfaces):
-            faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
-        others = [
-            (thread, _limit(thread, domain, pool))
-            for thread in threads
-            if moves_others and thread.kind in _THREADS and thread.affinity is not None
-        ]
-        for index in (thread.index or 0 for thread, text in others if not text):
-            confined = {"cpus": domain.iothread_pins[index], "pool": pool.text}
-            faults.append(Note.of(NoteCode.IOTHREAD_CONFINED, guest=guest.title, iothread=index, **confined))
-        group = spread.Group(pool, 1, [nics.single(thread.affinity) for thread in workers])
-        spreading = group if request.vhost_placement == "spread" else None
-        moved = [(thread, text) for thread, text in others if text]
-        placements.append(ThreadPlacement(guest, pool, workers if moves_vhost else (), spreading, moved))
-    return placements, [*warnings, *faults]
+            warning = pool.warning.about(guest=guest.title)
+            if allowed:
+                warning = warning.about(emulator_pin=allowed)
+            warnings.append(warning)
+        workers: list[model.Thread] = []
+        if moves_vhost:
+            workers = _vhost_workers(guest.process)
+            has_vhost = any(interface.has_vhost_worker for interface in guest.domain.interfaces)
+            if has_vhost and not workers:
+                faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
+        others: list[tuple[model.Thread, str]] = []
+        if moves_others:
+            others, confined = _other_threads(guest, pool)
+            faults += confined
+        group = None
+        if guest.request.vhost_placement == "spread":
+            now = [nics.single(thread.affinity) for thread in workers]
+            group = spread.Group(pool, 1, now)
+        placements.append(ThreadPlacement(guest, pool, workers, group, others))
+    return placements, warnings + faults
+
+
+def _vhost_workers(process: model.GuestProcess) -> list[model.Thread]:
+    """Return a guest's vhost workers; the n-th one that was made serves queue pair n."""
+    every = process.threads
+    workers = [thread for thread in every if thread.kind == "vhost" and thread.affinity is not None]
+    workers.sort(key=lambda thread: (thread.start, thread.tid))
+    return workers
+
+
+def _other_threads(guest: GuestPlacement, pool: CpuPool) -> tuple[list[tuple[model.Thread, str]], list[Note]]:
+    """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable."""
+    moved: list[tuple[model.Thread, str]] = []
+    faults: list[Note] = []
+    for thread in guest.process.threads:
+        if thread.kind not in _THREADS or thread.affinity is None:
+            continue
+        text = _limit(thread, guest.domain, pool)
+        if text:
+            moved.append((thread, text))
+        else:
+            index = thread.index or 0
+            about = {"cpus": guest.domain.iothread_pins[index], "pool": pool.text}
+            note = Note.of(NoteCode.IOTHREAD_CONFINED, guest=guest.title, iothread=index, **about)
+            faults.append(note)
+    return moved, faults
 
 
 def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
@@ -266,7 +316,7 @@ def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
 
 
 def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:
-    """Return the CPUs of a pool that libvirt's pin of an I/O thread leaves it; empty when there are none."""
+    """Return the CPUs of a pool that libvirt's pin leaves to an I/O thread; empty: none."""
     pin = domain.iothread_pins.get(thread.index or 0) if thread.kind == "iothread" else None
     if pin is None or pin == domain.emulator_pin:
         return pool.text
@@ -280,21 +330,25 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
     """
     guest, pool, pid = placement.guest, placement.pool, placement.guest.process.pid
     head = f"{guest.title} asks vhost_placement={guest.request.vhost_placement}: worker "
-    cpus = [str(cpu) for cpu in placed[placement.workers]] if placement.workers else []
+    cpus: Sequence[int | None] = ()
+    if placement.workers:
+        cpus = placed[placement.workers]
     for index, thread in enumerate(placement.vhost):
         if cpus:
-            text, rule = cpus[index], model.PlanRule.VHOST_SPREAD
+            text, rule = str(cpus[index]), model.PlanRule.VHOST_SPREAD
             reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {pool.where}"
         else:
             text, rule = pool.text, model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
         yield thread_setting(thread, pid, text, reason, rule)
     for thread, text in placement.others:
+        rule = model.PlanRule.EMULATOR_NUMA
+        if thread.kind == "iothread":
+            rule = model.PlanRule.IOTHREAD_NUMA
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
-        rule = model.PlanRule.IOTHREAD_NUMA if thread.kind == "iothread" else model.PlanRule.EMULATOR_NUMA
         yield thread_setting(thread, pid, text, reason, rule)
 
 
@@ -311,13 +365,18 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
     """Yield the affinities of the interrupts of a guest's devices."""
     for device in guest.devices:
         pool = device.group.pool
-        rule = model.PlanRule.PASSTHROUGH_VCPU if device.own else model.PlanRule.PASSTHROUGH_NUMA
-        where = "its own vCPUs' CPUs" if device.own else f"{pool.what} CPUs of {pool.where}"
+        if device.own:
+            rule = model.PlanRule.PASSTHROUGH_VCPU
+            where = "its own vCPUs' CPUs"
+        else:
+            rule = model.PlanRule.PASSTHROUGH_NUMA
+            where = f"{pool.what} CPUs of {pool.where}"
         head = f"{guest.title} asks irq_placement={guest.request.irq_placement}: vector "
         for index, (irq, cpu) in enumerate(zip(device.irqs, placed[device.group], strict=True)):
             if cpu is None:
                 continue
-            reason = f"{head}{index} of its device {device.address} goes to CPU {cpu}, one of {where} {pool.text}"
+            vector = f"{head}{index} of its device {device.address}"
+            reason = f"{vector} goes to CPU {cpu}, one of {where} {pool.text}"
             yield nics.irq_setting(irq, str(cpu), reason, rule)
 
 
@@ -330,9 +389,14 @@ def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
 
 
 def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
-    """Yield device and interrupt of all passed-through ones that are not among the numbers ``planned``."""
+    """Yield device and interrupt of all passed-through ones that are not ``planned``."""
     owners = passed_through(facts)
-    for address, irqs in _by_device(facts).items() if owners else ():
-        if address in owners:
-            label = f"device {address} of guest {owners[address]}"
-            yield from ((label, irq) for irq in irqs if irq.number not in planned)
+    if not owners:
+        return
+    for address, irqs in _by_device(facts).items():
+        if address not in owners:
+            continue
+        label = f"device {address} of guest {owners[address]}"
+        for irq in irqs:
+            if irq.number not in planned:
+                yield label, irq

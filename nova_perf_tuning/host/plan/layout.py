@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.notes import Note, NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
@@ -30,8 +31,8 @@ class CpuPool:
     :ivar where: ``node 1``, ``nodes 0-1`` or ``the host``, for reasons.
     :ivar what: ``housekeeping`` or ``shared``, for reasons.
     :ivar warning: why these are not CPUs of the own node; None when they are.
-    :ivar full: CPUs of the own pool whose vectors are full: they are not among ``cpus``, and what lies there stays
-        up to an even share.
+    :ivar full: CPUs of the own pool whose vectors are full: they are not among ``cpus``, and what
+        lies there stays up to an even share.
     :ivar own: number of CPUs of the own pool, full ones included.
     """
 
@@ -54,11 +55,13 @@ _Tiers = Sequence[tuple[str, frozenset[int]]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuLayout:
-    """The CPU sets of a host; all but ``dedicated``, ``programs`` and ``isolated`` hold online CPUs only.
+    """The CPU sets of a host.
+
+    All but ``dedicated``, ``programs`` and ``isolated`` hold online CPUs only.
 
     :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
-    :ivar programs: other programs poll there, outside of the operator's sets: nothing of the host is placed there
-        either.
+    :ivar programs: other programs poll there, outside of the operator's sets: nothing of the host
+        is placed there either.
     :ivar isolated: at boot, by ``nohz_full`` or by a partition.
     :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
@@ -86,32 +89,33 @@ class CpuLayout:
     def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
         """Return the layout that holds on this host.
 
-        :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host lacks.
+        :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host
+            lacks.
         """
         present = frozenset(cpu.id for cpu in facts.cpus)
         online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
-        given = {name: _given(sets.option(name), getattr(sets, name), present) for name in _SETS}
+        given: dict[str, frozenset[int]] = {}
+        for name in _SETS:
+            given[name] = _given(sets.option(name), getattr(sets, name), present)
         if sets.legacy:
-            given["shared"] -= given["dedicated"]  # with vcpu_pin_set it says where emulator threads may go
+            # With vcpu_pin_set it says where emulator threads may go.
+            given["shared"] -= given["dedicated"]
         _check_disjoint(given, sets)
         owners = CpuOwners.of(facts, sets)
         dedicated = given["dedicated"] | owners.cpus(Owner.GUEST)
-        programs, isolated = owners.cpus(Owner.PROGRAM), owners.cpus(Owner.ISOLATED, Owner.TICKLESS)
-        warnings = list(_contradictions(owners, given, online, sets))
-        keep = given["housekeeping"]
-        if keep & isolated:
-            text = cpulist.format(keep & isolated)
-            warnings.append(Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option="housekeeping", cpus=text))
-        ours = online - isolated - owners.cpus(Owner.SLICE)
-        # What the operator names holds, and is warned of; what is derived keeps off every CPU that is polled.
-        housekeeping = (keep & online if keep else ours - owners.polled) - dedicated
+        programs = owners.cpus(Owner.PROGRAM)
+        isolated = owners.cpus(Owner.ISOLATED, Owner.TICKLESS)
+        # CPUs that the operator names are used, with a warning. Derived ones leave out polled
+        # CPUs.
+        if given["housekeeping"]:
+            housekeeping = given["housekeeping"] & online
+        else:
+            housekeeping = online - isolated - owners.cpus(Owner.SLICE) - owners.polled
+        housekeeping -= dedicated
         usable = (given["shared"] & online) - dedicated
-        if usable & isolated:
-            # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
-            text = cpulist.format(usable & isolated)
-            code = NoteCode.ISOLATED_SHARED if usable - isolated else NoteCode.ONLY_ISOLATED_SHARED
-            warnings.append(Note.of(code, option=sets.option("shared"), cpus=text))
         shared = usable - isolated or usable or housekeeping
+        warnings = list(_contradictions(owners, given, online, sets))
+        warnings += _isolated_warnings(given["housekeeping"], usable, isolated, sets)
         if not housekeeping and shared:
             housekeeping = shared
             warnings.append(Note.of(NoteCode.NO_HOUSEKEEPING, cpus=cpulist.format(shared)))
@@ -119,8 +123,10 @@ class CpuLayout:
         if weak and housekeeping - weak and not any(given.values()):
             warnings.append(Note.of(NoteCode.UNLIKE_CORES, cpus=cpulist.format(weak)))
         if online and not housekeeping:
-            all_dedicated = online <= dedicated
-            warnings.append(Note(NoteCode.EVERY_CPU_DEDICATED if all_dedicated else NoteCode.EVERY_CPU_TAKEN))
+            code = NoteCode.EVERY_CPU_TAKEN
+            if online <= dedicated:
+                code = NoteCode.EVERY_CPU_DEDICATED
+            warnings.append(Note(code))
         return cls(
             online=online,
             dedicated=dedicated,
@@ -142,26 +148,28 @@ class CpuLayout:
         return self.dedicated | self.programs
 
     def interrupts(self, node: int | None) -> CpuPool | None:
-        """Return where interrupts of a device on ``node`` go; None when the host has no CPU to spare."""
-        nodes = None if node is None else frozenset([node])
-        # Shared CPUs carry guests too: those for the host alone come first among equals.
-        return self._on_nodes(nodes, [("housekeeping", self.housekeeping)], self.shared)
+        """Return where interrupts of a device on ``node`` go; None: the host has no spare CPU."""
+        return self._on_node(node, self.housekeeping)
 
     def vectors(self, node: int | None) -> CpuPool | None:
-        """Return :meth:`interrupts` without CPUs whose vectors are full; then the nearest node's that are not."""
+        """Return :meth:`interrupts` without CPUs whose vectors are full.
+
+        Where all of them are full, return the CPUs of the nearest node that has others.
+        """
         home = self.interrupts(node)
-        if home is None or not home.members <= self.full:
-            return home and self.without_full(home)
+        if home is None:
+            return None
+        if not home.members <= self.full:
+            return self.without_full(home)
         free = self.housekeeping - self.full
         if not free:
             return self.without_full(home)
-        nodes = None if node is None else frozenset([node])
-        elsewhere = self._on_nodes(nodes, [("housekeeping", free)], self.shared)
+        elsewhere = self._on_node(node, free)
         if elsewhere is None:
             return self.without_full(home)
         warning = Note.of(NoteCode.NODE_WITHOUT_VECTORS, where=home.where, other=elsewhere.where)
-        full, own = home.members & self.full, len(home.members)
-        return dataclasses.replace(elsewhere, warning=warning, full=full, own=own)
+        full = home.members & self.full
+        return dataclasses.replace(elsewhere, warning=warning, full=full, own=len(home.members))
 
     def without_full(self, home: CpuPool) -> CpuPool:
         """Return a pool without the CPUs whose vectors are full; perhaps none is left."""
@@ -175,8 +183,9 @@ class CpuLayout:
         """Return where a guest's own threads go.
 
         :param nodes: the guest's nodes, None when it has none of its own.
-        :param allowed: cpulist of the cgroup that holds the threads (libvirt's emulatorpin): the kernel
-            silently cuts a mask to it and refuses one wholly outside (EINVAL); None: no limit.
+        :param allowed: cpulist of the cgroup that holds the threads (libvirt's emulatorpin): the
+            kernel silently cuts a mask to it and refuses one wholly outside (EINVAL); None: no
+            limit.
         :param avoid: CPUs that are taken last among equals.
         :return: None when no CPU is left.
         """
@@ -186,34 +195,52 @@ class CpuLayout:
             tiers = [(name, cpus & limit) for name, cpus in tiers]
         return self._on_nodes(nodes, tiers, avoid)
 
+    def _on_node(self, node: int | None, housekeeping: frozenset[int]) -> CpuPool | None:
+        """Return those of the ``housekeeping`` CPUs that serve a device on ``node``."""
+        nodes = None
+        if node is not None:
+            nodes = frozenset([node])
+        # Shared CPUs carry guests too: those for the host alone come first among equals.
+        return self._on_nodes(nodes, [("housekeeping", housekeeping)], self.shared)
+
     def _on_nodes(self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]) -> CpuPool | None:
         """Return the first tier's CPUs on ``nodes``, else those of the nearest node."""
         if not any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus):
             nodes = None
-        where = "the host" if nodes is None else cpulist.named(nodes, "node")
+        if nodes is None:
+            for name, cpus in tiers:
+                if cpus:
+                    return self.pool(cpus, name, "the host", avoid)
+            return None
+        where = cpulist.named(nodes, "node")
         for name, cpus in tiers:
-            near = cpus if nodes is None else frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
+            near = frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
             if near:
                 return self.pool(near, name, where, avoid)
-        return None if nodes is None else self._nearest(nodes, tiers, avoid)
+        return self._nearest(nodes, tiers, avoid)
 
     def _nearest(self, nodes: frozenset[int], tiers: _Tiers, avoid: frozenset[int]) -> CpuPool:
+        """Return the CPUs of the node that is nearest to any of ``nodes``, with a warning."""
         there: dict[int, tuple[str, frozenset[int]]] = {}
         for name, cpus in reversed(tiers):
-            for node in {self.node_of[cpu] for cpu in cpus}:
+            by_node = grouped((self.node_of[cpu], cpu) for cpu in cpus)
+            for node, own in by_node.items():
                 if node is not None:
-                    there[node] = name, frozenset(cpu for cpu in cpus if self.node_of[cpu] == node)
-        far = {node: min(self._distance(own, node) for own in nodes) for node in there}
-        # Of equally near nodes the largest pool, so that CPU-less nodes do not all crowd onto node 0.
+                    there[node] = name, frozenset(own)
+        far: dict[int, int] = {}
+        for node in there:
+            far[node] = min(self._distance(home, node) for home in nodes)
+        # Of equally near nodes the largest pool, so that CPU-less nodes do not all crowd onto node
+        # 0.
         nearest = min(there, key=lambda node: (far[node], -len(there[node][1]), node))
-        known = any(
-            nearest in self.distances.get(own, ()) or own in self.distances.get(nearest, ()) for own in nodes
-        )
         warning = Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nodes=cpulist.format(nodes), node=nearest)
-        if known:
+        if any(self._knows_distance(home, nearest) for home in nodes):
             warning = warning.about(distance=far[nearest])
         name, cpus = there[nearest]
         return self.pool(cpus, name, f"node {nearest}", avoid, warning)
+
+    def _knows_distance(self, node: int, other: int) -> bool:
+        return other in self.distances.get(node, ()) or node in self.distances.get(other, ())
 
     def _distance(self, node: int, other: int) -> int:
         back = self.distances.get(other, {}).get(node, _REMOTE_DISTANCE)
@@ -233,7 +260,7 @@ class CpuLayout:
 
 
 def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:
-    """Return the running guests by libvirt's running number, then process id: a new guest comes last."""
+    """Return running guests by libvirt's running number, then process id: the newest is last."""
 
     def key(guest: model.GuestProcess) -> tuple[bool, int, int]:
         number = guest.domain.domain_id if guest.domain else None
@@ -244,12 +271,12 @@ def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:
 
 def passed_through(facts: model.HostFacts) -> dict[str, str]:
     """Return the PCI addresses of running guests' own devices, and those guests' titles."""
-    return {
-        address.lower(): guest.domain.title or guest.name
-        for guest in in_start_order(facts)
-        if guest.domain
-        for address in guest.domain.hostdevs
-    }
+    owners: dict[str, str] = {}
+    for guest in in_start_order(facts):
+        if guest.domain:
+            for address in guest.domain.hostdevs:
+                owners[address.lower()] = guest.domain.title or guest.name
+    return owners
 
 
 def _given(name: str, text: str | None, present: frozenset[int]) -> frozenset[int]:
@@ -273,30 +300,33 @@ def _check_disjoint(given: Mapping[str, frozenset[int]], sets: CpuSets) -> None:
     for name in ("shared", "housekeeping"):
         both = given["dedicated"] & given[name]
         if both:
-            cpus = f"CPU{'s' if len(both) > 1 else ''} {_short(both)}"
+            what = "CPUs" if len(both) > 1 else "CPU"
             options = f"{sets.option('dedicated')} and {sets.option(name)}"
-            raise PlanError(f"{options} overlap in {cpus}; take them out of one of the two")
+            raise PlanError(f"{options} overlap in {what} {_short(both)}; take them out of one of the two")
 
 
 def _contradictions(
     owners: CpuOwners, given: Mapping[str, frozenset[int]], online: frozenset[int], sets: CpuSets
 ) -> Iterator[Note]:
-    """Yield where guests and programs contradict the sets or each other, and what sets name that is offline."""
+    """Yield where sets, guests and programs contradict each other, and offline CPUs in sets."""
     owner: dict[int, str] = {}
     for claim in owners.of_kind(Owner.GUEST):
         for cpu in sorted(claim.cpus & owner.keys()):
             yield Note.of(NoteCode.CPU_OF_TWO_GUESTS, cpu=cpu, guest=claim.name, other=owner[cpu])
         owner.update(dict.fromkeys(claim.cpus, claim.name))
         for name in ("shared", "housekeeping"):
-            if both := claim.cpus & given[name]:
+            both = claim.cpus & given[name]
+            if both:
                 whose = {"guest": claim.name, "cpus": cpulist.format(both)}
                 yield Note.of(NoteCode.GUEST_IN_SET, **whose, option=sets.option(name))
-        if given["dedicated"] and claim.cpus - given["dedicated"]:
-            whose = {"guest": claim.name, "cpus": cpulist.format(claim.cpus - given["dedicated"])}
+        outside = claim.cpus - given["dedicated"]
+        if given["dedicated"] and outside:
+            whose = {"guest": claim.name, "cpus": cpulist.format(outside)}
             yield Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **whose, option=sets.option("dedicated"))
     for claim in owners.overruled:
         for name in _SETS:
-            if both := claim.cpus & given[name]:
+            both = claim.cpus & given[name]
+            if both:
                 whose = {"program": claim.name, "cpus": cpulist.format(both)}
                 yield Note.of(NoteCode.PROGRAM_IN_SET, **whose, option=sets.option(name))
     for name, cpus in given.items():
@@ -305,12 +335,36 @@ def _contradictions(
             yield Note.of(NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline))
 
 
+def _isolated_warnings(
+    housekeeping: frozenset[int], shared: frozenset[int], isolated: frozenset[int], sets: CpuSets
+) -> Iterator[Note]:
+    """Yield which CPUs of the operator's sets the scheduler does not balance.
+
+    Threads that share isolated CPUs pile up on the first one.
+    """
+    if housekeeping & isolated:
+        text = cpulist.format(housekeeping & isolated)
+        yield Note.of(NoteCode.ISOLATED_HOUSEKEEPING, option="housekeeping", cpus=text)
+    if shared & isolated:
+        text = cpulist.format(shared & isolated)
+        code = NoteCode.ONLY_ISOLATED_SHARED
+        if shared - isolated:
+            code = NoteCode.ISOLATED_SHARED
+        yield Note.of(code, option=sets.option("shared"), cpus=text)
+
+
 def weak_cpus(facts: model.HostFacts) -> frozenset[int]:
     """Return the online CPUs of a hybrid machine that are not of its strongest kind."""
-    kind = min((cpu.kind for cpu in facts.cpus if cpu.kind), key=model.KINDS.index, default=None)
-    best = _AS_STRONG * max((cpu.capacity or 0 for cpu in facts.cpus), default=0)
-    online = (cpu for cpu in facts.cpus if cpu.online)
-    return frozenset(cpu.id for cpu in online if cpu.kind != kind or (cpu.capacity or best) < best)
+    kinds = {cpu.kind for cpu in facts.cpus if cpu.kind}
+    strongest = min(kinds, key=model.KINDS.index, default=None)
+    capacities = [cpu.capacity for cpu in facts.cpus if cpu.capacity]
+    least = _AS_STRONG * max(capacities, default=0)
+    weak: set[int] = set()
+    for cpu in facts.cpus:
+        is_slow = 0 < (cpu.capacity or 0) < least
+        if cpu.online and (is_slow or cpu.kind != strongest):
+            weak.add(cpu.id)
+    return frozenset(weak)
 
 
 def _classes(
@@ -318,7 +372,8 @@ def _classes(
 ) -> dict[int, int]:
     """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
 
-    Among equals those come last whose core a reserved CPU shares, then weak cores (hybrid machines).
+    Among equals those come last whose core a reserved CPU shares, then weak cores (hybrid
+    machines).
     """
     keys: dict[int, tuple[bool, int, bool, int]] = {}
     for cpu in facts.cpus:
@@ -326,5 +381,6 @@ def _classes(
             core = cpulist.parse(cpu.siblings) & online
             thread = sum(other < cpu.id for other in core)
             keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(reserved), -(cpu.capacity or 0))
-    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
+    order = sorted(set(keys.values()))
+    ranks = {key: rank for rank, key in enumerate(order)}
     return {cpu: ranks[key] for cpu, key in keys.items()}

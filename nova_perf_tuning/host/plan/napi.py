@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that poll NICs in place of the softirq (threaded NAPI): on the CPU that takes the interrupt.
+"""Threads that poll NICs (threaded NAPI) run on the CPU that takes the interrupt.
 
-Documentation/networking/napi.rst, "Threaded": each thread on one CPU, the one that services its interrupt. Where
-there is none (veth), or it is not known, the threads have the host's CPUs of the device's node.
+Documentation/networking/napi.rst, "Threaded": each thread on one CPU, the one that services its
+interrupt. Where there is none (veth), or it is not known, the threads have the host's CPUs of the
+device's node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 
 
 def settings(facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout) -> Iterator[model.Setting]:
-    """Yield the affinity of each NAPI's thread, given the CPU of each interrupt that is planned."""
+    """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
         pool = layout.interrupts(nic.node)

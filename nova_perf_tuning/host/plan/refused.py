@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel has refused to do with interrupts: facts for the planner, like those of the host."""
+"""What the kernel has refused to do with interrupts: facts for the planner."""
 
 import dataclasses
 from typing import Self
@@ -11,8 +11,9 @@ from nova_perf_tuning.host import model
 class Refused:
     """Refusals of the kernel that the plan works around.
 
-    An x86 CPU has some 200 vectors. When they are in use, it takes no further interrupt and keeps those it has
-    (``irq_matrix_alloc`` in kernel/irq/matrix.c), so this is a fact about the CPU and not about one interrupt.
+    An x86 CPU has some 200 vectors. When they are in use, it takes no further interrupt and keeps
+    those it has (``irq_matrix_alloc`` in kernel/irq/matrix.c), so this is a fact about the CPU and
+    not about one interrupt.
 
     :ivar full: CPUs without a free vector.
     :ivar managed: interrupts that the kernel places itself.

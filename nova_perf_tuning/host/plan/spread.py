@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads groups of equal things over CPUs, evenly, and moves nothing that need not move.
 
-A group is what belongs together: the queues of one NIC, the vhost workers of one guest. It has a pool,
-the CPUs it may use. What :func:`balance` guarantees, for every group ``g`` with items of weight ``w``:
+A group is what belongs together: the queues of one NIC, the vhost workers of one guest. It has a
+pool, the CPUs it may use. What :func:`balance` guarantees, for every group ``g`` with items of
+weight ``w``:
 
 * *even*: the numbers of its items on any two CPUs of its pool differ by at most one;
 * *balanced*: where ``g`` has more items on CPU ``a`` than on CPU ``b``, both of its pool, then
-  ``load(a) - load(b) <= W``, with W the heaviest item that may lie on ``a``. So in a pool that is not cut
-  by others (a node's), the most and the least loaded CPU differ by at most its heaviest item, and no CPU
-  carries more than the pool's mean plus that item;
-* *in order of preference*: where ``g`` has more items on ``a`` than on ``b`` and ``a`` is of a worse class
-  (SMT sibling, CPU 0), then ``load(a) - w < load(b)``: nothing lies on ``a`` that ``b`` could take
-  without carrying more than ``a`` does;
+  ``load(a) - load(b) <= W``, with W the heaviest item that may lie on ``a``. So in a pool that is
+  not cut by others (a node's), the most and the least loaded CPU differ by at most its heaviest
+  item, and no CPU carries more than the pool's mean plus that item;
+* *in order of preference*: where ``g`` has more items on ``a`` than on ``b`` and ``a`` is of a
+  worse class (SMT sibling, CPU 0), then ``load(a) - w < load(b)``: nothing lies on ``a`` that
+  ``b`` could take without carrying more than ``a`` does;
 * *at rest*: given its own result as the current placement, it returns that.
 
-CPUs whose vectors are full take nothing more. What lies there stays, up to an even share of its group over its own
-pool; what is above that share goes to the others as above. Where every CPU of the pool is full, it is nowhere.
+CPUs whose vectors are full take nothing more. What lies there stays, up to an even share of its
+group over its own pool; what is above that share goes to the others as above. Where every CPU of
+the pool is full, it is nowhere.
 
-Every move lowers the sum of squared loads, or keeps it and lowers the load on worse classes: it ends.
+Every move lowers the sum of squared loads, or keeps it and lowers the load on worse classes: it
+ends.
 """
 
 import collections
@@ -54,14 +57,21 @@ def balance(
 
     :param before: what lies there already and does not yield.
     """
-    load = {cpu: 0 for group in groups for cpu in group.pool.cpus}
+    load: dict[int, int] = {}
+    for group in groups:
+        load |= dict.fromkeys(group.pool.cpus, 0)
     for group, cpus in (before or {}).items():
         for cpu in cpus:
             if cpu is not None:
                 load[cpu] = load.get(cpu, 0) + group.weight
-    staying = {group: _staying(group) for group in groups if group.pool.full}
-    moving = {group: _others(group, staying[group]) if group in staying else group for group in groups}
-    ordered = [moving[group] for group in groups if moving[group].current and group.pool.cpus]
+    staying: dict[Group, list[int | None]] = {}
+    moving: dict[Group, Group] = {}
+    for group in groups:
+        moving[group] = group
+        if group.pool.full:
+            staying[group] = _staying(group)
+            moving[group] = _others(group, staying[group])
+    ordered = [group for group in moving.values() if group.current and group.pool.cpus]
     ordered.sort(key=lambda group: -group.weight)
     placed = {group: _keep(group, load, class_of) for group in ordered}
     for group in ordered:
@@ -69,8 +79,9 @@ def balance(
     _improve(ordered, placed, load, class_of)
     result: dict[Group, Sequence[int | None]] = {}
     for group in groups:
-        cpus = placed.get(moving[group], [])
-        result[group] = _together(staying[group], cpus) if group in staying else cpus
+        result[group] = placed.get(moving[group], [])
+        if group in staying:
+            result[group] = _together(staying[group], placed.get(moving[group], []))
     return result
 
 
@@ -83,15 +94,16 @@ def cpus(groups: Sequence[Group], placed: Placed) -> frozenset[int]:
 
 
 def _staying(group: Group) -> list[int | None]:
-    """Return for each item the full CPU on which it stays; None: it does not lie there, or above an even share."""
+    """Return the full CPU on which each item stays; None: it is not on one, or above its share."""
     share = math.ceil(len(group.current) / group.pool.own)
     count: collections.Counter[int] = collections.Counter()
     staying: list[int | None] = []
     for now in group.current:
-        stays = now is not None and now in group.pool.full and count[now] < share
-        staying.append(now if stays else None)
-        if now is not None and stays:
+        if now is not None and now in group.pool.full and count[now] < share:
+            staying.append(now)
             count[now] += 1
+        else:
+            staying.append(None)
     return staying
 
 
@@ -108,12 +120,11 @@ def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int 
 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
-    """Keep items that lie well already: in the pool, no more on a CPU than its share; others are nowhere yet."""
+    """Keep items that lie in the pool, on each CPU up to its share; others are nowhere yet."""
     keep = collections.Counter(cpu for cpu in group.current if cpu is not None and cpu in group.pool.members)
     floor, extra = divmod(len(group.current), len(group.pool.cpus))
-    crowded = sorted(
-        (cpu for cpu, number in keep.items() if number > floor), key=lambda cpu: (class_of.get(cpu, 0), cpu)
-    )
+    crowded = [cpu for cpu, number in keep.items() if number > floor]
+    crowded.sort(key=lambda cpu: (class_of.get(cpu, 0), cpu))
     for rank, cpu in enumerate(crowded):
         keep[cpu] = floor + (rank < extra)
     placed: list[int] = []
@@ -128,17 +139,20 @@ def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> li
 
 
 def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
-    """Place what was not kept: first every CPU gets its floor, then the least loaded ones get one more."""
+    """Place the rest: every CPU gets its floor, then the least loaded ones get one more."""
     missing = placed.count(_NOWHERE)
     if not missing:
         return
     count = collections.Counter(placed)
     cpus = group.pool.cpus
     floor = len(placed) // len(cpus)
-    slots = [cpu for level in range(floor) for cpu in cpus if count.get(cpu, 0) <= level]
+    slots: list[int] = []
+    for level in range(floor):
+        slots += [cpu for cpu in cpus if count.get(cpu, 0) <= level]
     for cpu in slots:
         load[cpu] += group.weight
-    able = sorted((cpu for cpu in cpus if count.get(cpu, 0) <= floor), key=load.__getitem__)
+    able = [cpu for cpu in cpus if count.get(cpu, 0) <= floor]
+    able.sort(key=load.__getitem__)
     for cpu in able[: missing - len(slots)]:
         load[cpu] += group.weight
         slots.append(cpu)
@@ -155,7 +169,8 @@ def _improve(
         weights[group.pool.cpus] = max(weights.get(group.pool.cpus, 0), group.weight)
     heaviest: dict[int, int] = {}
     for cpus, weight in weights.items():
-        heaviest |= {cpu: max(heaviest.get(cpu, 0), weight) for cpu in cpus}
+        for cpu in cpus:
+            heaviest[cpu] = max(heaviest.get(cpu, 0), weight)
     moved = True
     while moved:
         moved = False
@@ -173,7 +188,7 @@ def _move_item(
     if not extra:
         return False
     count = collections.Counter(placed)
-    fullest: dict[int, int] = {}  # class -> the most loaded CPU that has one item more than the others
+    fullest: dict[int, int] = {}  # class -> the most loaded CPU with one item more
     emptiest: dict[int, int] = {}  # class -> the least loaded CPU that could take one
     for cpu in cpus:
         rank = class_of.get(cpu, 0)

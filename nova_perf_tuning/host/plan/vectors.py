@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which interrupt serves which queue of a NIC.
 
-The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.Nic.napis`). Elsewhere the names
-say it that drivers give to request_irq() in Linux' drivers/net, by positive rules: an interrupt that no rule knows
-serves no queue (RDMA, firmware, slow path, mailbox, flow director). Most drivers write ``NAME-STEM-NUMBER``: ice,
-i40e, iavf, ixgbe, igb, igc, e1000e, bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx),
-enic (rx, tx), be2net (q), or ``NAME-NUMBER``: sfc, bnx2, older mlx4 and mlx5; others' rules are in ``_RULES``.
-xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has several; hv_netvsc has
-none of its own.
+The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.Nic.napis`).
+Elsewhere the names say it that drivers give to request_irq() in Linux' drivers/net, by positive
+rules: an interrupt that no rule knows serves no queue (RDMA, firmware, slow path, mailbox, flow
+director). Most drivers write ``NAME-STEM-NUMBER``: ice, i40e, iavf, ixgbe, igb, igc, e1000e,
+bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx), enic (rx, tx), be2net
+(q), or ``NAME-NUMBER``: sfc, bnx2, older mlx4 and mlx5; others' rules are in ``_RULES``.
+xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has
+several; hv_netvsc has none of its own.
 """
 
 import dataclasses
@@ -15,10 +16,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
 
-# No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0, i40e-…:fdir-TxRx-0).
+# No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0,
+# i40e-…:fdir-TxRx-0).
 _STEMS: Final = re.compile(r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q)-?(?P<number>\d{1,4})")
 _RULES: Final = {
     "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
@@ -38,8 +39,9 @@ _RULES: Final = {
 _SHARED: Final = re.compile(r"virtio\d+(-virtqueues)?")
 _RECEIVING: Final = frozenset(("rx", "Rx", "input", "queue"))
 _SENDING: Final = frozenset(("tx", "Tx", "output"))
-#: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo the channels:
-#: mlx5e_build_txq_maps(), bnxt's tx_ring_map, qede's ndev_txq_id, ixgbe_alloc_q_vectors().
+#: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo
+#: the channels: mlx5e_build_txq_maps(), bnxt's tx_ring_map, qede's ndev_txq_id,
+#: ixgbe_alloc_q_vectors().
 _BY_MODULO: Final = frozenset(("mlx5_core", "bnxt_en", "qede", "ixgbe"))
 
 
@@ -47,10 +49,13 @@ _BY_MODULO: Final = frozenset(("mlx5_core", "bnxt_en", "qede", "ixgbe"))
 class Vectors:
     """The interrupts of a NIC.
 
-    :ivar queues: number of a queue, ascending -> what serves it: with some drivers one for each direction.
+    :ivar queues: number of a queue, ascending -> what serves it: with some drivers one for each
+        direction.
     :ivar other: interrupts of no queue, in the order given.
-    :ivar sending: for each transmit queue the key of ``queues`` that serves it; None where that is not known.
-    :ivar surplus: how many are named like a queue's that the NIC does not have; they are among the others.
+    :ivar sending: for each transmit queue the key of ``queues`` that serves it; None where that is
+        not known.
+    :ivar surplus: how many are named like a queue's that the NIC does not have; they are among the
+        others.
     """
 
     queues: Mapping[int, Sequence[model.Irq]]
@@ -59,8 +64,16 @@ class Vectors:
     surplus: int = 0
 
 
-#: Number of a queue, what the driver calls the direction, and an interrupt that serves it.
-_Serving = tuple[int, str, model.Irq]
+@dataclasses.dataclass(slots=True)
+class _Serving:
+    """An interrupt that serves a queue.
+
+    :ivar number: of the queue; :ivar way: what the driver calls the direction, empty for both.
+    """
+
+    number: int
+    way: str
+    irq: model.Irq
 
 
 def classify(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
@@ -85,45 +98,82 @@ def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
         keys.setdefault(napi.irq, min(napi.rx or napi.tx))
     if not keys:
         return None
-    senders = {queue: keys[napi.irq] for napi in napis for queue in napi.tx}
-    return _sorted(nic, irqs, [(keys[irq.number], "", irq) for irq in irqs if irq.number in keys], senders)
+    senders: dict[int, int] = {}
+    for napi in napis:
+        senders |= dict.fromkeys(napi.tx, keys[napi.irq])
+    serving = [_Serving(keys[irq.number], "", irq) for irq in irqs if irq.number in keys]
+    return _sorted(nic, irqs, serving, senders)
 
 
 def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
-    every = range(nic.tx_queues)
-    if not any(irq.name for irq in irqs):  # it is down: each counts, so that little moves when it comes up
-        serving = [(index, "", irq) for index, irq in enumerate(irqs)]
-        return _sorted(nic, irqs, serving, {queue: queue for queue in every if queue < len(irqs)})
-    rules, named = _rules(nic), list[_Serving]()
-    for irq in irqs:
-        match = next(filter(None, (rule.fullmatch(irq.name or "") for rule in rules)), None)
-        if match is not None:
-            named.append((int(match["number"]), match.groupdict().get("way") or "", irq))
+    if not any(irq.name for irq in irqs):
+        # The NIC is down. Every interrupt counts as a queue's, so that little moves when it comes
+        # up.
+        senders = {queue: queue for queue in range(min(nic.tx_queues, len(irqs)))}
+        return _sorted(nic, irqs, _in_order(irqs), senders)
+    named = _named(nic, irqs)
     if not named:
-        shared = [irq for irq in irqs if _serves_all(nic, irq)]  # of several nothing says which is which queue's
-        senders = dict.fromkeys(every, 0) if len(shared) == 1 else {}
-        return _sorted(nic, irqs, [(index, "", irq) for index, irq in enumerate(shared)], senders)
-    if nic.driver == "mlx4_core":  # numbers of event queues, which two ports and RDMA share; or its own
+        shared = [irq for irq in irqs if _serves_all(nic, irq)]
+        senders = {}
+        if len(shared) == 1:  # of several nothing says which is which queue's
+            senders = dict.fromkeys(range(nic.tx_queues), 0)
+        return _sorted(nic, irqs, _in_order(shared), senders)
+    if nic.driver == "mlx4_core":
+        # The numbers are those of event queues, which two ports and RDMA share, or the NIC's own.
         return _sorted(nic, irqs, named, {})
-    vectors = [(number, *vector[1:]) for number, vector in zip(_numbers(nic, named), named, strict=True)]
+    _renumber(nic, named)
     by_modulo = nic.driver in _BY_MODULO
     channels = nic.rx_queues if by_modulo else max(nic.rx_queues, nic.tx_queues)
-    most = {way: nic.tx_queues if way in _SENDING else channels for _number, way, _irq in vectors}
-    fitting = [vector for vector in vectors if vector[0] < (most[vector[1]] or 1 << 16)]
-    own = {number for number, way, _irq in fitting if way not in _RECEIVING}
-    senders = {
-        queue: queue % channels if by_modulo and channels and queue not in own else queue for queue in every
-    }
-    senders = {queue: sender for queue, sender in senders.items() if sender in own}
-    return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=len(vectors) - len(fitting))
+    fitting: list[_Serving] = []
+    able: set[int] = set()  # queues whose interrupt also serves what is sent
+    for serving in named:
+        most = nic.tx_queues if serving.way in _SENDING else channels
+        if most and serving.number >= most:
+            continue
+        fitting.append(serving)
+        if serving.way not in _RECEIVING:
+            able.add(serving.number)
+    senders = {}
+    for queue in range(nic.tx_queues):
+        sender = queue
+        if by_modulo and channels and queue not in able:
+            sender = queue % channels
+        if sender in able:
+            senders[queue] = sender
+    surplus = len(named) - len(fitting)
+    return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=surplus)
+
+
+def _in_order(irqs: Iterable[model.Irq]) -> list[_Serving]:
+    """Let the n-th interrupt serve queue n."""
+    return [_Serving(index, "", irq) for index, irq in enumerate(irqs)]
+
+
+def _named(nic: model.Nic, irqs: Iterable[model.Irq]) -> list[_Serving]:
+    """Return the interrupts whose names have a queue's number, by the first rule that fits."""
+    named: list[_Serving] = []
+    rules = _rules(nic)
+    for irq in irqs:
+        for rule in rules:
+            match = rule.fullmatch(irq.name or "")
+            if match is not None:
+                way = match.groupdict().get("way") or ""
+                named.append(_Serving(int(match["number"]), way, irq))
+                break
+    return named
 
 
 def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
     """Return the rules for a NIC; where its driver is not known, all."""
     by_number = re.compile(rf"{re.escape(nic.name)}-(?P<number>\d{{1,4}})")
+    if nic.driver in ("mlx4_core", "mlx5_core"):
+        return [_RULES[nic.driver], by_number]
     if nic.driver in _RULES:
-        return [_RULES[nic.driver], *([by_number] if nic.driver in ("mlx4_core", "mlx5_core") else ())]
-    return [_STEMS, by_number, *(_RULES.values() if nic.driver is None else ())]
+        return [_RULES[nic.driver]]
+    rules = [_STEMS, by_number]
+    if nic.driver is None:
+        rules += _RULES.values()
+    return rules
 
 
 def _serves_all(nic: model.Nic, irq: model.Irq) -> bool:
@@ -133,25 +183,38 @@ def _serves_all(nic: model.Nic, irq: model.Irq) -> bool:
     return any(name == nic.name or _SHARED.fullmatch(name) for name in names)
 
 
-def _numbers(nic: model.Nic, named: Sequence[_Serving]) -> list[int]:
-    """Return the queue that each vector serves, given the numbers that the driver wrote."""
-    numbers = [number for number, _way, _irq in named]
+def _renumber(nic: model.Nic, named: Sequence[_Serving]) -> None:
+    """Turn the numbers that the driver wrote into those of the queues."""
+    highest = max(serving.number for serving in named)
     match nic.driver:
-        case "mlx5_core":  # one netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix()
-            functions = [(irq.device != nic.pci, irq.device or "") for _number, _way, irq in named]
-            order = sorted(set(functions))
-            pairs = zip(numbers, functions, strict=True)
-            return [number * len(order) + order.index(function) for number, function in pairs]
+        case "mlx5_core":
+            # One netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix().
+            functions = sorted({_function(nic, serving.irq) for serving in named})
+            for serving in named:
+                position = functions.index(_function(nic, serving.irq))
+                serving.number = serving.number * len(functions) + position
         case "gve":  # gve_rx_idx_to_ntfy(): the second half receives
-            return [number % max(1, (max(numbers) + 1) // 2) for number in numbers]
-        case "hns3" if len(numbers) > 1 and not any(number % 2 for number in numbers):  # it counts by twos
-            return [number // 2 for number in numbers]
+            half = max(1, (highest + 1) // 2)
+            for serving in named:
+                serving.number %= half
+        case "hns3":  # it may count by twos
+            has_odd = any(serving.number % 2 for serving in named)
+            step = 1 if has_odd or len(named) == 1 else 2
+            for serving in named:
+                serving.number //= step
         case "tg3":  # vector 0 is the link's; without TSS it sends, too
-            return [max(number - 1, 0) for number in numbers]
+            for serving in named:
+                serving.number = max(serving.number - 1, 0)
         case "vmxnet3":  # it counts on from those that send
-            sending = sum(way in _SENDING for _number, way, _irq in named)
-            return [number - (sending if way in _RECEIVING else 0) for number, way, _irq in named]
-    return numbers
+            sending = sum(serving.way in _SENDING for serving in named)
+            for serving in named:
+                if serving.way in _RECEIVING:
+                    serving.number -= sending
+
+
+def _function(nic: model.Nic, irq: model.Irq) -> tuple[bool, str]:
+    """Return a key of an interrupt's PCI function; the NIC's own function comes first."""
+    return irq.device != nic.pci, irq.device or ""
 
 
 def _sorted(
@@ -161,9 +224,13 @@ def _sorted(
 
     :param senders: transmit queue -> the queue of ``serving`` that it sends with.
     """
-    queues = grouped((number, irq) for number, _way, irq in serving)
-    placed = {irq.number for own in queues.values() for irq in own}
-    sending = [senders[queue] for queue in range(nic.tx_queues) if queue in senders]
-    known = queues and len(sending) == nic.tx_queues
+    queues: dict[int, list[model.Irq]] = {}
+    placed: set[int] = set()
+    for each in serving:
+        queues.setdefault(each.number, []).append(each.irq)
+        placed.add(each.irq.number)
     other = [irq for irq in irqs if irq.number not in placed]
-    return Vectors(dict(sorted(queues.items())), other, sending if known else None)
+    sending = None
+    if queues and all(queue in senders for queue in range(nic.tx_queues)):
+        sending = [senders[queue] for queue in range(nic.tx_queues)]
+    return Vectors(dict(sorted(queues.items())), other, sending)

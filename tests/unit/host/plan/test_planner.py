@@ -5,7 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import guests, layout, nics, planner, vectors
+from nova_perf_tuning.host.plan import guests, layout, nics, planner, steering, vectors
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
 from tests.support import gen_host, hosts, testcase
 
@@ -159,10 +159,10 @@ class SteeringTest(testcase.TestCase):
         for width in (1, 4, 5, 6, 7, 8, 28, 29, 32, 33, 36, 96, 1024):
             with self.subTest(width):
                 cpus = hosts.cpus_of([(0, width)])
-                digits = nics.mask_digits(hosts.facts(cpus))
+                digits = steering.mask_digits(hosts.facts(cpus))
                 for chosen in ((), (0,), range(width), (width - 1,)):
                     bits = sum(1 << cpu for cpu in chosen)
-                    self.assertEqual(gen_host.cpumask(chosen, width), nics.write_mask(bits, digits))
+                    self.assertEqual(gen_host.cpumask(chosen, width), steering.write_mask(bits, digits))
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPU takes each interrupt of the host's NICs and of guests' passed-through devices.
+
+The interrupts of NICs' queues and of devices are spread first, since they carry the load. The
+NICs' other interrupts (firmware, link state) fill up what is left.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.plan import guests as guests_module
+from nova_perf_tuning.host.plan import nics as nics_module
+from nova_perf_tuning.host.plan import spread
+from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.refused import Refused
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interrupts:
+    """The interrupts of the host, placed.
+
+    :ivar nics: the NICs for which something is planned; :ivar guests: running guests with a
+        request.
+    :ivar placed: the CPU of each item of their groups.
+    :ivar by_number: the CPU of each NIC interrupt that is placed, by its number.
+    :ivar numbers: the numbers of all interrupts that are placed, those of devices included.
+    :ivar queue_cpus: CPUs that take interrupts of NICs' queues.
+    :ivar host_cpus: CPUs that take interrupts on behalf of the host.
+    :ivar vcpu_cpus: CPUs of guests' own vCPUs that take the interrupts of their devices.
+    """
+
+    nics: Sequence[nics_module.NicPlan]
+    guests: Sequence[guests_module.GuestPlacement]
+    placed: spread.Placed
+    by_number: Mapping[int, int]
+    numbers: frozenset[int]
+    queue_cpus: frozenset[int]
+    host_cpus: frozenset[int]
+    vcpu_cpus: frozenset[int]
+    settings: list[model.Setting]
+    warnings: list[Note]
+
+
+def plan_interrupts(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> Interrupts:
+    """Place the interrupts of NICs and of passed-through devices."""
+    nics = nics_module.nic_plans(facts, layout, refused)
+    guests, guest_warnings = guests_module.guest_placements(facts, layout, refused)
+    placements = [placement for nic in nics for placement in nic.placements]
+    devices = [device for guest in guests for device in guest.devices]
+
+    queues = [placement.data for placement in placements]
+    others = [placement.rest for placement in placements]
+    host_devices = [device.group for device in devices if not device.own]
+    vcpu_devices = [device.group for device in devices if device.own]
+    placed = spread.balance(queues + host_devices, layout.class_of)
+    placed |= spread.balance(vcpu_devices, {})
+    placed |= spread.balance(others, layout.class_of, placed)
+
+    settings: list[model.Setting] = []
+    for placement in placements:
+        settings += nics_module.settings(placement, placed)
+    for guest in guests:
+        settings += guests_module.interrupt_settings(guest, placed)
+
+    by_number = nics_module.interrupt_cpus(placements, placed)
+    numbers = set(by_number)
+    for device in devices:
+        for irq, cpu in zip(device.irqs, placed[device.group], strict=True):
+            if cpu is not None:
+                numbers.add(irq.number)
+
+    host_groups = queues + host_devices + others
+    warnings = list(_without_vector(host_groups + vcpu_devices, placements, guests, placed))
+    for nic in nics:
+        warnings += nic.warnings()
+    warnings += guest_warnings
+    return Interrupts(
+        nics=nics,
+        guests=guests,
+        placed=placed,
+        by_number=by_number,
+        numbers=frozenset(numbers),
+        queue_cpus=spread.cpus(queues, placed),
+        host_cpus=spread.cpus(host_groups, placed),
+        vcpu_cpus=spread.cpus(vcpu_devices, placed),
+        settings=settings,
+        warnings=warnings,
+    )
+
+
+def _without_vector(
+    groups: Iterable[spread.Group],
+    placements: Iterable[nics_module.NicPlacement],
+    guests: Iterable[guests_module.GuestPlacement],
+    placed: spread.Placed,
+) -> Iterator[Note]:
+    """Yield which CPUs take no more interrupts, and which interrupts no CPU takes."""
+    full = frozenset(cpu for group in groups for cpu in group.pool.full)
+    if not full:
+        return
+    yield Note.of(NoteCode.VECTORS_FULL, cpus=cpulist.format(full))
+    for placement in placements:
+        irqs = nics_module.unplaced(placement, placed)
+        if irqs:
+            yield Note.of(NoteCode.NO_VECTOR, nic=placement.nic.name, irqs=_numbers(irqs))
+    for guest in guests:
+        for device in guest.devices:
+            irqs = guests_module.unplaced(device, placed)
+            if irqs:
+                about = {"guest": guest.title, "device": device.address}
+                yield Note.of(NoteCode.NO_VECTOR, **about, irqs=_numbers(irqs))
+
+
+def _numbers(irqs: Iterable[model.Irq]) -> str:
+    return cpulist.format(irq.number for irq in irqs)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether any work of the host may run on a dedicated CPU once the plan holds."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.plan import guests, napi, nics
+from nova_perf_tuning.host.plan.interrupts import Interrupts
+from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.threads import Threads
+
+#: Classes of work that must stay off reserved CPUs.
+WORK = ("emulator", "iothread", "vhost", "irq", "napi")
+_THREADS = ("vcpu", "emulator", "iothread", "vhost")
+_SETS = ("housekeeping", "shared", "dedicated", "isolated")
+#: cpulist -> names of the guests, NICs or devices whose work runs there.
+_Users = Mapping[str, Collection[str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Proof:
+    """All sets of a plan side by side (see :class:`~nova_perf_tuning.host.plan.planner.Plan`).
+
+    :ivar warnings: one for each class of work that may run on a reserved CPU; none: it is proved.
+    """
+
+    sets: dict[str, str]
+    warnings: list[Note]
+
+
+def prove(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads) -> Proof:
+    """Compare the CPUs of all work of the host with those that guests and programs own."""
+    work = _work(facts, interrupts, threads)
+    cpus = {name: _cpus(users.values()) for name, users in work.items()}
+    cpus["irq"] |= interrupts.host_cpus
+
+    sets = {name: cpulist.format(getattr(layout, name)) for name in _SETS}
+    if layout.programs:
+        sets["programs"] = cpulist.format(layout.programs)
+    for name in ("vcpu", *WORK):
+        if name in cpus:
+            sets[name] = cpulist.format(cpus[name])
+    if interrupts.vcpu_cpus:
+        sets["irq_vcpu"] = cpulist.format(interrupts.vcpu_cpus)
+
+    warnings: list[Note] = []
+    total: frozenset[int] = frozenset()
+    for name in WORK:
+        overlap = cpus.get(name, frozenset()) & layout.reserved
+        if not overlap:
+            continue
+        total |= overlap
+        text = cpulist.format(overlap)
+        sets[f"overlap_{name}"] = text
+        concerned = {}
+        for what, users in work[name].items():
+            names = _names(users, overlap)
+            if names:
+                concerned[what] = names
+        warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **concerned))
+    sets["overlap"] = cpulist.format(total)
+    return Proof(sets, warnings)
+
+
+def _work(facts: model.HostFacts, interrupts: Interrupts, threads: Threads) -> dict[str, dict[str, _Users]]:
+    """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
+
+    Of interrupts there are only those that are not placed: they stay where they are.
+    """
+    work: dict[str, dict[str, _Users]] = {}
+    for kind, users in _thread_users(facts, threads.planned).items():
+        owners = "nics" if kind == "napi" else "guests"
+        work[kind] = {owners: users}
+    nic_irqs = list(nics.left_alone(facts, interrupts.numbers))
+    nic_irqs += _refused_irqs(facts, interrupts)
+    device_irqs = guests.left_alone(facts, interrupts.numbers)
+    work["irq"] = {"nics": _irq_users(nic_irqs), "devices": _irq_users(device_irqs)}
+    return work
+
+
+def _cpus(every: Iterable[_Users]) -> frozenset[int]:
+    texts: list[str] = []
+    for users in every:
+        texts += users
+    return cpulist.union(texts)
+
+
+def _refused_irqs(facts: model.HostFacts, interrupts: Interrupts) -> Iterator[tuple[str, model.Irq]]:
+    """Yield NIC and interrupt of all that stay because the kernel does not move them."""
+    for nic_plan in interrupts.nics:
+        name = nic_plan.nic.name
+        for number in nic_plan.managed:
+            yield name, facts.irqs[number]
+        for placement in nic_plan.placements:
+            if placement.data.pool.full:
+                for irq in nics.unplaced(placement, interrupts.placed):
+                    yield name, irq
+
+
+def _irq_users(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
+    """Sort owners of interrupts by the CPUs that serve them now, else by those that may.
+
+    Interrupts whose CPUs cannot be read are left out.
+    """
+    users: dict[str, list[str]] = {}
+    for owner, irq in irqs:
+        text = irq.effective or irq.affinity
+        if text:
+            users.setdefault(text, []).append(owner)
+    return users
+
+
+def _thread_users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
+    """Return kind of thread -> cpulist -> names of guests or NICs, given the planned cpulists.
+
+    For a guest that is not running, its configured pins are used.
+    """
+    owners = [(guest.name, thread) for guest in facts.guests for thread in guest.threads]
+    for nic in facts.nics:
+        for _napi, thread in napi.threads(nic):
+            owners.append((nic.name, thread))
+
+    users: dict[str, dict[str, dict[str, None]]] = {name: {} for name in _THREADS}
+    for name, thread in owners:
+        kind, text = thread.kind, planned.get(f"tid:{thread.tid}", thread.affinity)
+        if text is None:
+            continue
+        if kind in users or kind == "napi":
+            users.setdefault(kind, {}).setdefault(text, {})[name] = None
+
+    running = {guest.name for guest in facts.guests}
+    for domain in facts.domains:
+        if domain.name in running:
+            continue
+        for kind, _element, texts in domain.pins():
+            for text in texts:
+                users[kind].setdefault(text, {})[domain.name] = None
+    return users
+
+
+def _names(users: _Users, cpus: frozenset[int]) -> tuple[str, ...]:
+    """Return the guests, NICs or devices whose work may run on these CPUs, each once."""
+    names: dict[str, None] = {}
+    for text, of_text in users.items():
+        if cpulist.parse(text) & cpus:
+            names |= dict.fromkeys(of_text)
+    return tuple(names)
