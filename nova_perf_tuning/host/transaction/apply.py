@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import enum
-import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -29,7 +28,8 @@ class Result(enum.Enum):
     WRITTEN = "written"
     #: Written and accepted; an interrupt moves when it fires next.
     PENDING = "pending"
-    #: Written, but something else is in force: the kernel cut it, or somebody wrote at the same time.
+    #: Written, but something else is in force: the kernel cut it, or somebody wrote at the same
+    #: time.
     DIFFERS = "differs"
     #: Not written: the object is gone, or its number belongs to another one now.
     STALE = "stale"
@@ -94,8 +94,8 @@ def boot_id(root: str = "/") -> str:
 def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> list[Setting]:
     """Return settings in the order of writing, without repetitions.
 
-    What resets others goes before them (channels, rings and offloads before queue masks and interrupts). A guest's
-    threads move before queues and interrupts are steered to their CPUs.
+    What resets others goes before them (channels, rings and offloads before queue masks and
+    interrupts). A guest's threads move before queues and interrupts are steered to their CPUs.
 
     :raises TargetError: an unknown kind, or two values for one target.
     """
@@ -129,8 +129,9 @@ def apply(
 ) -> list[Outcome]:
     """Bring ``settings`` into force and return what became of each, in the order of writing.
 
-    All originals are on the disk before the first write. A setting that is refused does not stop the others. When
-    the journal fails, everything that this call wrote is undone; when the process is interrupted or killed,
+    All originals are on the disk before the first write. A setting that is refused does not stop
+    the others. When the journal fails, everything that this call wrote is undone; when the process
+    is interrupted or killed,
     :func:`nova_perf_tuning.host.transaction.restore.restore` does that later.
 
     :param boot: :func:`boot_id` of the host.
@@ -180,9 +181,11 @@ class _Run:
         self.known = {entry.key: entry for entry in journal.entries()}
         #: What this call journals.
         self.entries: list[tuple[Outcome, journal_module.Entry]] = []
-        #: Entries of this boot that become entries of any boot, since a file brings their values back now.
+        #: Entries of this boot that become entries of any boot, since a file brings their values
+        #: back now.
         self.replaced: list[journal_module.Entry] = []
-        #: Entries of earlier boots: of those objects that may still hold what we wrote, and the others.
+        #: Entries of earlier boots: of those objects that may still hold what we wrote, and the
+        #: others.
         self.earlier: dict[tuple[str, str, str], journal_module.Entry] = {}
         self.ended: list[journal_module.Entry] = []
         for entry in self.known.values():
@@ -214,10 +217,11 @@ class _Run:
         kind = self.kinds[setting.kind]
         outcome, identity = _look(setting, kind)
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
-            key = setting.kind, setting.target, identity
-            of_any, of_boot = (self.known.get((*key, boot)) for boot in (journal_module.ANY_BOOT, self.boot))
+            target = setting.target
+            of_any = self.known.get((setting.kind, target, identity, journal_module.ANY_BOOT))
+            of_boot = self.known.get((setting.kind, target, identity, self.boot))
             known = of_any or of_boot
-            earlier = self.earlier.get(key)
+            earlier = self.earlier.get((setting.kind, target, identity))
             entry = self._entry(outcome, identity, known or earlier)
             if of_any is not None or setting.persistent or kind.persistent:
                 entry.boot_id = journal_module.ANY_BOOT
@@ -232,27 +236,35 @@ class _Run:
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
         """Return what the journal says before the write: what was there, and what can be there if it is cut."""
         setting, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
-        # What was only watched so far has no original of ours.
-        first = old if old and old.state != "held" else None
+        first = old
+        if old is not None and old.state == "held":
+            first = None  # what was only watched so far has no original of ours
+        original, since = current, self.now
+        if first is not None:
+            original, since = first.original, first.since
         written: str | None = current
-        # As we want it already: also a write that was cut before its outcome was noted.
-        state = "applied" if first else "held"
         if outcome.result is Result.WRITTEN:
             state = "intended"
-            if not (first and kind.holds(setting.target, first.wanted, current)):
-                written = first.written if first else None
+            if first is None:
+                written = None
+            elif not kind.holds(setting.target, first.wanted, current):
+                written = first.written
+        elif first is not None:
+            state = "applied"  # also a write that was cut before its outcome was noted
+        else:
+            state = "held"
         return journal_module.Entry(
             kind=setting.kind,
             target=setting.target,
             identity=identity,
             boot_id=self.boot,
-            original=first.original if first else current,
+            original=original,
             wanted=setting.value,
             written=written,
             reason=setting.reason,
             rule=setting.rule,
             state=state,
-            since=first.since if first else self.now,
+            since=since,
             changed=self.now,
         )
 
@@ -263,14 +275,20 @@ class _Run:
 
     def _write_all(self, outcomes: list[Outcome]) -> None:
         """Write kind by kind; what fails for a passing reason is tried again before the next kind."""
-        waiting = [outcome for outcome in outcomes if outcome.result is Result.WRITTEN]
-        for _order, members in itertools.groupby(waiting, lambda outcome: self.kinds[outcome.setting.kind].order):
-            group = list(members)
-            for pause in (0.0, *PAUSES):
-                time.sleep(pause if group else 0.0)
-                for outcome in group:
+        by_order: dict[int, list[Outcome]] = {}
+        for outcome in outcomes:
+            if outcome.result is Result.WRITTEN:
+                order = self.kinds[outcome.setting.kind].order
+                by_order.setdefault(order, []).append(outcome)
+        for waiting in by_order.values():
+            for outcome in waiting:
+                self._write(outcome)
+            for pause in PAUSES:
+                waiting = [each for each in waiting if each.failure is base.FailureClass.TRANSIENT]
+                if waiting:
+                    time.sleep(pause)
+                for outcome in waiting:
                     self._write(outcome)
-                group = [outcome for outcome in group if outcome.failure is base.FailureClass.TRANSIENT]
 
     def _write(self, outcome: Outcome) -> None:
         setting, kind = outcome.setting, self.kinds[outcome.setting.kind]
@@ -321,11 +339,18 @@ class _Run:
                 self.journal.drop(drop)
 
     def _ended(self) -> list[journal_module.Entry]:
-        """Entries of earlier boots and of threads of which a look showed that nothing is left to undo or check."""
-        ephemeral = {name for name, kind in self.kinds.items() if kind.ephemeral}
-        mortal = [entry for entry in self.known.values() if entry.kind in ephemeral and entry.boot_id == self.boot]
-        seen = zip(mortal, verify.verify([entry.setting() for entry in mortal], self.kinds), strict=True)
-        return self.ended + [entry for entry, observation in seen if observation.state is base.State.GONE]
+        """Return the entries of earlier boots and of threads that have nothing left to undo."""
+        mortal: list[journal_module.Entry] = []
+        for entry in self.known.values():
+            kind = self.kinds.get(entry.kind)
+            if kind is not None and kind.ephemeral and entry.boot_id == self.boot:
+                mortal.append(entry)
+        seen = verify.verify([entry.setting() for entry in mortal], self.kinds)
+        ended = list(self.ended)
+        for entry, observation in zip(mortal, seen, strict=True):
+            if observation.state is base.State.GONE:
+                ended.append(entry)
+        return ended
 
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first."""

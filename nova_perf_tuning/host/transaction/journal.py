@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal: what every changed object was before, kept on disk before the kernel sees a write.
 
-SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns, readers work beside
-the one writer. The writer holds a lock file, so that two commands never mix; the kernel drops that lock with the
-process. The journal is trusted: a damaged one gets one error that says what to remove.
+SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns,
+readers work beside the one writer. The writer holds a lock file, so that two commands never mix;
+the kernel drops that lock with the process. The journal is trusted: a damaged one gets one error
+that says what to remove.
 """
 
 import contextlib
@@ -23,11 +24,12 @@ from nova_perf_tuning.host import model
 
 #: Below the root of the host that is tuned.
 STATE_DIR = "var/lib/nova-perf-tuning"
-#: The journal, and beside it two locks: held by whoever writes to it, and by the agent as long as it lives.
+#: The journal, and beside it two locks: held by whoever writes to it, and by the agent as long as
+#: it lives.
 JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
-#: What stands in the journal under another rule was applied by a person. A plan without a file is the agent's also
-#: where a command applied it: the agent makes the same.
+#: What stands in the journal under another rule was applied by a person. A plan without a file is
+#: the agent's also where a command applied it: the agent makes the same.
 AGENT_RULES = frozenset(map(str, model.PlanRule))
 #: Kinds of settings that the agent makes: beside it nobody else writes these.
 AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affinity", "xps"))
@@ -71,12 +73,16 @@ class BusyError(JournalError):
 class Entry:
     """What is known of one changed object.
 
-    :ivar boot_id: the boot in which it was changed; after another boot the original is back by itself. With
+    :ivar boot_id: the boot in which it was changed; after another boot the original is back by
+        itself. With
         :data:`ANY_BOOT` it is not.
-    :ivar original: its value before this project first wrote it, however often it was written since.
+    :ivar original: its value before this project first wrote it, however often it was written
+        since.
     :ivar wanted: the value last asked for.
-    :ivar written: the value read back after the last write; None when that write may not have happened.
-    :ivar state: ``held`` (was as wanted already, never written), ``intended`` (a write was begun) or ``applied``.
+    :ivar written: the value read back after the last write; None when that write may not have
+        happened.
+    :ivar state: ``held`` (was as wanted already, never written), ``intended`` (a write was begun)
+        or ``applied``.
     :ivar since: first write, :ivar changed: last one, seconds since the epoch.
     """
 
@@ -125,7 +131,8 @@ _REMEDIES: Final = {
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_INTERRUPT: _BUSY,
 }
-#: Below so many free bytes a disk counts as full: SQLite makes its shared memory in pieces of 32 KiB.
+#: Below so many free bytes a disk counts as full: SQLite makes its shared memory in pieces of 32
+#: KiB.
 _FULL: Final = 1 << 20
 _DAMAGED: Final = "the journal is damaged: remove it, and what the host holds now stays"
 
@@ -154,7 +161,8 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     :param state_dir: directory of the journal and its lock; made by a writer.
     :param root: the root that it belongs to; another one's journal is refused.
-    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none.
+    :param writer: take the lock, and create what is missing. A reader finds an empty journal where
+        there is none.
     :param patience: seconds to wait for a writer.
     :raises BusyError: another writer is at work.
     :raises ForbiddenError: only another user may read it.
@@ -199,7 +207,8 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     def _prepare(self, patience: float) -> None:
         """Make the directory and the file, and take the lock."""
-        # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
+        # nova-compute, which is not root, reads the host's verdict there; the journal itself is
+        # 0600.
         atomic_write.make_directory(self.state_dir)
         status = os.stat(self.state_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -350,7 +359,8 @@ def take_lock(path: str, patience: float) -> int:
     :param patience: seconds to wait for its holder.
     :raises HeldError: somebody else holds it.
     :raises JournalError: what is there is no plain file.
-    :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would be written to.
+    :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would
+        be written to.
     """
     try:
         fd = atomic_write.open_or_make(path)

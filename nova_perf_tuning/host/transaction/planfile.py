@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a plan that ``nova-perf plan -f json`` wrote, or that a person or another program made in its form.
 
-Whoever gives a plan to root need not be root: a file holds only what the planner itself proposes.
+A plan's author need not be trusted: a file holds only what the planner itself proposes.
 """
 
 import re
@@ -33,8 +33,8 @@ class PlanFileError(errors.PerfTuningError):
 def load(path: str) -> list[model.Setting]:
     """Return the settings of the plan in ``path`` (``-`` is standard input).
 
-    :raises PlanFileError: no such file, too large, no JSON, not the documented form, or a setting that the planner
-        does not make.
+    :raises PlanFileError: no such file, too large, no JSON, not the documented form, or a setting
+        that the planner does not make.
     """
     try:
         plan = bounded_json.parse(bounded_read.read_argument(path, MAX_BYTES))
@@ -48,7 +48,9 @@ def load(path: str) -> list[model.Setting]:
 
 
 def _setting(path: str, item: Any) -> model.Setting:
-    fields: dict[str, Any] = {name: item.get(name) or "" for name in _FIELDS} if isinstance(item, dict) else {}
+    fields: dict[str, Any] = {}
+    if isinstance(item, dict):
+        fields = {name: item.get(name) or "" for name in _FIELDS}
     if not fields or not all(isinstance(text, str) and text.isprintable() for text in fields.values()):
         raise PlanFileError(f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form")
     kind = fields["kind"]

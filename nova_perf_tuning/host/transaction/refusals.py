@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel refused to do with interrupts, as long as it counts: the planner works around it.
 
-The facts lie in a small file below /run, so that commands and the agent know what another of them found out. It is
-a cache: without it, or where it cannot be used, the same writes are tried once more.
+The facts lie in a small file below /run, so that commands and the agent know what another of them
+found out. It is a cache: without it, or where it cannot be used, the same writes are tried once
+more.
 """
 
 import dataclasses
@@ -19,9 +20,11 @@ from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction.apply import BootIdError, Outcome, Result, boot_id
 
-#: Rounds of planning and writing in one call. Each one finds a full CPU or a managed interrupt, or is the last.
+#: Rounds of planning and writing in one call. Each one finds a full CPU or a managed interrupt, or
+#: is the last.
 ROUNDS: Final = 16
-#: Seconds after which a CPU counts as full no longer: what had its vectors may have left without a trace.
+#: Seconds after which a CPU counts as full no longer: what had its vectors may have left without a
+#: trace.
 FULL_FOR_S: Final = 3600.0
 FILE: Final = "/run/nova-perf-tuning/refused.json"
 _SCHEMA: Final = 1
@@ -47,11 +50,11 @@ def found(outcomes: Iterable[Outcome]) -> Refused:
 def together(earlier: Sequence[Outcome], later: Sequence[Outcome]) -> list[Outcome]:
     """Return what became of each setting over two rounds, of which the later one knew more.
 
-    What the earlier round wrote and the later one found in force was written. What the kernel refused and the
-    later plan does not ask for is no fault.
+    What the earlier round wrote and the later one found in force was written. What the kernel
+    refused and the later plan does not ask for is no fault.
     """
     before = {(outcome.setting.kind, outcome.setting.target): outcome for outcome in earlier}
-    result = []
+    result: list[Outcome] = []
     for outcome in later:
         first = before.pop((outcome.setting.kind, outcome.setting.target), None)
         if first is not None and first.result in _DONE:
@@ -68,7 +71,8 @@ def together(earlier: Sequence[Outcome], later: Sequence[Outcome]) -> list[Outco
 class _Record:
     """What was refused, and for how long that counts.
 
-    :ivar boot: the boot of the host; :ivar among: digest of its interrupts and online CPUs when a CPU was full.
+    :ivar boot: the boot of the host; :ivar among: digest of its interrupts and online CPUs when a
+        CPU was full.
     :ivar since: when a CPU was found full last, on the clock.
     """
 
@@ -81,8 +85,9 @@ class _Record:
 class Memory:
     """What the kernel refused on one host.
 
-    A managed interrupt stays managed as long as it is there. A CPU counts as full until the interrupts of the host
-    or its online CPUs change, for an hour at most, and until the host boots.
+    A managed interrupt stays managed as long as it is there. A CPU counts as full until the
+    interrupts of the host or its online CPUs change, for an hour at most, and until the host
+    boots.
 
     :param root: the host whose file is read and written; None: nothing but this object remembers.
     :param clock: seconds since the epoch.
@@ -181,7 +186,8 @@ class Memory:
 
 def _digest(facts: model.HostFacts) -> str:
     """Return what changes when interrupts or online CPUs come or go, or a handler does."""
-    irqs = sorted((irq.number, irq.device or "", irq.name or "") for irq in facts.irqs.values())
+    irqs = [(irq.number, irq.device or "", irq.name or "") for irq in facts.irqs.values()]
+    irqs.sort()
     cpus = sorted(cpu.id for cpu in facts.cpus if cpu.online)
     return hashlib.sha256(repr((irqs, cpus)).encode()).hexdigest()
 

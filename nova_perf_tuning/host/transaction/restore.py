@@ -57,23 +57,32 @@ def restore(
 ) -> list[Restoration]:
     """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
-    Entries leave the journal only after all writes: killed at any point, the next run finds values that are
-    their originals already and goes on. An object that failed or was left alone keeps its entry. What the kernel
-    made of an original (XPS takes no CPU that is offline) counts as ours at the next try.
+    Entries leave the journal only after all writes: killed at any point, the next run finds values
+    that are their originals already and goes on. An object that failed or was left alone keeps its
+    entry. What the kernel made of an original (XPS takes no CPU that is offline) counts as ours at
+    the next try.
 
     :param force: also put back what somebody else has changed since.
-    :raises JournalError: the journal cannot be read; or all was put back, but it cannot be written, as it says.
+    :raises JournalError: the journal cannot be read; or all was put back, but it cannot be
+        written, as it says.
     """
     newest_first = [entry for entry in reversed(journal.entries()) if only is None or only(entry)]
     newest_first.sort(key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
-    done = [_restore(entry, kinds, boot, force) for entry in newest_first]
-    ended = [restoration.entry for restoration in done if restoration.result not in KEPT]
-    remade = [(restoration.entry, restoration.remade) for restoration in done if restoration.remade is not None]
+    done: list[Restoration] = []
+    ended: list[journal_module.Entry] = []
+    remade: list[journal_module.Entry] = []
+    for entry in newest_first:
+        restoration = _restore(entry, kinds, boot, force)
+        done.append(restoration)
+        if restoration.result not in KEPT:
+            ended.append(entry)
+        if restoration.remade is not None:
+            remade.append(dataclasses.replace(entry, written=restoration.remade))
     if ended or remade:
         try:
             with journal.transaction():
                 journal.drop(ended)
-                journal.put(dataclasses.replace(entry, written=now) for entry, now in remade)
+                journal.put(remade)
         except journal_module.JournalError as error:
             raise journal_module.JournalError(
                 f"values are put back, but the journal could not be cleared, run it again for that: {error}"

@@ -12,8 +12,8 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
 
-#: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
-#: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
+#: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves
+#: guests' threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
 DAEMONS: Final = {
     "irqbalance": frozenset(("irq_affinity",)),
     "tuned": frozenset("irq_affinity thread_affinity sysctl offload ring channels rps memory governor".split()),
@@ -27,15 +27,22 @@ def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKi
     """Return what each setting's object holds now, in the order of ``settings``."""
     observations: dict[str, Iterator[base.Observation]] = {}
     for name, members in grouped((setting.kind, setting) for setting in settings).items():
-        missing = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed", "no_kind")
-        observations[name] = iter(kinds[name].survey(members)) if name in kinds else itertools.repeat(missing)
+        if name in kinds:
+            observations[name] = iter(kinds[name].survey(members))
+        else:
+            detail = f"kind {name[:40]} is not installed"
+            missing = base.Observation(base.State.UNREADABLE, None, detail, "no_kind")
+            observations[name] = itertools.repeat(missing)
     return [next(observations[setting.kind]) for setting in settings]
 
 
 def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
-    pairs = zip(settings, verify(settings, kinds), strict=True)
-    return [setting for setting, observation in pairs if is_drift(setting, observation, kinds)]
+    drifted: list[model.Setting] = []
+    for setting, observation in zip(settings, verify(settings, kinds), strict=True):
+        if is_drift(setting, observation, kinds):
+            drifted.append(setting)
+    return drifted
 
 
 def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:
@@ -55,8 +62,8 @@ def is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -
 def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]) -> bool:
     """Whether an entry is of an earlier boot, and a look at its object shows that nothing of it is left.
 
-    A boot id proves nothing by itself: that of a container or of a copied file can differ within one boot. What
-    cannot be looked at is not ended.
+    A boot id proves nothing by itself: that of a container or of a copied file can differ within
+    one boot. What cannot be looked at is not ended.
     """
     if entry.is_current(boot):
         return False
@@ -78,11 +85,13 @@ def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.Se
 def running_daemons(root: str = "/") -> dict[str, int]:
     """Return which of :data:`DAEMONS` run on the host below ``root``: name -> process id, the lowest of two.
 
-    Anybody may give a process such a name: on the running host only those of root and of our own user count.
+    Anybody may give a process such a name: on the running host only those of root and of our own
+    user count.
     """
     daemons: dict[str, int] = {}
     prefix = root.rstrip("/")
-    for pid in sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit()):
+    pids = [int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit()]
+    for pid in sorted(pids):
         try:
             name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
             if name in DAEMONS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
@@ -94,5 +103,8 @@ def running_daemons(root: str = "/") -> dict[str, int]:
 
 def likely_writer(kind: str, daemons: Mapping[str, int]) -> str:
     """Return who may have written settings of ``kind``, for people, as ``irqbalance (pid 812)``."""
-    suspects = [f"{name} (pid {pid})" for name, pid in sorted(daemons.items()) if kind in DAEMONS[name]]
+    suspects: list[str] = []
+    for name, pid in sorted(daemons.items()):
+        if kind in DAEMONS[name]:
+            suspects.append(f"{name} (pid {pid})")
     return " or ".join(suspects) or "a program that is not known"
