@@ -19,9 +19,11 @@ LOG = logging.getLogger(__name__)
 
 #: Findings of one code that are listed; the others are counted.
 NAMED: Final = 50
-#: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
+#: Seconds between two searches for other programs that tune hosts: one reads the name of every
+#: process.
 _LOOK_S: Final = 300.0
-#: Seconds after which irqbalance is made to ask the script again: it may have passed over the last signal.
+#: Seconds after which irqbalance is made to ask the script again: it may have passed over the last
+#: signal.
 _RESCAN_S: Final = 30.0
 
 
@@ -49,7 +51,8 @@ class Finding:
 
     :ivar kind, target, wanted: the setting.
     :ivar current: the value that others, or a person, have set.
-    :ivar cause: why it is not in force; the rule that a person applied; the likely writer; the daemon's name.
+    :ivar cause: why it is not in force; the rule that a person applied; the likely writer; the
+        daemon's name.
     :ivar rewrites: how often it was found changed; :ivar next_try_s: seconds to the next attempt.
     """
 
@@ -88,13 +91,21 @@ class CompetingDaemons:
 
     def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
-        targets = [setting.target for setting in placed if setting.kind == model.IrqTarget.kind]
-        if not targets:
+        numbers: list[int] = []
+        for setting in placed:
+            if setting.kind == model.IrqTarget.kind:
+                numbers.append(model.IrqTarget.parse(setting.target).number)
+        if not numbers:
             return []
-        text = irqbalance.as_text([model.IrqTarget.parse(target).number for target in targets])
-        what = self._kind.kind, irqbalance.TARGET, text, self._kind.read(irqbalance.TARGET)
-        reason = f"irqbalance leaves alone what is placed here: {counted(len(targets), 'interrupt')}"
-        return [model.Setting(*what, reason, model.PlanRule.IRQBALANCE_BAN)]
+        ban = model.Setting(
+            kind=self._kind.kind,
+            target=irqbalance.TARGET,
+            value=irqbalance.as_text(numbers),
+            current=self._kind.read(irqbalance.TARGET),
+            reason=f"irqbalance leaves alone what is placed here: {counted(len(numbers), 'interrupt')}",
+            rule=model.PlanRule.IRQBALANCE_BAN,
+        )
+        return [ban]
 
     def moved(self) -> None:
         """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""
@@ -132,7 +143,18 @@ class CompetingDaemons:
             if (kind, target, identity) not in known:
                 LOG.warning(
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
-                    *(kind, target, conflict.current, writer, wait),
+                    kind,
+                    target,
+                    conflict.current,
+                    writer,
+                    wait,
                 )
-            seen = None, conflict.current, conflict.rewrites, wait
-            yield Finding(FindingCode.WRITTEN_BY_OTHERS, writer, kind, target, *seen)
+            yield Finding(
+                FindingCode.WRITTEN_BY_OTHERS,
+                writer,
+                kind,
+                target,
+                current=conflict.current,
+                rewrites=conflict.rewrites,
+                next_try_s=wait,
+            )

@@ -24,7 +24,8 @@ from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
 
 LOG = logging.getLogger("nova-perf-agent")
 
-#: Seconds before an agent that cannot start ends: systemd starts it again at once, as is right for a killed one.
+#: Seconds before an agent that cannot start ends: systemd starts it again at once, as is right for
+#: a killed one.
 _PAUSE_S: Final = 5.0
 
 
@@ -77,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
 def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier) -> int:
     """Keep the host below ``root`` until asked to stop, and return the exit code.
 
-    :param config_files: the configuration; none: the default file if it is there and this host is meant.
+    :param config_files: the configuration; none: the default file if it is there and this host is
+        meant.
     :raises PerfTuningError: it cannot work.
     """
     conf = opts.load(config_files or opts.default_files(root))
@@ -139,13 +141,16 @@ def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
     if on_stop != "restore":
         LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
         return errors.ExitCode.PASS
-    done = reconciler.restore()
-    kept = [restoration for restoration in done if restoration.result in KEPT]
-    for restoration in kept:
-        entry = restoration.entry
-        LOG.warning("%s %s: %s: %s", entry.kind, entry.target, restoration.result.value, restoration.detail)
-    LOG.info("stopped; %d originals put back", sum(entry.result is RestoreResult.RESTORED for entry in done))
-    return errors.ExitCode.FAIL if kept else errors.ExitCode.PASS
+    restored, exit_code = 0, errors.ExitCode.PASS
+    for restoration in reconciler.restore():
+        entry, result = restoration.entry, restoration.result
+        if result in KEPT:
+            LOG.warning("%s %s: %s: %s", entry.kind, entry.target, result.value, restoration.detail)
+            exit_code = errors.ExitCode.FAIL
+        elif result is RestoreResult.RESTORED:
+            restored += 1
+    LOG.info("stopped; %d originals put back", restored)
+    return exit_code
 
 
 if __name__ == "__main__":

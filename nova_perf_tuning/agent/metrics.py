@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures for Prometheus, made when they are fetched and not before.
 
-They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Read at each scrape
-are CPU time and wait of guests, by the threads that the last pass found, the host's pressure, and its verdict.
+They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Read
+at each scrape are CPU time and wait of guests, by the threads that the last pass found, the host's
+pressure, and its verdict.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, MetricsHandler
@@ -19,10 +20,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.agent import findings, service
-from nova_perf_tuning.host import guest_cpu
+from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.nova import host_result
 
-#: Maximum concurrent clients, and seconds allowed for each: a client costs the agent a thread and a file.
+#: Maximum concurrent clients, and seconds allowed for each: a client costs the agent a thread and
+#: a file.
 _CLIENTS: Final = 16
 DEADLINE_S: Final = 5.0
 
@@ -56,10 +58,16 @@ class Collector:
         yield _family(gauge, "findings", "What people should look at", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time())
-        spent, waited = dict[tuple[str, ...], float](), dict[tuple[str, ...], float]()
-        for guest in facts.guests if facts is not None else ():
-            if classes := guest_cpu.spent(guest.pid, guest.threads):
-                spent |= {(guest.name, kind): seconds for kind, seconds in classes.items()}
+        spent: dict[tuple[str, ...], float] = {}
+        waited: dict[tuple[str, ...], float] = {}
+        guests: Sequence[model.GuestProcess] = ()
+        if facts is not None:
+            guests = facts.guests
+        for guest in guests:
+            classes = guest_cpu.spent(guest.pid, guest.threads)
+            for kind, seconds in classes.items():
+                spent[guest.name, kind] = seconds
+            if classes:
                 waited[guest.name,] = guest_cpu.waited_s(guest.pid, guest.threads)
         text = "Host CPU time of a guest by class; worker: all that no other class has"
         yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
@@ -75,15 +83,19 @@ class Collector:
             result = host_result.read(self._result_file) if self._result_file else None
         if result is None:
             return
-        words, gauge = {"": result.verdict, **result.budgets}, GaugeMetricFamily
+        gauge = GaugeMetricFamily
+        words = {"": result.verdict} | dict(result.budgets)
         text = "1 for the verdict of the last validation that was published, and for that of each budget"
         yield _family(gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict")
         text = "When that validation began"
         yield _family(gauge, "verdict_timestamp_seconds", text, result.created_at.timestamp())
         text = "Share of a figure that was lost against its baseline; below 0: a gain"
-        lost = {figure: loss for figure, (loss, _limit) in result.losses.items()}
+        lost: dict[str, float] = {}
+        allowed: dict[str, float] = {}
+        for figure, (loss, limit) in result.losses.items():
+            lost[figure] = loss
+            allowed[figure] = limit
         yield _family(gauge, "loss_ratio", text, lost, "figure")
-        allowed = {figure: limit for figure, (_loss, limit) in result.losses.items()}
         yield _family(gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure")
 
 
@@ -132,8 +144,9 @@ def _cut(client: socket.socket) -> None:
 class _Server(http.server.ThreadingHTTPServer):
     """Answers few clients at a time.
 
-    Anybody on this host may connect and say nothing. Where all places are taken, the oldest client that has not
-    sent a whole request gives up its place; only while all are being answered is a new client refused.
+    Anybody on this host may connect and say nothing. Where all places are taken, the oldest client
+    that has not sent a whole request gives up its place; only while all are being answered is a
+    new client refused.
     """
 
     request_queue_size = 128

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass: facts, plan, difference, writes. Level-triggered: what is counts, not what happened.
+"""One pass: facts, plan, difference, writes. It acts on the current state, not on the event.
 
-What the plan wants and the host does not hold is written through the transaction, so every original is in the
-journal. What we wrote and the plan wants no longer is put back. What others keep changing, and what the kernel
-keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.rewrite_limit`). A CPU without a free
-vector and an interrupt that the kernel manages are facts for the next plan
-(:mod:`nova_perf_tuning.host.transaction.refusals`). What a person applied is theirs until they restore it.
+What the plan wants and the host does not hold is written through the transaction, so every
+original is in the journal. What we wrote and the plan no longer wants is put back. What others
+keep changing, and what the kernel keeps refusing, is written ever more rarely
+(:mod:`nova_perf_tuning.agent.rewrite_limit`). A CPU without a free vector and an interrupt that
+the kernel manages are facts for the next plan (:mod:`nova_perf_tuning.host.transaction.refusals`).
+What a person applied is theirs until they restore it.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 Setting = model.Setting
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
-#: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things back.
+#: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things
+#: back.
 ENDING_S: Final = 30.0
 
 
@@ -44,10 +46,12 @@ class Pass:
     """What one pass did.
 
     :ivar written: settings that were written, pending ones included.
-    :ivar drifted: found changed by others since we wrote them; of those held back what has come since.
+    :ivar drifted: found changed by others since we wrote them; of those held back what has come
+        since.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
-    :ivar faults: what this pass could not bring into force; see also :meth:`Reconciler.not_in_force`.
+    :ivar faults: what this pass could not bring into force; see also
+        :meth:`Reconciler.not_in_force`.
     """
 
     facts: model.HostFacts
@@ -73,7 +77,7 @@ class JournalSession:
 
     @contextlib.contextmanager
     def agent(self) -> Iterator[None]:
-        """Be this host's only agent within.
+        """Hold the agent lock; only one agent may run on a host.
 
         :raises JournalError: there is one already, or the directory or the journal cannot be used.
         """
@@ -109,7 +113,8 @@ class JournalSession:
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.
 
-        :raises BusyError: a command has been changing this host all the time: what the agent placed stays.
+        :raises BusyError: a command has been changing this host all the time: what the agent
+            placed stays.
         """
         return self._open(patience=self._ending)
 
@@ -121,7 +126,8 @@ class JournalSession:
 class TunedHost:
     """The running host, or a generated one below ``root``.
 
-    :param nova_config: files of nova-compute; those that do not exist are passed over. None named: those found.
+    :param nova_config: files of nova-compute; those that do not exist are passed over. None named:
+        those found.
     :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
     """
 
@@ -147,22 +153,29 @@ class TunedHost:
         :raises PlanError: the CPU sets contradict each other or the host.
         :raises NovaConfigError: a nova.conf cannot be used.
         """
-        # agent.json is for everybody's eyes, and a title is what a tenant calls an instance: libvirt's name alone.
-        guests = tuple(
-            dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
-            for guest in facts.guests
-        )
+        # agent.json is for everybody's eyes, and a title is what a tenant calls an instance:
+        # libvirt's name alone.
+        guests: list[model.GuestProcess] = []
+        for guest in facts.guests:
+            domain = guest.domain
+            if domain is not None:
+                domain = dataclasses.replace(domain, title=None)
+            guests.append(dataclasses.replace(guest, domain=domain))
         root = Root(self.root)
         files = [path for path in self.nova_files(root, strict=True) if os.path.exists(path)]
         sets = dataclasses.replace(novaconf.read(files), housekeeping=self._housekeeping)
-        warnings = (*facts.warnings, *root.notes.all())
-        seen = dataclasses.replace(facts, guests=guests, warnings=warnings)
+        warnings = list(facts.warnings)
+        warnings += root.notes.all()
+        seen = dataclasses.replace(facts, guests=tuple(guests), warnings=tuple(warnings))
         return planner.plan(seen, sets, rps=self._rps, refused=refused)
 
     def nova_files(self, root: Root | None = None, *, strict: bool = False) -> Sequence[str]:
         """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
-        found = () if self._nova_config else novaconf.find(root or Root(self.root), strict=strict)
-        return self._nova_config or [f"{self.root.rstrip('/')}/{path}" for path in found]
+        if self._nova_config:
+            return self._nova_config
+        prefix = self.root.rstrip("/")
+        found = novaconf.find(root or Root(self.root), strict=strict)
+        return [f"{prefix}/{path}" for path in found]
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
@@ -176,7 +189,8 @@ class TunedHost:
 class Reconciler:
     """Keeps one host as planned; used by one thread.
 
-    :param journal: the journal, held while a pass writes; between two passes others may write to it.
+    :param journal: the journal, held while a pass writes; between two passes others may write to
+        it.
     :param extra: settings that follow from the ones planned, such as what irqbalance leaves alone.
     :param refusals: what the kernel refused before; None: nothing but this object remembers.
     """
@@ -199,7 +213,8 @@ class Reconciler:
         self._clock = clock
         #: What should hold, as of the last pass.
         self.wanted: list[Setting] = []
-        #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
+        #: What is wanted and was not brought into force, and what is not wanted and could not be
+        #: put back.
         self._unmet: dict[rewrite_limit.Key, apply_module.Outcome] = {}
         self._stuck: dict[rewrite_limit.Key, apply_module.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
@@ -210,7 +225,8 @@ class Reconciler:
 
         :param excused: an event explains what has changed: it is not held against anybody.
         :raises BusyError: a command is changing this host; nothing was written.
-        :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
+        :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was
+            written then.
         """
         with self.journal.writing() as journal:
             done, learned = self._round(journal, excused)
@@ -223,45 +239,67 @@ class Reconciler:
         return done
 
     def _round(self, journal: journal_module.Journal, excused: bool) -> tuple[Pass, bool]:
-        """Plan with what is known and write the difference; return whether the kernel refused what is news."""
+        """Plan with what is known, write the difference; return whether the kernel refused news."""
         facts, boot = self._host.facts(), self._host.boot()
         plan = self._host.plan(facts, self.refusals.known(facts, boot))
         kinds = self._host.kinds()
-        everything = journal.entries()
-        earlier = [entry for entry in everything if not entry.is_current(boot)]
-        left = [entry for entry in earlier if not verify_module.is_ended(entry, boot, kinds)]
-        current = {_key(entry): entry for entry in everything if entry.is_current(boot)}
-        entries = {_key(entry): entry for entry in left} | current
-        loud = [setting for setting in plan.settings if not _is_silent(setting)]
+        earlier: dict[rewrite_limit.Key, journal_module.Entry] = {}
+        current: dict[rewrite_limit.Key, journal_module.Entry] = {}
+        for entry in journal.entries():
+            if entry.is_current(boot):
+                current[_key(entry)] = entry
+            elif not verify_module.is_ended(entry, boot, kinds):
+                earlier[_key(entry)] = entry
+        entries = earlier | current
+        loud: list[Setting] = []
+        silent: list[Setting] = []
+        for setting in plan.settings:
+            if _is_silent(setting):
+                silent.append(setting)
+            else:
+                loud.append(setting)
         wanted, foreign = _ours(loud, entries, kinds)
-        wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
+        wanted += self._extra(wanted + silent)
         self._forget_unwanted(wanted)
         todo, drifted = self._differences(wanted, current, kinds, excused)
-        # Interrupts come first: what else is wanted follows from where the kernel lets them be.
-        interrupts = [setting for setting in todo if setting.kind == model.IrqTarget.kind]
-        others = [setting for setting in todo if setting.kind != model.IrqTarget.kind]
-        outcomes = apply_module.apply(interrupts, kinds, journal, boot) if interrupts else []
+        outcomes, learned = self._write(todo, kinds, journal, boot, facts)
+        self.wanted = wanted
+        self._note(outcomes)
+        withdrawn: list[Restoration] = []
+        if not learned:  # else the next round may want elsewhere what was refused now
+            withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
+        written, faults = _sorted(outcomes)
+        return Pass(facts, plan, written, drifted, foreign, withdrawn, faults), learned
+
+    def _write(
+        self,
+        settings: Iterable[Setting],
+        kinds: Mapping[str, base.SettingKind],
+        journal: journal_module.Journal,
+        boot: str,
+        facts: model.HostFacts,
+    ) -> tuple[list[apply_module.Outcome], bool]:
+        """Write settings; return what became of them and whether the kernel refused what is news.
+
+        Interrupts come first: what else is wanted follows from where the kernel lets them be.
+        """
+        interrupts: list[Setting] = []
+        others: list[Setting] = []
+        for setting in settings:
+            if setting.kind == model.IrqTarget.kind:
+                interrupts.append(setting)
+            else:
+                others.append(setting)
+        outcomes: list[apply_module.Outcome] = []
+        if interrupts:
+            outcomes += apply_module.apply(interrupts, kinds, journal, boot)
         learned = self.refusals.learn(outcomes, facts, boot)
         if others and not learned:
             outcomes += apply_module.apply(others, kinds, journal, boot)
-        self.wanted = wanted
-        self._note(outcomes)
-        # What is refused now may be wanted elsewhere by the next round: until then nothing is put back.
-        withdrawn = [] if learned else self._withdraw(journal, entries, kinds, boot, excused)
-        done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
-        result = Pass(
-            facts=facts,
-            plan=plan,
-            written=[outcome for outcome in outcomes if outcome.result in done],
-            drifted=drifted,
-            foreign=foreign,
-            withdrawn=withdrawn,
-            faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
-        )
-        return result, learned
+        return outcomes, learned
 
     def _forget_unwanted(self, wanted: Iterable[Setting]) -> None:
-        """What is wanted no more is amiss no more; nor is a CPU that was full where another one is wanted now."""
+        """Forget problems with settings and full CPUs that are no longer wanted."""
         values = {_key(setting): setting.value for setting in wanted}
         for key, outcome in list(self._unmet.items()):
             elsewhere = outcome.failure is base.FailureClass.NO_ROOM and values.get(key) != outcome.setting.value
@@ -277,8 +315,8 @@ class Reconciler:
     ) -> tuple[list[Setting], list[Setting]]:
         """Return what is to be given to apply, and what others have changed.
 
-        The values were read a moment ago with the facts, so nothing is read again here. What holds and is not in
-        the journal is given too: apply notes it as watched.
+        The values were read a moment ago with the facts, so nothing is read again here. What holds
+        and is not in the journal is given too: apply notes it as watched.
         """
         now = self._clock()
         todo: list[Setting] = []
@@ -294,7 +332,8 @@ class Reconciler:
                 continue
             if self._is_settled(setting):
                 continue
-            # The plan may take what others did as given and want yet another value: changed it is all the same.
+            # The plan may take what others did as given and want yet another value: changed it is
+            # all the same.
             changed = entry is not None and _was_changed(entry, kind, current)
             if changed and not self.limit.is_known(key, now, current or ""):
                 drifted.append(setting)
@@ -305,7 +344,7 @@ class Reconciler:
         return todo, drifted
 
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
-        """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
+        """Remember what is not in force, and what the kernel never accepts (managed interrupts)."""
         for outcome in outcomes:
             key, unsupported = _key(outcome.setting), outcome.result is apply_module.Result.UNSUPPORTED
             self._forget(key)
@@ -335,7 +374,9 @@ class Reconciler:
     def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
         """Return what is held back because others keep changing it."""
         waiting = self.limit.held_back(self._clock())
-        ours = set(map(_key, self.wanted)) if waiting else set()
+        if not waiting:
+            return {}
+        ours = {_key(setting) for setting in self.wanted}
         return {key: conflict for key, conflict in waiting.items() if key in ours and conflict.others}
 
     def _withdraw(
@@ -347,22 +388,30 @@ class Reconciler:
         excused: bool,
     ) -> list[Restoration]:
         """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
-        keep = set(map(_key, self.wanted))
-        unwanted = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
-        self._stuck = {key: outcome for key, outcome in self._stuck.items() if key in unwanted}
-        chosen = {key for key, entry in unwanted.items() if self._is_due(entry, kinds.get(entry.kind), excused)}
+        keep = {_key(setting) for setting in self.wanted}
+        unwanted: dict[rewrite_limit.Key, journal_module.Entry] = {}
+        for key, entry in entries.items():
+            if key not in keep and _is_ours(entry):
+                unwanted[key] = entry
+        for key in list(self._stuck):
+            if key not in unwanted:
+                del self._stuck[key]
+        chosen: set[rewrite_limit.Key] = set()
+        for key, entry in unwanted.items():
+            if self._is_due(entry, kinds.get(entry.kind), excused):
+                chosen.add(key)
         if not chosen:
             return []
+        withdrawn: list[Restoration] = []
         done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
         for restoration in done:
             key = _key(restoration.entry)
             self._stuck.pop(key, None)
             if restoration.result in restore_module.KEPT:
-                original = dataclasses.replace(restoration.entry.setting(), value=restoration.entry.original)
-                failed = restoration.result is RestoreResult.FAILED
-                detail = f"it {'cannot be' if failed else 'is not'} put back: {restoration.detail}"
-                self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
-        return [restoration for restoration in done if restoration.result is RestoreResult.RESTORED]
+                self._stuck[key] = _not_put_back(restoration)
+            elif restoration.result is RestoreResult.RESTORED:
+                withdrawn.append(restoration)
+        return withdrawn
 
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""
@@ -371,7 +420,8 @@ class Reconciler:
             if kind is not None and entry.kind == model.IrqTarget.kind:
                 now = model.IrqTarget.parse(entry.target, kind.identity(entry.target))
                 if model.IrqTarget.parse(entry.target, entry.identity).is_asleep(now):
-                    # When its NIC comes up, the kernel has our value there, and the plan wants it again.
+                    # When its NIC comes up, the kernel has our value there, and the plan wants it
+                    # again.
                     self._stuck.pop(key, None)
                     return False
         return key not in self._stuck or self.limit.allow(key, self._clock(), excused=excused, held=False)
@@ -379,8 +429,8 @@ class Reconciler:
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""
         waiting = self.limit.held_back(self._clock())
-        overdue = any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
-        return overdue or self.refusals.is_over()
+        failed = self._stuck.keys() | (self._unmet.keys() - self._settled)
+        return bool(failed - waiting.keys()) or self.refusals.is_over()
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -390,11 +440,11 @@ class Reconciler:
         wanted = [setting for setting in self.wanted if targets is None or setting.target in targets]
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())
-        return [
-            setting
-            for setting in verify_module.drifted(wanted, kinds)
-            if _key(setting) not in waiting and not self._is_settled(setting)
-        ]
+        drifting: list[Setting] = []
+        for setting in verify_module.drifted(wanted, kinds):
+            if _key(setting) not in waiting and not self._is_settled(setting):
+                drifting.append(setting)
+        return drifting
 
     def restore(self) -> list[Restoration]:
         """Put back what is ours; what people applied by hand is theirs to undo."""
@@ -405,15 +455,40 @@ class Reconciler:
 
 def _together(earlier: Pass, later: Pass) -> Pass:
     """Return what two rounds did, of which the later one knew more of what the kernel refuses."""
-    outcomes = refusals_module.together([*earlier.written, *earlier.faults], [*later.written, *later.faults])
-    drifted = {_key(setting): setting for setting in [*earlier.drifted, *later.drifted]}
+    before = earlier.written + earlier.faults
+    written, faults = _sorted(refusals_module.together(before, later.written + later.faults))
+    drifted = {_key(setting): setting for setting in earlier.drifted + later.drifted}
     return dataclasses.replace(
         later,
-        written=[outcome for outcome in outcomes if outcome.result not in apply_module.FAULTS],
+        written=written,
         drifted=list(drifted.values()),
-        withdrawn=[*earlier.withdrawn, *later.withdrawn],
-        faults=[outcome for outcome in outcomes if outcome.result in apply_module.FAULTS],
+        withdrawn=earlier.withdrawn + later.withdrawn,
+        faults=faults,
     )
+
+
+def _sorted(
+    outcomes: Iterable[apply_module.Outcome],
+) -> tuple[list[apply_module.Outcome], list[apply_module.Outcome]]:
+    """Return the outcomes of settings that were written, and of those that could not be."""
+    written: list[apply_module.Outcome] = []
+    faults: list[apply_module.Outcome] = []
+    for outcome in outcomes:
+        if outcome.result in (apply_module.Result.WRITTEN, apply_module.Result.PENDING):
+            written.append(outcome)
+        elif outcome.result in apply_module.FAULTS:
+            faults.append(outcome)
+    return written, faults
+
+
+def _not_put_back(restoration: Restoration) -> apply_module.Outcome:
+    """Return the restoration of an entry that is kept as an outcome that failed."""
+    original = dataclasses.replace(restoration.entry.setting(), value=restoration.entry.original)
+    what = "is not"
+    if restoration.result is RestoreResult.FAILED:
+        what = "cannot be"
+    detail = f"it {what} put back: {restoration.detail}"
+    return apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
 
 
 def _key(setting: Setting | journal_module.Entry) -> rewrite_limit.Key:
@@ -444,15 +519,17 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     """Whether somebody else has changed an object since we wrote or watched it."""
     if entry.written is None:
         return False
-    ours = {entry.written} | ({entry.wanted} if entry.state == "intended" else set())  # a write was only begun
+    ours = {entry.written}
+    if entry.state == "intended":  # a write was only begun
+        ours.add(entry.wanted)
     return current is None or not any(kind.holds(entry.target, value, current) for value in ours)
 
 
 def _is_silent(setting: Setting) -> bool:
     """Whether this is an interrupt without a handler.
 
-    A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
-    the name that they have meanwhile, their originals would be lost then.
+    A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes
+    up. Written under the name that they have meanwhile, their originals would be lost then.
     """
     if setting.kind != model.IrqTarget.kind:
         return False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often a value is written that somebody else keeps changing, or that the kernel does not take.
 
-Each object has a budget of writes, which time in which it holds earns back. A reset that an event explains (a
-driver that was loaded, a CPU that went offline, a guest that started) costs a fifth of one that nothing explains.
-Without budget there are pauses, each twice as long as the one before.
+Each object has a budget of writes, which time in which it holds earns back. A reset that an event
+explains (a driver that was loaded, a CPU that went offline, a guest that started) costs a fifth of
+one that nothing explains. Without budget there are pauses, each twice as long as the one before.
 """
 
 import dataclasses
@@ -24,12 +24,14 @@ Key = tuple[str, str, str]  # kind, target, identity: a number that another obje
 class Conflict:
     """One object that keeps being changed by others, or does not take what is written.
 
-    :ivar last: when it was found changed last, on the monotonic clock; :ivar rewrites: how often that was.
+    :ivar last: when it was found changed last, on the monotonic clock; :ivar rewrites: how often
+        that was.
     :ivar budget: writes left.
     :ivar pause: seconds of the present pause, 0 while there is none; :ivar until: its end.
     :ivar current: the value that it had last.
     :ivar spare: an event that explains a change may have one attempt within the pause.
-    :ivar others: others changed it, when it was looked at last; False: it held, or had not taken what was written.
+    :ivar others: others changed it, when it was looked at last; False: it held, or had not taken
+        what was written.
     """
 
     last: float
@@ -57,8 +59,8 @@ class RewriteLimit:
         """Return whether ``key``, found changed to ``current``, is to be written now; it counts as written then.
 
         :param now: monotonic clock.
-        :param excused: an event explains the change. One such attempt is made within each pause: what a guest that
-            was rebooted needs does not wait for its end.
+        :param excused: an event explains the change. One such attempt is made within each pause:
+            what a guest that was rebooted needs does not wait for its end.
         :param held: the last write took effect; without that the time since earns nothing.
         """
         conflict = self.conflicts.setdefault(key, Conflict(now, self._limit))
@@ -103,7 +105,8 @@ class RewriteLimit:
     def forget(self, now: float) -> None:
         """Drop what has not been found changed for so long that its budget is full again.
 
-        What is gone stays till then: a link that goes down and up all the time gives no new budget.
+        What is gone stays till then: a link that goes down and up all the time gives no new
+        budget.
         """
         for key, conflict in list(self.conflicts.items()):
             earned = max(EARNED_S * (self._limit - conflict.budget), 2 * conflict.pause)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop: waits for events and timers, answers bursts with one pass, keeps systemd and people informed."""
 
-import collections
 import copy
-import itertools
 import logging
 import math
 import os
@@ -28,15 +26,18 @@ FOLLOW_UPS: Final = (0.25, 1.0, 3.0)
 _EXCUSED_FOR: Final = 5.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
-#: Seconds of the first and the longest pause after passes that failed, and between two that events bring about.
+#: Seconds of the first and the longest pause after passes that failed, and between two that events
+#: bring about.
 _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
-#: Seconds of the longest rest after a pass, which else takes as long as that: the host has its own work.
+#: Seconds of the longest rest after a pass, which else takes as long as that: the host has its own
+#: work.
 _LONGEST_REST: Final = 1.0
 
 
 _PASSTHROUGH: Final = frozenset({model.PlanRule.PASSTHROUGH_NUMA, model.PlanRule.PASSTHROUGH_VCPU})
 
-#: What other threads may look at, of which the loop changes nothing: the agent's state and the host.
+#: What other threads may look at, of which the loop changes nothing: the agent's state and the
+#: host.
 Snapshot = tuple[state_module.AgentState, model.HostFacts | None]
 
 
@@ -77,7 +78,8 @@ class Service:
         #: Looks that follow an event.
         self._due: list[float] = []
         self._excused_until = 0.0
-        #: Causes of a pass that could not be made, when it is tried again (0: there is none), and its pause.
+        #: Causes of a pass that could not be made, when it is tried again (0: there is none), and
+        #: its pause.
         self._owed: set[str] = set()
         self._retry_at = self._pause = 0.0
         self._fault = self._fault_code = ""
@@ -123,13 +125,16 @@ class Service:
         # In a storm of events those are collected that come while the host gets on with its work.
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
         ready = self._selector.select(max(0.0, self._next_deadline() - time.monotonic()))
-        causes: set[str] = set().union(*(key.data.drain() for key, _mask in ready))
+        causes: set[str] = set()
+        for key, _mask in ready:
+            causes |= key.data.drain()
         if self._notifier.watchdog:
             self._notifier.send(WATCHDOG=1)
         if causes and not self._stopping:
             self._answer(causes)
         if not self._stopping:
-            # After events too: those that come all the time shall not keep the timers from their turn.
+            # After events too: those that come all the time shall not keep the timers from their
+            # turn.
             self._on_timer(time.monotonic())
 
     def _next_deadline(self) -> float:
@@ -137,7 +142,8 @@ class Service:
         if self._retry_at:
             times = [self._retry_at]
         else:
-            times = [self._next_look, self._next_verify, self._next_passthrough, *self._follow_ups()]
+            times = self._follow_ups()
+            times += [self._next_look, self._next_verify, self._next_passthrough]
         if self._notifier.watchdog:
             times.append(time.monotonic() + self._notifier.watchdog / 3)
         return min(times)
@@ -176,7 +182,9 @@ class Service:
             self._look_at_passed_through(now)
 
     def _follow_ups(self) -> list[float]:
-        return [*self._due, *self._reconciler.limit.due(self._tried)]
+        times = list(self._due)
+        times += self._reconciler.limit.due(self._tried)
+        return times
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""
@@ -264,18 +272,22 @@ class Service:
         self.stats.drifted.update(setting.kind for setting in done.drifted)
         self.stats.withdrawn += len(done.withdrawn)
         if done.written or done.withdrawn:
-            figures = len(done.written), len(self._reconciler.wanted), len(done.withdrawn), seconds * 1e3
-            text = "%s: %d of %d settings written, %d put back, in %.0f ms"
-            LOG.info(text, "+".join(sorted(causes)), *figures)
+            LOG.info(
+                "%s: %d of %d settings written, %d put back, in %.0f ms",
+                "+".join(sorted(causes)),
+                len(done.written),
+                len(self._reconciler.wanted),
+                len(done.withdrawn),
+                seconds * 1e3,
+            )
         for outcome in done.faults:
-            failed, what = outcome.setting, (outcome.result.value, outcome.detail)
-            LOG.warning("%s %s = %s: %s: %s", failed.kind, failed.target, failed.value, *what)
-        self._passed = frozenset(
-            setting.target for setting in self._reconciler.wanted if setting.rule in _PASSTHROUGH
-        )
-        requests = [guest.domain.request for guest in done.facts.guests if guest.domain and guest.domain.hostdevs]
-        placed = any(request and request.irq_placement in ("numa", "vcpu") for request in requests)
-        self._next_passthrough = now + self._timing.passthrough_interval if placed else math.inf
+            failed, result = outcome.setting, outcome.result.value
+            LOG.warning("%s %s = %s: %s: %s", failed.kind, failed.target, failed.value, result, outcome.detail)
+        wanted = self._reconciler.wanted
+        self._passed = frozenset(setting.target for setting in wanted if setting.rule in _PASSTHROUGH)
+        self._next_passthrough = math.inf
+        if any(_places_devices(guest) for guest in done.facts.guests):
+            self._next_passthrough = now + self._timing.passthrough_interval
 
     def _line(self) -> str:
         if self._fault:
@@ -302,8 +314,21 @@ class Service:
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
         now, last = time.monotonic(), self._last
-        every = sorted(self._findings(now), key=lambda finding: finding.code.key)
-        by_code = itertools.groupby(every, key=lambda finding: finding.code.key)
+        by_code: dict[str, list[findings.Finding]] = {}
+        for finding in self._findings(now):
+            by_code.setdefault(finding.code.key, []).append(finding)
+        listed: list[dict[str, Any]] = []
+        totals: dict[str, int] = {}
+        for code, members in sorted(by_code.items()):
+            totals[code] = len(members)
+            listed += [finding.as_json() for finding in members[: findings.NAMED]]
+        guests: int | None = None
+        nova_config: list[str] = []
+        warnings: list[notes.Note] = []
+        if last is not None:
+            guests = len(last.facts.guests)
+            nova_config = list(last.plan.nova_config)
+            warnings = last.plan.warnings
         return state_module.AgentState(
             pid=os.getpid(),
             pid_start=state_module.process_start(os.getpid()),
@@ -311,28 +336,41 @@ class Service:
             updated=time.time(),
             updated_monotonic=now,
             settings=len(self._reconciler.wanted),
-            guests=len(last.facts.guests) if last is not None else None,
+            guests=guests,
             cpu_s=round(time.process_time(), 3),
             **vars(copy.deepcopy(self.stats)),
             error=self._fault,
             error_code=self._fault_code,
-            findings=[
-                finding.as_json()
-                for _code, members in by_code
-                for finding in itertools.islice(members, findings.NAMED)
-            ],
-            findings_total=dict(collections.Counter(finding.code.key for finding in every)),
-            nova_config=list(last.plan.nova_config) if last is not None else [],
-            warnings_total=len(last.plan.warnings) if last is not None else 0,
-            **notes.as_json(last.plan.warnings[: findings.NAMED] if last is not None else ()),
+            findings=listed,
+            findings_total=totals,
+            nova_config=nova_config,
+            warnings_total=len(warnings),
+            **notes.as_json(warnings[: findings.NAMED]),
         )
 
     def _findings(self, now: float) -> Iterator[findings.Finding]:
         yield from self._daemons.findings()
         yield from self._daemons.conflicts(self._reconciler.conflicts(), now)
-        for setting, entry in self._last.foreign if self._last is not None else ():
-            what = setting.kind, setting.target, setting.value, entry.wanted
-            yield findings.Finding(findings.FindingCode.APPLIED_BY_PERSON, entry.rule, *what)
+        if self._last is not None:
+            for setting, entry in self._last.foreign:
+                yield findings.Finding(
+                    findings.FindingCode.APPLIED_BY_PERSON,
+                    entry.rule,
+                    setting.kind,
+                    setting.target,
+                    setting.value,
+                    entry.wanted,
+                )
         for outcome in self._reconciler.not_in_force():
-            aim = outcome.setting.kind, outcome.setting.target, outcome.setting.value
-            yield findings.Finding(findings.FindingCode.NOT_IN_FORCE, outcome.detail, *aim)
+            failed = outcome.setting
+            yield findings.Finding(
+                findings.FindingCode.NOT_IN_FORCE, outcome.detail, failed.kind, failed.target, failed.value
+            )
+
+
+def _places_devices(guest: model.GuestProcess) -> bool:
+    """Whether a guest has devices of its own whose interrupts are placed."""
+    domain = guest.domain
+    if domain is None or domain.request is None or not domain.hostdevs:
+        return False
+    return domain.request.irq_placement in ("numa", "vcpu")

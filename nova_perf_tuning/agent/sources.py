@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the agent learns of changes: the kernel's netlink groups, libvirt's files, other threads, a look.
 
-An event says only that something happened, and of which kind: what is to be done is found by comparing, so a
-lost event costs time and nothing else.
+An event says only that something happened, and of which kind: what is to be done is found by
+comparing, so a lost event costs time and nothing else.
 """
 
 import contextlib
@@ -135,7 +135,8 @@ class GuestFiles:
     def renew(self) -> None:
         """Watch the directory if libvirtd has made it since, or anew; to watch it twice changes nothing.
 
-        Where the kernel refuses a watch, guests are found at the next look by the clock, and the log says so once.
+        Where the kernel refuses a watch, guests are found at the next look by the clock, and the
+        log says so once.
         """
         changes = flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.MOVED_FROM
         try:
@@ -154,10 +155,10 @@ class GuestFiles:
 
     def drain(self) -> set[str]:
         # libvirt writes a guest's state to NAME.xml.new and renames it.
-        events = self._inotify.read(timeout=0)
-        return {
-            GUEST for event in events if event.mask & flags.Q_OVERFLOW or event.name.endswith((".xml", ".pid"))
-        }
+        for event in self._inotify.read(timeout=0):
+            if event.mask & flags.Q_OVERFLOW or event.name.endswith((".xml", ".pid")):
+                return {GUEST}
+        return set()
 
     def close(self) -> None:
         self._inotify.close()
@@ -166,10 +167,11 @@ class GuestFiles:
 class Poller:
     """Compares the host below a root with what it was at the last look, which opens no file of an interrupt.
 
-    A vector that went and came again under its old number between two looks is not seen, but its affinity is lost
-    with the old one, which is found by reading it back.
+    A vector that went and came again under its old number between two looks is not seen, but its
+    affinity is lost with the old one, which is found by reading it back.
 
-    :param files: returns files of the configuration whose change counts too, as their coming and going.
+    :param files: returns files of the configuration whose change counts too, as their coming and
+        going.
     """
 
     def __init__(self, root: str = "/", files: Callable[[], Sequence[str]] = list) -> None:
@@ -180,18 +182,17 @@ class Poller:
 
     def changed(self) -> bool:
         """Whether something came or went since the last call; the first call finds a change."""
-        before, self._last = (
-            self._last,
-            [
-                _seen(os.listdir, self._root / "proc/irq"),
-                _seen(os.listdir, self._root / "sys/class/net"),
-                self._text("/sys/devices/system/cpu/online"),
-                self._text("/sys/fs/cgroup/cpuset.cpus.isolated"),
-                stamp(self._root / "run/libvirt/qemu"),
-                *((path, stamp(pathlib.Path(path))) for path in self._files()),
-            ],
-        )
-        return self._last != before
+        now: list[object] = [
+            _seen(os.listdir, self._root / "proc/irq"),
+            _seen(os.listdir, self._root / "sys/class/net"),
+            self._text("/sys/devices/system/cpu/online"),
+            self._text("/sys/fs/cgroup/cpuset.cpus.isolated"),
+            stamp(self._root / "run/libvirt/qemu"),
+        ]
+        for path in self._files():
+            now.append((path, stamp(pathlib.Path(path))))
+        before, self._last = self._last, now
+        return now != before
 
     def _text(self, path: str) -> str | None:
         """Return what a kernel file has; None where there is nothing."""

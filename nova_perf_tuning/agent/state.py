@@ -31,7 +31,8 @@ class Stats:
     """Counters since the agent's start.
 
     :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
-    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
+    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no
+        longer asked.
     :ivar errors: passes that could not be made; :ivar verifies: full readings.
     :ivar skipped: passes put off because a command was changing the host.
     """
@@ -53,8 +54,10 @@ class AgentState(Stats):
     :ivar error, error_code: why the last pass could not be made; empty when it could.
     :ivar findings: the first of each code; :ivar findings_total: how many there are by code.
     :ivar nova_config: the files from which the operator's CPU sets are.
-    :ivar warnings, notes: the first of the plan, as texts and with codes; :ivar warnings_total: how many it has.
-    :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is while one runs.
+    :ivar warnings, notes: the first of the plan, as texts and with codes; :ivar warnings_total:
+        how many it has.
+    :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is
+        while one runs.
     """
 
     pid: int
@@ -92,7 +95,8 @@ def remove(directory: str) -> None:
 def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     """Return what an agent wrote; None where none ever ran or it has ended.
 
-    :param sysroot: the recorded host that the directory belongs to, out of which no link leads; empty: this host.
+    :param sysroot: the recorded host that the directory belongs to, out of which no link leads;
+        empty: this host.
     :raises UnreadableError: it cannot be read, or another version wrote it.
     """
     path = os.path.join(directory, FILE)
@@ -142,6 +146,7 @@ class Notifier:
         text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.settimeout(WAIT_S)
-            # Connected: else poll() finds room where the reader's queue is full, and we would spin.
+            # Connected: else poll() finds room where the reader's queue is full, and we would
+            # spin.
             sock.connect(self._address)
             sock.send(text.encode(errors="replace"))
