@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the specs of a flavor and an image fit together, with each other and with Nova's own?
+"""Checks that the specs of a flavor and an image fit together, with each other and with Nova's own.
 
-Looked for is what Nova does not refuse by itself: a guest that would not boot, or would not be what was asked.
+Reports what Nova itself does not refuse: a guest that would not boot, or would not be as
+requested.
 """
 
 import dataclasses
@@ -18,9 +19,11 @@ from nova_perf_tuning.specs import request as request_module
 #: The rule that Nova's own specs are in the flavor.
 NATIVE_MISSING: Final = "native-specs-missing"
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
-#: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
+#: Nova looks for these in the flavor alone, for others in the image as well
+#: (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
-#: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
+#: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy``
+#: (nova/virt/hardware.py).
 _PCPUS: Final = re.compile(r"resources(?:[1-9][0-9]*)?:PCPU")
 
 
@@ -47,13 +50,17 @@ class SpecFacts:
         own = self.extra_specs.get(key)
         if own is None and key not in _OF_FLAVORS:
             own = self.image_properties.get(key.replace(":", "_"))
-        return own if own is not None else self.request.native.get(key)
+        if own is None:
+            own = self.request.native.get(key)
+        return own
 
     @property
     def multiqueue(self) -> bool | None:
         """Whether Nova makes tap devices for several queues, None when nobody says."""
         value = self.native(MULTIQUEUE)
-        return None if value is None else value.strip().lower() in vocabulary.TRUE_STRINGS
+        if value is None:
+            return None
+        return value.strip().lower() in vocabulary.TRUE_STRINGS
 
     def stated(self, name: str) -> str:
         """Return ``perf:name=value`` with where it comes from, for a message."""
@@ -61,8 +68,9 @@ class SpecFacts:
         value = getattr(self.request, name)
         if key not in self.extra_specs and image in self.image_properties:
             return f"{image}={value}"
-        of_profile = self.request.profile and key not in self.extra_specs
-        return f"{key}={value}{' (of the profile)' if of_profile else ''}"
+        if self.request.profile and key not in self.extra_specs:
+            return f"{key}={value} (of the profile)"
+        return f"{key}={value}"
 
     @property
     def pinned(self) -> bool:
@@ -77,8 +85,10 @@ class SpecFacts:
     def several_queues(self) -> bool | None:
         """True for more than one queue pair, None when it depends on the unknown number of vCPUs."""
         queues = self.request.vif_queues
+        if queues == request_module.AUTO and self.vcpus is None:
+            return None
         if queues == request_module.AUTO:
-            return None if self.vcpus is None else self.vcpus > 1
+            queues = self.vcpus
         return queues is not None and int(queues) > 1
 
 
@@ -167,7 +177,9 @@ def unusable_properties(errors_by_key: Mapping[str, parsing.SpecError]) -> list[
 def message(finding: Finding) -> str:
     """Return a finding as one sentence: what is wrong, and what to change."""
     found = finding.evidence[0].value
-    return finding.remedy if finding.remedy.startswith(found) else f"{found}; {finding.remedy}".removesuffix("; ")
+    if finding.remedy.startswith(found):
+        return finding.remedy
+    return f"{found}; {finding.remedy}".removesuffix("; ")
 
 
 def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
@@ -191,12 +203,16 @@ def findings(
 ) -> list[Finding]:
     """Return what does not fit together; ERROR: the guest would not boot or not be what was asked.
 
-    :param extra_specs, image_properties: what the request was parsed from: Nova's own specs are looked up there.
+    :param extra_specs, image_properties: what the request was parsed from: Nova's own specs are
+        looked up there.
     :param vcpus: of the flavor; what depends on it is not looked at without.
     :param native: False: Nova's own specs are unknown, and not looked at.
     """
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
-    return [*_of_request(facts), *(_with_novas(facts) if native else ())]
+    results = list(_of_request(facts))
+    if native:
+        results += _with_novas(facts)
+    return results
 
 
 def guest_request(
@@ -213,15 +229,17 @@ def guest_request(
     Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
 
     :param image_iothreads: I/O threads that an image may ask for.
-    :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor alone.
+    :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor
+        alone.
     :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
     """
     usable, unusable = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
     warnings = unusable_properties(unusable)
 
     def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
-        request = parsing.parse(extra_specs, properties, profiles)
-        in_force = dataclasses.replace(request, native={}) if request.native and not native_of_profile else request
+        request = in_force = parsing.parse(extra_specs, properties, profiles)
+        if request.native and not native_of_profile:
+            in_force = dataclasses.replace(request, native={})
         return request, findings(in_force, extra_specs, properties, vcpus)
 
     request, results = parsed(usable)
@@ -231,7 +249,7 @@ def guest_request(
         refuse([finding for finding in results if finding.rule in mistakes])
     if request.native and not native_of_profile:
         warnings.append(native_missing(request.native, f"perf:profile={request.profile}: "))
-    return request, [*warnings, *results]
+    return request, warnings + results
 
 
 def native_missing(specs: Mapping[str, str], place: str = "") -> Finding:
@@ -250,7 +268,8 @@ def needed_native(
 ) -> dict[str, str]:
     """Return Nova's own specs that the flavor lacks for the request to have its effect.
 
-    They must be in the flavor before a guest is scheduled: Nova's scheduler and os-vif read them there.
+    They must be in the flavor before a guest is scheduled: Nova's scheduler and os-vif read them
+    there.
     """
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     needed = dict(request.native)

@@ -109,17 +109,19 @@ class MistypedScope(SpecRule[FlavorFacts]):
 RULES: Final[list[SpecRule[FlavorFacts]]] = rules.defined_in(globals())
 
 
-#: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings.
+#: Extra specs as they are written into a flavor, the profile's and Nova's own included; and
+#: warnings.
 Written = tuple[dict[str, str], Sequence[Finding]]
 
 
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
-    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they must see has
-    to be in it.
+    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they
+    must see has to be in it.
 
-    :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
+    :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each
+        other.
     """
     request = parsing.parse(specs, profiles=profiles)
     warnings = crosscheck.refuse(crosscheck.findings(request, specs, vcpus=vcpus))
@@ -135,16 +137,20 @@ def changed(
 ) -> Written:
     """Return what a flavor's extra specs become when ``set_specs`` are set and ``removed`` are taken out.
 
-    With another profile, what the old one brought goes with it; values that differ from the old profile's were
-    set by somebody on purpose and stay.
+    With another profile, what the old one brought goes with it; values that differ from the old
+    profile's were set by somebody on purpose and stay.
 
     :raises SpecError, ContradictionError: as :func:`written`.
     """
     kept = dict(current)
     old = profiles.get(kept.get(PROFILE, ""))
     if old is not None and (PROFILE in removed or set_specs.get(PROFILE, old.name) != old.name):
-        kept = {key: value for key, value in kept.items() if not _of_profile(key, value, old)}
-    kept = {key: value for key, value in {**kept, **set_specs}.items() if key not in removed}
+        for key, value in current.items():
+            if _of_profile(key, value, old):
+                del kept[key]
+    kept |= set_specs
+    for key in removed:
+        kept.pop(key, None)
     return written(kept, vcpus, profiles)
 
 
@@ -176,10 +182,8 @@ def findings(
     results, readable = single_findings(specs, profiles)
     usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
     remedy, why = "remove one of them, or make them equal", "The flavor wins; the driver leaves the image's out."
-    results += [
-        crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why)
-        for contradiction in contradictions.values()
-    ]
+    for contradiction in contradictions.values():
+        results.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
     request = parsing.parse(readable, usable, profiles)
     results += crosscheck.findings(request, readable, usable, vcpus)
     lacks = crosscheck.needed_native(request, readable, usable, vcpus)

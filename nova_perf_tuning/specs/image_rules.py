@@ -14,7 +14,8 @@ from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, vocabulary
 from nova_perf_tuning.specs import profiles as profiles_module
 
-#: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes for them.
+#: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes
+#: for them.
 EMULATED_NICS: Final = frozenset(
     {"e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet", "lan9118", "spapr-vlan", "virtuale1000", "virtuale1000e"}
 )

@@ -14,7 +14,8 @@ NOTHING: Final[Mapping[str, str]] = {}
 class SpecError(errors.PerfTuningError):
     """A flavor or image asks for something impossible; the message names key, value and what is allowed.
 
-    :ivar rule: what it breaks: ``unknown-spec``, ``unknown-profile``, ``contradiction`` or ``value-not-allowed``.
+    :ivar rule: what it breaks: ``unknown-spec``, ``unknown-profile``, ``contradiction`` or
+        ``value-not-allowed``.
     """
 
     def __init__(self, message: str, rule: str = "value-not-allowed") -> None:
@@ -29,8 +30,9 @@ def parse(
 ) -> request.Request:
     """Return what a flavor and an image ask for, the profile expanded; an explicit spec wins over it.
 
-    Only ``perf:*`` and ``hw_perf_*`` are read; Nova's own specs matter as far as they take the place of a
-    profile's. Whether the specs fit together is asked of :mod:`nova_perf_tuning.specs.crosscheck`.
+    Only ``perf:*`` and ``hw_perf_*`` are read; Nova's own specs matter as far as they take the
+    place of a profile's. Whether the specs fit together is asked of
+    :mod:`nova_perf_tuning.specs.crosscheck`.
 
     :param image_properties: as :func:`usable_properties` returns them.
     :param profiles: by name; None stands for the shipped ones.
@@ -40,11 +42,12 @@ def parse(
     native: dict[str, str] = {}
     name = values.get("perf:profile")
     if name is not None:
-        known = profiles_module.shipped() if profiles is None else profiles
-        if name not in known:
-            there = ", ".join(sorted(known))
+        if profiles is None:
+            profiles = profiles_module.shipped()
+        if name not in profiles:
+            there = ", ".join(sorted(profiles))
             raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile")
-        for key, entry in known[str(name)].specs.items():
+        for key, entry in profiles[str(name)].specs.items():
             if key in vocabulary.BY_KEY:
                 values.setdefault(key, _value(key, key, entry.value))
             elif key not in extra_specs and key.replace(":", "_") not in image_properties:
@@ -67,7 +70,8 @@ def usable_properties(
 ) -> tuple[dict[str, str], dict[str, SpecError]]:
     """Return the image properties that can be used, and why each other ``hw_perf_*`` cannot.
 
-    Images are written by tenants: what is wrong in one is left out and never fails a build, and the flavor wins.
+    Images are written by tenants: what is wrong in one is left out and never fails a build, and
+    the flavor wins.
 
     :param most_iothreads: I/O threads that an image may ask for.
     """
@@ -99,13 +103,14 @@ def _check_image(image_key: str, text: str, extra_specs: Mapping[str, str], most
 
 def _values(extra_specs: Mapping[str, str], image_properties: Mapping[str, str]) -> dict[str, vocabulary.Value]:
     """Return extra spec -> value from both sources, the flavor's before the image's."""
-    values = {
-        key: _value(key, key, text) for key, text in extra_specs.items() if key.startswith(vocabulary.PREFIX)
-    }
+    values: dict[str, vocabulary.Value] = {}
+    for key, text in extra_specs.items():
+        if key.startswith(vocabulary.PREFIX):
+            values[key] = _value(key, key, text)
     for image_key, text in image_properties.items():
-        key = vocabulary.BY_IMAGE_PROPERTY.get(image_key)
-        if key is not None:
-            values.setdefault(key, _value(key, image_key, text))
+        spec = vocabulary.BY_IMAGE_PROPERTY.get(image_key)
+        if spec is not None:
+            values.setdefault(spec, _value(spec, image_key, text))
     return values
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles: named sets of extra specs, each with the reason for its value; shipped ones and an operator's.
 
-The files are the operator's: trusted, and checked for mistakes. Nothing else in ``specs`` reads a file.
+The files are the operator's: trusted, and checked for mistakes. Nothing else in ``specs`` reads a
+file.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ from nova_perf_tuning.specs import vocabulary
 _MAX_BYTES: Final = 64 << 10
 _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 
-#: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
+#: What a profile file may hold (JSON schema); values are checked against the vocabulary
+#: afterwards.
 SCHEMA: Final[Mapping[str, object]] = bounded_json.parse(
     importlib.resources.files(__package__).joinpath("profile.schema.json").read_text(encoding="utf-8")
 )
@@ -35,8 +37,8 @@ class ProfileError(errors.PerfTuningError):
 class ProfileSpec:
     """One spec of a profile.
 
-    :ivar basis: ``rule`` (follows from how the parts work), ``practice`` (published experience, to be decided
-        by measurement) or ``measured``.
+    :ivar basis: ``rule`` (follows from how the parts work), ``practice`` (published experience, to
+        be decided by measurement) or ``measured``.
     """
 
     value: str
@@ -114,7 +116,9 @@ def load_yaml(text: str, source: str) -> Any:
 
 def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
     value = entry["value"]
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    if isinstance(value, bool):
+        text = text.lower()
     if key == f"{vocabulary.PREFIX}profile":
         raise ProfileError(f"{source}: {key}: a profile cannot name another profile; write its specs out")
     known = vocabulary.BY_KEY.get(key)
@@ -132,22 +136,31 @@ def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
 @functools.cache
 def shipped() -> Mapping[str, Profile]:
     """Return the profiles of this package by name."""
-    return {entry.name: entry for entry in map(_read, sorted(_SHIPPED.glob("*.yaml")))}
+    profiles: dict[str, Profile] = {}
+    for path in sorted(_SHIPPED.glob("*.yaml")):
+        profile = _read(path)
+        profiles[profile.name] = profile
+    return profiles
 
 
 def load(directory: str | None) -> Mapping[str, Profile]:
     """Return the shipped profiles and those of an operator's ``directory`` (``*.yaml``), by name.
 
-    Within nova-compute each boot of a guest with a profile asks, so files are read anew when they have changed.
+    Within nova-compute each boot of a guest with a profile asks, so files are read anew when they
+    have changed.
 
-    :raises ProfileError: the directory or a file cannot be read, or holds something that is no profile, or a name
-        twice.
+    :raises ProfileError: the directory or a file cannot be read, or holds something that is no
+        profile, or a name twice.
     """
     if directory is None:
         return shipped()
     try:
-        paths = sorted(path for path in pathlib.Path(directory).iterdir() if path.suffix in (".yaml", ".yml"))
-        return _combined(tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths))
+        files: list[tuple[pathlib.Path, int, int]] = []
+        for path in sorted(pathlib.Path(directory).iterdir()):
+            if path.suffix in (".yaml", ".yml"):
+                status = path.stat()
+                files.append((path, status.st_mtime_ns, status.st_size))
+        return _combined(tuple(files))
     except OSError as error:
         raise ProfileError(f"profile directory {directory}: {error.strerror}") from None
 
@@ -156,7 +169,8 @@ def load(directory: str | None) -> Mapping[str, Profile]:
 def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, Profile]:
     """Combine files; their times and sizes only tell this cache that one has changed."""
     known = dict(shipped())
-    for own in (_read(path) for path, *_ in files):
+    for path, _time, _size in files:
+        own = _read(path)
         if own.name in known:
             raise ProfileError(f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well")
         known[own.name] = own

@@ -16,7 +16,8 @@ class Request:
 
     The fields are the extra specs of the same name (:mod:`nova_perf_tuning.specs.vocabulary`).
 
-    :ivar native: Nova's own ``hw:*`` specs that a profile added (explicit ones are not repeated here).
+    :ivar native: Nova's own ``hw:*`` specs that a profile added (explicit ones are not repeated
+        here).
     """
 
     profile: str | None = None
@@ -47,13 +48,15 @@ class Request:
         for name in _SPECS:
             value = getattr(self, name)
             if isinstance(value, bool):
-                specs[f"perf:{name}"] = "true" if value else "false"
+                specs[f"perf:{name}"] = _WORDS[value]
             elif isinstance(value, (str, int)):
                 specs[f"perf:{name}"] = str(value)
             elif value:
-                specs |= {f"perf:{name}.{key}": "true" if on else "false" for key, on in sorted(value.items())}
+                for key, on in sorted(value.items()):
+                    specs[f"perf:{name}.{key}"] = _WORDS[on]
         return specs
 
 
+_WORDS: Final = {True: "true", False: "false"}
 _NOTHING: Final = Request()
 _SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``perf:`` extra specs; ``vocabulary.toml`` is the one place where names, values and meanings are stated.
 
-Parsing, ``explain``, Nova's API validators and the reference documentation are made from that table.
+Parsing, ``explain``, Nova's API validators and the reference documentation are made from that
+table.
 """
 
 import dataclasses
@@ -23,10 +24,12 @@ NATIVE_PREFIX: Final = "hw:"
 #: auto, or 1 to MAX_TAP_QUEUES of the kernel (drivers/net/tun.c, IFF_MULTI_QUEUE).
 _QUEUES: Final = (request_module.AUTO, *map(str, range(1, 257)))
 _QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
-#: Queue pairs of ``auto``: beyond these a host pays more than a guest gains (published: 1 to 8 took 2 to 13 Gb/s).
+#: Queue pairs of ``auto``: beyond these a host pays more than a guest gains (published: 1 to 8
+#: took 2 to 13 Gb/s).
 MANY_QUEUES: Final = 8
 MAX_IOTHREADS: Final = 16
-#: What an image may ask of them, unless the operator says otherwise ([nova_perf_tuning] image_iothreads).
+#: What an image may ask of them, unless the operator says otherwise ([nova_perf_tuning]
+#: image_iothreads).
 IMAGE_IOTHREADS: Final = 4
 
 #: Names of profiles and budgets: safe as a file name, in a shell and in a message.
@@ -62,13 +65,14 @@ class Effect(enum.Enum):
 class Spec:
     """One extra spec (or one family of them, told apart by a feature name behind a dot).
 
-    :ivar name: field of :class:`~nova_perf_tuning.specs.request.Request`; the key is ``perf:<name>``.
+    :ivar name: field of :class:`~nova_perf_tuning.specs.request.Request`; the key is
+        ``perf:<name>``.
     :ivar choices: allowed texts, ascending where they are numbers; empty for a BOOLEAN or NAME.
     :ivar features: the family's members; empty for a single spec.
     :ivar default: what holds when nobody asks.
     :ivar becomes: what the spec turns into, for people.
-    :ivar image: an image property of the same meaning exists. Images belong to tenants, so only specs that the
-        guest alone sees have one; what acts on the host is the flavor's.
+    :ivar image: an image property of the same meaning exists. Images belong to tenants, so only
+        specs that the guest alone sees have one; what acts on the host is the flavor's.
     """
 
     name: str
