@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a domain's XML says, as plain data; :mod:`nova_perf_tuning.guest.parsing` reads it.
 
-:class:`Domain` and its parts are not frozen, which would make each field cost a call: a host has hundreds.
+:class:`Domain` and its parts are not frozen, which would make each field cost a call: a host has
+hundreds.
 """
 
 import dataclasses
@@ -59,13 +60,16 @@ class MetadataSpecs:
 class Domain:
     """One guest as libvirt knows it.
 
-    :ivar vcpus: those that it has now (``<vcpu current=>``, ``<vcpus>``), not those that could be plugged in.
-    :ivar vcpu_pins: vCPU number -> cpulist of its pin, else of ``<vcpu cpuset>``; others are absent.
+    :ivar vcpus: those that it has now (``<vcpu current=>``, ``<vcpus>``), not those that could be
+        plugged in.
+    :ivar vcpu_pins: vCPU number -> cpulist of its pin, else of ``<vcpu cpuset>``; others are
+        absent.
     :ivar emulator_pin: cpulist or None; :ivar iothread_pins: I/O thread id -> cpulist.
     :ivar memory_nodes: host nodes of its memory as a list text, None when it may lie anywhere.
-    :ivar hostdevs: PCI addresses (``0000:82:10.0``) passed through, interfaces of type hostdev included.
-    :ivar dedicated: True when its vCPUs own their CPUs (``hw:cpu_policy=dedicated`` or ``mixed`` in its
-        metadata, else every vCPU pinned to one CPU of its own).
+    :ivar hostdevs: PCI addresses (``0000:82:10.0``) passed through, interfaces of type hostdev
+        included.
+    :ivar dedicated: True when its vCPUs own their CPUs (``hw:cpu_policy=dedicated`` or ``mixed``
+        in its metadata, else every vCPU pinned to one CPU of its own).
     :ivar request: the ``perf:*`` request in our metadata element, else from Nova's
         extra specs in it; None if none.
     :ivar domain_id: libvirt's running number (start order), None when not running or unknown.
@@ -108,7 +112,8 @@ class Domain:
 class Disk:
     """One ``<disk>``; empty texts where the XML says nothing.
 
-    :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``, ``network`` ...
+    :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``,
+        ``network`` ...
     :ivar device: the name that the guest's XML gives it (``vda``).
     :ivar queues: 0 where QEMU chooses.
     """
@@ -139,10 +144,12 @@ class Inventory:
     :ivar memory_kib: of the guest, 0 when it is not stated in KiB, as libvirt does.
     :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
     :ivar memory: vCPUs and host nodes of each cell that ``<memnode>`` binds, as lists.
-    :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
+    :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the
+        host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
     :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
-    :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty: none.
+    :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty:
+        none.
     :ivar windows: image properties or libosinfo say so.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
@@ -188,7 +195,8 @@ class Omission(enum.Enum):
 class LeftOut(NamedTuple):
     """A part of a request that a guest does not get.
 
-    :ivar device: ``interface MAC``, ``disk vda``, ``scsi controller 0``; empty for the whole guest.
+    :ivar device: ``interface MAC``, ``disk vda``, ``scsi controller 0``; empty for the whole
+        guest.
     :ivar detail: what its XML says, fit to be shown.
     """
 

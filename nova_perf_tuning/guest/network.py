@@ -22,12 +22,14 @@ _TX_KINDS: Final = frozenset({"vhostuser", "vdpa"})
 def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
     """Return queue pairs: of ``auto`` no more than few, nor than the host's CPUs that can serve them.
 
-    None is beyond the vCPUs: a guest gives it no work.
+    Never more than one pair for each vCPU; the guest would leave the rest idle.
     """
     if isinstance(wanted, int):
         return min(wanted, vcpus)
-    limit = vocabulary.MANY_QUEUES if housekeeping_cpus is None else max(1, housekeeping_cpus)
-    return min(vcpus, vocabulary.MANY_QUEUES, limit)
+    queues = min(vcpus, vocabulary.MANY_QUEUES)
+    if housekeeping_cpus is not None:
+        queues = min(queues, max(1, housekeeping_cpus))
+    return queues
 
 
 def write(
@@ -50,7 +52,9 @@ def write(
     objection = _objection(interface, kind, parsing.attribute(interface, "model", "type"))
     if objection is not None:
         return [objection]
-    present = {} if driver is None else driver.attrib
+    present: Mapping[str, str] = {}
+    if driver is not None:
+        present = driver.attrib
     written = parsing.number(present.get("queues", "1"), 1, parsing.MAX_QUEUES, "queues")
     queues = request.vif_queues and vif_queues(request.vif_queues, vcpus, housekeeping_cpus)
     wanted, left_out = _attributes(interface, written, request, queues)
@@ -71,7 +75,9 @@ def write(
 def child(element: etree._Element, tag: str) -> etree._Element:
     """Return the first child of that tag, which is added where there is none."""
     existing = parsing.first(element, tag)
-    return etree.SubElement(element, tag) if existing is None else existing
+    if existing is None:
+        existing = etree.SubElement(element, tag)
+    return existing
 
 
 def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:
@@ -92,7 +98,8 @@ def _objection(interface: etree._Element, kind: str, model: str) -> LeftOut | No
     if kind == "hostdev":
         return LeftOut(Omission.PASSED_THROUGH, _label(interface))
     if kind == "vdpa" and not model:
-        # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
+        # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver>
+        # (9.0.0, run).
         return LeftOut(Omission.VDPA_WITHOUT_MODEL, _label(interface))
     if model not in domain.VIRTIO_MODELS:
         return LeftOut(Omission.NIC_NOT_VIRTIO, _label(interface), vocabulary.shown(model or "(none given)"))
@@ -104,7 +111,8 @@ def _attributes(
 ) -> tuple[dict[str, str | None], list[LeftOut]]:
     """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 
-    :param present: queue pairs that it has; :param queues: those that it shall have, None: left alone.
+    :param present: queue pairs that it has; :param queues: those that it shall have, None: left
+        alone.
     """
     wanted: dict[str, str | None] = {}
     left_out = []
@@ -119,7 +127,9 @@ def _attributes(
         else:
             if made_before and present > 1:
                 queues = max(queues, 2)
-            wanted["queues"] = str(queues) if queues > 1 else None
+            wanted["queues"] = None
+            if queues > 1:
+                wanted["queues"] = str(queues)
     if request.vif_rx_queue_size is not None:
         wanted["rx_queue_size"] = str(request.vif_rx_queue_size)
     if request.vif_tx_queue_size is not None and kind in _TX_KINDS:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreign XML to lxml elements, and domain XML to plain data.
 
-This is the one place that parses XML of others: domain XML carries text of tenants. A document type, and with it
-every entity, is refused before the parser sees it; nothing outside the text is ever opened.
+This is the one place that parses XML of others: domain XML carries text of tenants. A document
+type, and with it every entity, is refused before the parser sees it; nothing outside the text is
+ever opened.
 """
 
 import re
@@ -22,7 +23,8 @@ NOVA_NAMESPACE: Final = "http://openstack.org/xmlns/libvirt/nova/1.1"
 #: Our own metadata (``<perf:request>``); survives Nova's rewriting of its own element.
 PERF_NAMESPACE: Final = "http://openstack.org/xmlns/libvirt/nova-perf-tuning/1.0"
 
-#: Nova's largest domains are some 50 KB; of this many bytes the parser makes no more than some 100 MB.
+#: Nova's largest domains are some 50 KB; of this many bytes the parser makes no more than some 100
+#: MB.
 MAX_BYTES: Final = 2 << 20
 #: KVM_MAX_VCPUS of x86-64 is 4096 at most (CONFIG_KVM_MAX_NR_VCPUS).
 MAX_VCPUS: Final = 4096
@@ -49,10 +51,12 @@ class DomainError(errors.PerfTuningError):
 def parse_xml(xml: str | bytes) -> etree._Element:
     """Return the root element of XML that others wrote, without comments and processing instructions.
 
-    :raises DomainError: too large, with a document type, not UTF-8 (libvirt writes nothing else), nested more than
-        256 deep, or not well formed.
+    :raises DomainError: too large, with a document type, not UTF-8 (libvirt writes nothing else),
+        nested more than 256 deep, or not well formed.
     """
-    data = xml.encode(errors="surrogatepass") if isinstance(xml, str) else xml
+    data = xml
+    if isinstance(data, str):
+        data = data.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
         raise DomainError(f"domain XML of {len(data)} bytes is larger than the {MAX_BYTES} that are read")
     if b"<!DOCTYPE" in data:
@@ -91,14 +95,12 @@ def parse_tree(xml: str | bytes) -> etree._Element:
 def parse_domain(xml: str | bytes) -> domain.Domain:
     """Read a domain's XML: a definition, ``virsh dumpxml`` or libvirt's own ``<domstatus>`` file.
 
-    A request in the metadata that cannot be used leaves ``request`` None and says why in ``request_error``:
-    the guest exists all the same and the host's plan must see it.
+    A request in the metadata that cannot be used leaves ``request`` None and says why in
+    ``request_error``: the guest exists all the same and the host's plan must see it.
 
     :raises DomainError: not domain XML, hostile (document type, size) or with an impossible value.
     """
     root = parse_tree(xml)
-    status = root.getparent()
-    pid = None if status is None else status.get("pid")
     name = root.findtext("name", "").strip()
     if not name or len(name) > 255 or "/" in name or "\n" in name:
         raise DomainError(f"domain <name> is {name[:40]!r}, which libvirt refuses")
@@ -107,37 +109,48 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
     running = running_vcpus(root)
     count = len(running)
+    pins: dict[int, str] = {}
     every = attribute(root, "vcpu", "cpuset")  # Nova writes it for guests that float over a set
-    pins = dict.fromkeys(running, cpuset(every, "vcpu")) if every.strip() else {}
-    pins |= {vcpu: text for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items() if vcpu in running}
+    if every.strip():
+        pins = dict.fromkeys(running, cpuset(every, "vcpu"))
+    for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items():
+        if vcpu in running:
+            pins[vcpu] = text
+    emulator_pin = None
     emulator = root.find("cputune/emulatorpin")
+    if emulator is not None:
+        emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
+    hostdevs = root.xpath(
+        "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
+    )
     specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
-    identity = root.get("id")
+    status = root.getparent()
+    pid = None
+    if status is not None and status.get("pid") is not None:
+        pid = number(status.get("pid"), 1, domain.MAX_PID, "domstatus pid")
+    domain_id = None
+    if root.get("id") is not None:
+        domain_id = number(root.get("id"), 0, 1 << 31, "domain id")
     return domain.Domain(
         name=name,
         uuid=root.findtext("uuid", "").strip(),
         type=kind,
         vcpus=count,
         vcpu_pins=pins,
-        emulator_pin=None if emulator is None else cpuset(emulator.get("cpuset", ""), "emulatorpin"),
+        emulator_pin=emulator_pin,
         iothreads=iothreads(root),
         iothread_pins=_pins(root, "iothread", MAX_IOTHREADS),
         memory_nodes=_memory_nodes(root.iterfind("numatune/*")),
         interfaces=tuple(map(_interface, root.iterfind("devices/interface"))),
-        hostdevs=tuple(
-            _pci_address(device.attrib)
-            for device in root.xpath(
-                "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
-            )
-        ),
+        hostdevs=tuple(_pci_address(address.attrib) for address in hostdevs),
         dedicated=_is_dedicated(specs, count, pins),
         request=request,
-        domain_id=None if identity is None else number(identity, 0, 1 << 31, "domain id"),
+        domain_id=domain_id,
         title=title,
         request_error=request_error,
         specs=specs,
-        pid=None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
+        pid=pid,
     )
 
 
@@ -147,15 +160,21 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
     :raises DomainError: it is no domain XML, or a number in it is none.
     """
     root = parse_tree(xml)
-    memory, in_other_unit = root.findtext("memory", "0"), _shown(root, "memory", "unit") not in ("", "KiB")
+    memory = root.findtext("memory", "0").strip()
+    if _shown(root, "memory", "unit") not in ("", "KiB"):
+        memory = "0"
     names = [feature.tag for feature in root.iterfind("features/hyperv/*") if feature.get("state") == "on"]
     if _shown(root, "features/hyperv", "mode") == "passthrough":
         names = ["passthrough"]
     clocks = root.findall("clock/timer[@name='hypervclock']")
-    interfaces = root.findall("devices/interface")
-    mtus = (number(_shown(interface, "mtu", "size") or "0", 0, _MAX_AMOUNT, "mtu") for interface in interfaces)
+    rx_queue_sizes: list[str] = []
+    mtus: list[int | None] = []
+    for interface in root.iterfind("devices/interface"):
+        rx_queue_sizes.append(_shown(interface, "driver", "rx_queue_size"))
+        mtu = number(_shown(interface, "mtu", "size") or "0", 0, _MAX_AMOUNT, "mtu")
+        mtus.append(mtu or None)
     return domain.Inventory(
-        memory_kib=number("0" if in_other_unit else memory.strip(), 0, _MAX_AMOUNT, "<memory>"),
+        memory_kib=number(memory, 0, _MAX_AMOUNT, "<memory>"),
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
         memory=tuple(_cell_memory(root)),
@@ -165,27 +184,31 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         and _shown(root, "devices/memballoon", "freePageReporting") == "on",
         encryption=_encryption(root),
         windows=_is_windows(root),
-        disks=tuple(
-            domain.Disk(
-                device=_shown(disk, "target", "dev") or "?",
-                kind=disk.get("device", "disk"),
-                source=_shown(disk, ".", "type"),
-                bus=_shown(disk, "target", "bus"),
-                cache=_shown(disk, "driver", "cache"),
-                queues=int(queues) if re.fullmatch("[0-9]{1,5}", queues) else 0,
-            )
-            for disk in root.iterfind("devices/disk")
-            for queues in (_shown(disk, "driver", "queues"),)
-        ),
-        controllers=tuple(
-            domain.Controller(
-                *(_shown(device, *where) for where in ((".", "type"), (".", "model"), ("driver", "queues")))
-            )
-            for device in root.iterfind("devices/controller")
-        ),
-        rx_queue_sizes=tuple(_shown(interface, "driver", "rx_queue_size") for interface in interfaces),
-        mtus=tuple(mtu or None for mtu in mtus),
+        disks=tuple(_disk(disk) for disk in root.iterfind("devices/disk")),
+        controllers=tuple(_controller(device) for device in root.iterfind("devices/controller")),
+        rx_queue_sizes=tuple(rx_queue_sizes),
+        mtus=tuple(mtus),
     )
+
+
+def _disk(disk: etree._Element) -> domain.Disk:
+    number_of_queues = 0
+    queues = _shown(disk, "driver", "queues")
+    if re.fullmatch("[0-9]{1,5}", queues):
+        number_of_queues = int(queues)
+    return domain.Disk(
+        device=_shown(disk, "target", "dev") or "?",
+        kind=disk.get("device", "disk"),
+        source=_shown(disk, ".", "type"),
+        bus=_shown(disk, "target", "bus"),
+        cache=_shown(disk, "driver", "cache"),
+        queues=number_of_queues,
+    )
+
+
+def _controller(device: etree._Element) -> domain.Controller:
+    queues = _shown(device, "driver", "queues")
+    return domain.Controller(_shown(device, ".", "type"), _shown(device, ".", "model"), queues)
 
 
 def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
@@ -197,7 +220,8 @@ def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
     for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
         if index >= MAX_VCPUS:
             raise DomainError(f"the domain has more than {MAX_VCPUS} <cell>; each needs a vCPU")
-        if nodeset := nodes.get(cell.get("id", str(index))):
+        nodeset = nodes.get(cell.get("id", str(index)))
+        if nodeset:
             yield cpuset(cell.get("cpus", ""), "numa cell"), cpuset(nodeset, "memnode")
 
 
@@ -224,9 +248,11 @@ def _shown(element: etree._Element, path: str, name: str) -> str:
 
 def _encryption(root: etree._Element) -> str:
     """Return how a guest's memory is encrypted; bit 2 of the policy of SEV asks for SEV-ES (AMD's SEV API, 3)."""
-    kind, policy = _shown(root, "launchSecurity", "type"), root.findtext("launchSecurity/policy", "").strip()[:10]
-    encrypted_state = kind == "sev" and re.fullmatch("0x[0-9a-fA-F]+", policy) and int(policy, 16) & 4
-    return "sev-es" if encrypted_state else kind
+    kind = _shown(root, "launchSecurity", "type")
+    policy = root.findtext("launchSecurity/policy", "").strip()[:10]
+    if kind == "sev" and re.fullmatch("0x[0-9a-fA-F]+", policy) and int(policy, 16) & 4:
+        return "sev-es"
+    return kind
 
 
 def _is_windows(root: etree._Element) -> bool:
@@ -263,13 +289,17 @@ def running_vcpus(domain: etree._Element) -> frozenset[int]:
     :raises DomainError: it does not say so by a number.
     """
     most = number(_text(domain, "vcpu") or "1", 1, MAX_VCPUS, "<vcpu>")
-    numbers = [cpu.get("id", "") for cpu in grandchildren(domain, "vcpus", "vcpu") if cpu.get("enabled") == "yes"]
+    numbers: list[str] = []
+    for cpu in grandchildren(domain, "vcpus", "vcpu"):
+        if cpu.get("enabled") == "yes":
+            numbers.append(cpu.get("id", ""))
     if numbers:
         found = frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers[: most + 1])
         if len(found) < len(numbers):
             raise DomainError("<vcpus> names a vCPU twice; libvirt allows one <vcpu> for each")
         return found
-    return frozenset(range(number(attribute(domain, "vcpu", "current") or str(most), 1, most, "<vcpu current>")))
+    current = attribute(domain, "vcpu", "current") or str(most)
+    return frozenset(range(number(current, 1, most, "<vcpu current>")))
 
 
 def iothreads(domain: etree._Element) -> int:
@@ -330,14 +360,16 @@ def _note_cell(cells: set[str], memnode: etree._Element) -> None:
 def _interface(element: etree._Element) -> domain.Interface:
     parts = {child.tag: child.attrib for child in element}
     driver = parts.get("driver", _NONE)
-    queues = driver.get("queues")
+    queues = 1
+    if "queues" in driver:
+        queues = number(driver["queues"], 1, MAX_QUEUES, "interface driver queues")
     return domain.Interface(
         element.get("type", ""),
         _device_name(parts.get("target", _NONE).get("dev")),
         parts.get("mac", _NONE).get("address"),
         parts.get("model", _NONE).get("type"),
         driver.get("name"),
-        1 if queues is None else number(queues, 1, MAX_QUEUES, "interface driver queues"),
+        queues,
     )
 
 
@@ -362,7 +394,8 @@ def _is_dedicated(specs: domain.MetadataSpecs, vcpus: int, pins: Mapping[int, st
     policy = specs.extra_specs.get("hw:cpu_policy") or specs.image_properties.get("hw_cpu_policy")
     if policy is not None:
         return policy in ("dedicated", "mixed")
-    return len(pins) >= vcpus and len({text for text in pins.values() if text.isdecimal()}) == len(pins)
+    own = {text for text in pins.values() if text.isdecimal()}
+    return len(pins) >= vcpus and len(own) == len(pins)
 
 
 def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs, str | None]:

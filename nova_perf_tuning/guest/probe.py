@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest says of itself: virtualization mode, clock source, queues, offloads; is that what was asked for?
+"""Reads what a guest says of itself (clock source, queues ...) and compares it with its request.
 
-The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.
+The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is
+foreign text.
 """
 
 import dataclasses
@@ -30,8 +31,8 @@ _MODES: Final = {"kvm": "kvm", "tcg": "qemu"}
 #: Clock sources that cost an exit to the host, or worse, each time the clock is read.
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies")
 
-#: Offload of the request -> feature of ethtool -k inside the guest: what the host takes is sent, what the guest
-#: accepts is received. Others (announce, mrg_rxbuf) show nowhere in a guest.
+#: Offload of the request -> feature of ethtool -k inside the guest: what the host takes is sent,
+#: what the guest accepts is received. Others (announce, mrg_rxbuf) show nowhere in a guest.
 _SENT: Final = {
     "csum": "tx-checksumming",
     "tso4": "tx-tcp-segmentation",
@@ -67,7 +68,8 @@ class Finding(NamedTuple):
 class Nic:
     """A NIC as the guest has it.
 
-    :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l; None: unknown.
+    :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l;
+        None: unknown.
     :ivar offloads: feature -> whether it is on.
     """
 
@@ -111,8 +113,8 @@ def parse(text: str) -> ProbeResult:
 def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
     """Return a request with the numbers that its guest's domain XML has for ``auto``.
 
-    An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
-    means for every disk: a queue for each vCPU.
+    An interface that names no queues has one pair. A disk that names none was left out, and lacks
+    what ``auto`` means for every disk: a queue for each vCPU.
     """
     for spec, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
         if getattr(request, spec) == request_module.AUTO:
@@ -125,11 +127,14 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
 def findings(result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
     """Return where a guest is not what was asked for.
 
-    :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
-    :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
+    :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not
+        compared.
+    :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not
+        compared.
     """
     results = []
-    if fault := contradiction(result.virtualization, accelerator):
+    fault = contradiction(result.virtualization, accelerator)
+    if fault:
         results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
     elif result.virtualization == "unknown" and accelerator in _MODES:
         results.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}"))
@@ -137,8 +142,11 @@ def findings(result: ProbeResult, request: request_module.Request, accelerator: 
         line = f"its clock source is {result.clocksource}; every reading of the clock leaves the guest"
         results.append(Finding(FindingCode.CLOCK_SOURCE, line))
     for name, nic in result.nics.items():
-        results += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, request)]
-    most = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else 0
+        for code, line in _nic_findings(nic, request):
+            results.append(Finding(code, f"{name}: {line}"))
+    most = 0
+    if isinstance(request.disk_queues, int):
+        most = min(request.disk_queues, vcpus)
     for name, queues in result.disks.items():
         if name.startswith("vd") and 0 < queues < most:
             line = f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}"
@@ -158,7 +166,9 @@ def contradiction(mode: str, accelerator: str) -> str:
 def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding]:
     wanted = request.vif_queues
     if isinstance(wanted, int):
-        possible = nic.possible if nic.possible is not None else nic.queues
+        possible = nic.possible
+        if possible is None:
+            possible = nic.queues
         if possible < wanted:
             yield Finding(FindingCode.QUEUES, f"{wanted} queues were asked for, the interface has {possible}")
         elif nic.enabled is not None and nic.enabled < wanted:
@@ -168,8 +178,9 @@ def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding
         for name, on in offloads.items():
             seen = nic.offloads.get(features.get(name, ""))
             if seen is not None and seen != on:
-                words = ("on", "off") if on else ("off", "on")
-                line = f"{features[name]} was asked to be {words[0]} and is {words[1]}"
+                line = f"{features[name]} was asked to be off and is on"
+                if on:
+                    line = f"{features[name]} was asked to be on and is off"
                 yield Finding(FindingCode.OFFLOAD, line)
 
 
@@ -182,7 +193,9 @@ def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
         return "kvm", "it has the clock source kvm-clock"
     if _first(parts, "flags") == "hypervisor":
         return "unknown", "a hypervisor that does not say which"
-    return ("none", "the CPU has no flag 'hypervisor'") if parts.get("clock") else ("unknown", "it said nothing")
+    if parts.get("clock"):
+        return "none", "the CPU has no flag 'hypervisor'"
+    return "unknown", "it said nothing"
 
 
 def _nic(lines: list[str], offloads: list[str]) -> Nic:
@@ -190,11 +203,13 @@ def _nic(lines: list[str], offloads: list[str]) -> Nic:
     counts: dict[bool, int] = {}
     for line in lines:
         current = current or line.startswith("Current hardware settings")
-        if match := re.fullmatch(r"Combined:\s*([0-9]{1,5})", line):
+        match = re.fullmatch(r"Combined:\s*([0-9]{1,5})", line)
+        if match:
             counts[current] = int(match[1])
     features = {}
     for line in offloads[:200]:
-        if match := re.match(r"([a-z0-9-]{1,60}): (on|off)\b", line.strip()):
+        match = re.match(r"([a-z0-9-]{1,60}): (on|off)\b", line.strip())
+        if match:
             features[match[1]] = match[2] == "on"
     queues = sum(line.startswith("rx-") for line in lines)
     return Nic(queues, counts.get(True), counts.get(False), features)

@@ -11,7 +11,8 @@ from nova_perf_tuning.guest.domain import VIRTIO_SCSI_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
-#: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one (iothread-vq-mapping).
+#: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one
+#: (iothread-vq-mapping).
 _SPREADABLE_SINCE: Final = {"disk": (10_000_000, 9_000_000), "controller": (11_002_000, 10_000_000)}
 
 
@@ -36,7 +37,10 @@ def write(
     left_out, able = [], []
     for device in parsing.grandchildren(domain, "devices", "disk", "controller"):
         # A disk of bus scsi has the queues and the I/O thread of its controller.
-        bus = device.get("type") if device.tag == "controller" else parsing.attribute(device, "target", "bus")
+        if device.tag == "controller":
+            bus = device.get("type")
+        else:
+            bus = parsing.attribute(device, "target", "bus")
         if (bus == "scsi") == (device.tag == "controller"):
             objection = _objection(device, bus)
             if objection is None:
@@ -47,7 +51,8 @@ def write(
     if request.iothreads is None:
         return left_out
     if parsing.first(domain, "iothreadids") is not None:
-        return [*left_out, LeftOut(Omission.THREADS_NUMBERED)]
+        left_out.append(LeftOut(Omission.THREADS_NUMBERED))
+        return left_out
     if parsing.iothreads(domain) < request.iothreads:  # none is taken away
         element, before = parsing.first(domain, "iothreads"), parsing.first(domain, "vcpu")
         if element is None:
@@ -56,14 +61,14 @@ def write(
         element.text = str(request.iothreads)
     threads = range(1, request.iothreads + 1)
     _pin(domain, threads)
-    return [*left_out, *_spread(able, threads, vcpus, spread)]
+    return left_out + _spread(able, threads, vcpus, spread)
 
 
 def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
-    :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
-        none when it was started before this package was installed.
+    :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which
+        are none when it was started before this package was installed.
     """
     bus = parsing.attribute(disk, "target", "bus")
     if bus == "scsi":
@@ -75,7 +80,9 @@ def write_plugged(disk: etree._Element, domain_xml: str, request: request_module
     threads = min(request.iothreads or 0, parsing.iothreads(domain))
     _set_queues(disk, request, len(parsing.running_vcpus(domain)))
     if threads:
-        busy = [thread for driver in domain.iterfind("devices/*/driver") for thread in _served_by(driver)]
+        busy: list[int] = []
+        for driver in domain.iterfind("devices/*/driver"):
+            busy += _served_by(driver)
         _attach(network.child(disk, "driver"), [min(range(1, threads + 1), key=busy.count)])
     return []
 
@@ -98,15 +105,19 @@ def _objection(device: etree._Element, bus: str) -> LeftOut | None:
         return LeftOut(Omission.NO_DISK, _label(device), vocabulary.shown(kind))
     if bus != "virtio":
         return LeftOut(Omission.BUS_NOT_VIRTIO, _label(device), vocabulary.shown(bus or "unknown"))
-    return LeftOut(Omission.OWN_BACK_END, _label(device), source) if source in ("vhostuser", "vhostvdpa") else None
+    if source in ("vhostuser", "vhostvdpa"):
+        return LeftOut(Omission.OWN_BACK_END, _label(device), source)
+    return None
 
 
 def _set_queues(device: etree._Element, request: request_module.Request, vcpus: int) -> None:
     """Give a device its request queues, no more than vCPUs."""
     wanted = request.disk_queues
     if wanted is not None:
-        # virtio-scsi has a control and an event queue beside those for requests.
-        queues = min(vcpus, wanted if isinstance(wanted, int) else parsing.MAX_QUEUES - 2)
+        if not isinstance(wanted, int):
+            # virtio-scsi also has a control and an event queue.
+            wanted = parsing.MAX_QUEUES - 2
+        queues = min(vcpus, wanted)
         network.child(device, "driver").set("queues", str(queues))
 
 
@@ -116,7 +127,10 @@ def _attach(driver: etree._Element, threads: Sequence[int]) -> None:
         return
     for mapping in list(driver.iterchildren("iothreads")):
         driver.remove(mapping)
-    network.assign(driver, {"iothread": str(threads[0]) if len(threads) == 1 else None})
+    single = None
+    if len(threads) == 1:
+        single = str(threads[0])
+    network.assign(driver, {"iothread": single})
     if len(threads) > 1:
         mapping = etree.SubElement(driver, "iothreads")
         for thread in threads:
@@ -125,9 +139,14 @@ def _attach(driver: etree._Element, threads: Sequence[int]) -> None:
 
 def _served_by(driver: etree._Element) -> set[int]:
     """Return the I/O threads that serve the device of a ``<driver>``; none: the emulator's thread."""
-    mapped = parsing.grandchildren(driver, "iothreads", "iothread")
-    texts = (driver.get("iothread"), *(thread.get("id") for thread in mapped))
-    return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "iothread") for text in texts if text is not None}
+    texts = [driver.get("iothread")]
+    for thread in parsing.grandchildren(driver, "iothreads", "iothread"):
+        texts.append(thread.get("id"))
+    threads: set[int] = set()
+    for text in texts:
+        if text is not None:
+            threads.add(parsing.number(text, 1, parsing.MAX_IOTHREADS, "iothread"))
+    return threads
 
 
 def _spread(
@@ -139,19 +158,25 @@ def _spread(
     left_out = []
     idle = set(threads)
     for index, device in enumerate(devices):
-        driver = network.child(device, "driver") if threads else parsing.first(device, "driver")
-        queues = None if driver is None else driver.get("queues")
-        limit = vcpus if queues is None else parsing.number(queues, 1, parsing.MAX_QUEUES, "driver queues")
-        # A thread beyond the queues would serve none; QEMU has one for each vCPU unless told otherwise.
-        chosen = threads[index :: len(devices)][:limit] if index < len(threads) else ()
+        if threads:
+            driver = network.child(device, "driver")
+        else:
+            driver = parsing.first(device, "driver")
+        # A thread beyond the queues would serve none. By default QEMU has one queue for each vCPU.
+        limit = vcpus
+        if driver is not None and driver.get("queues") is not None:
+            limit = parsing.number(driver.get("queues"), 1, parsing.MAX_QUEUES, "driver queues")
+        chosen: Sequence[int] = threads[index :: len(devices)][:limit]
         if len(chosen) > 1 and device.tag not in spread:
             needs = zip(("libvirt", "QEMU"), _SPREADABLE_SINCE[device.tag], strict=True)
             detail = " and ".join(f"{name} {least // 10**6}.{least // 1000 % 1000}" for name, least in needs)
             left_out.append(LeftOut(Omission.ONE_THREAD, _label(device), detail))
             chosen = chosen[:1]
-        if driver is not None:
-            _attach(driver, chosen or [threads[index % len(threads)]] if threads else [])
         idle -= set(chosen)
+        if threads and not chosen:
+            chosen = [threads[index % len(threads)]]
+        if driver is not None:
+            _attach(driver, chosen)
     if idle:
         left_out.append(LeftOut(Omission.IDLE_THREADS, detail=", ".join(map(str, sorted(idle)))))
     return left_out
@@ -165,7 +190,9 @@ def _pin(domain: etree._Element, threads: Sequence[int]) -> None:
     cpus = parsing.cpuset(emulator.get("cpuset", ""), "emulatorpin")
     pins = list(parsing.grandchildren(domain, "cputune", "iothreadpin"))
     pinned = {pin.get("iothread") for pin in pins}
-    last = pins[-1] if pins else emulator
+    last = emulator
+    if pins:
+        last = pins[-1]
     for thread in reversed(threads):
         if str(thread) not in pinned:
             last.addnext(etree.Element("iothreadpin", iothread=str(thread), cpuset=cpus))

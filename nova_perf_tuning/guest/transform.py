@@ -53,11 +53,12 @@ def write(
 ) -> tuple[LeftOut, ...]:
     """Write a request into a ``<domain>``; return what was left out and why.
 
-    Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
-    I/O threads, which Nova carries along in a live migration.
+    Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the
+    emulator's for I/O threads, which Nova carries along in a live migration.
 
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
-    :param spread: tags of the devices that several I/O threads can serve, see :func:`.storage.spreadable`.
+    :param spread: tags of the devices that several I/O threads can serve, see
+        :func:`.storage.spreadable`.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
@@ -87,12 +88,19 @@ def write(
 def _write_balloon(domain: etree._Element, reporting: bool | None) -> list[LeftOut]:
     """Let the balloon report free pages or not; return what was left out.
 
-    What is on is written as Nova 32 and later write it, so that a guest is the same on every release.
+    What is on is written as Nova 32 and later write it, so that a guest is the same on every
+    release.
     """
     balloon = next(parsing.grandchildren(domain, "devices", "memballoon"), None)
-    if reporting is None or balloon is None or balloon.get("model") not in VIRTIO_MODELS:
-        return [LeftOut(Omission.NO_BALLOON)] if reporting else []
-    values = {"autodeflate": "on", "freePageReporting": "on"} if reporting else {"freePageReporting": "off"}
+    if reporting is None:
+        return []
+    if balloon is None or balloon.get("model") not in VIRTIO_MODELS:
+        if reporting:
+            return [LeftOut(Omission.NO_BALLOON)]
+        return []
+    values = {"freePageReporting": "off"}
+    if reporting:
+        values = {"autodeflate": "on", "freePageReporting": "on"}
     network.assign(balloon, values)
     return []
 
@@ -109,7 +117,9 @@ def _metadata(domain: etree._Element) -> etree._Element:
     if metadata is None:
         metadata = etree.Element("metadata")
         before = domain.find("uuid")
-        (domain.find("name") if before is None else before).addnext(metadata)
+        if before is None:
+            before = domain.find("name")
+        before.addnext(metadata)
     for element in list(metadata.iterchildren(parsing.REQUEST)):
         metadata.remove(element)
     return etree.SubElement(metadata, parsing.REQUEST, nsmap={"perf": parsing.PERF_NAMESPACE})
