@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part that runs inside nova-compute: a subclass of Nova's libvirt driver, loaded by ``compute_driver``.
 
-Written to run unchanged on Nova 31 to 34. Every override takes the parameters that are stable over these
-releases by name and passes all others through.
+Written to run unchanged on Nova 31 to 34. Every override takes the parameters that are stable over
+these releases by name and passes all others through.
 """
 
 from typing import Any, Final, TypeAlias

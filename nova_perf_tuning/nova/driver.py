@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compute driver: Nova's libvirt driver with the guest's request put into what it hands to libvirt.
 
-Overrides as few methods as there are sources of domain XML. The request is written into the lxml elements that
-Nova's configuration objects render (``format_dom``): of whole domains, and of devices that are plugged in. The
-parameters named are the same in Nova 31 to 34, all others are passed through.
+Overrides as few methods as there are sources of domain XML. The request is written into the lxml
+elements that Nova's configuration objects render (``format_dom``): of whole domains, and of
+devices that are plugged in. The parameters named are the same in Nova 31 to 34, all others are
+passed through.
 """
 
 import functools
@@ -51,7 +52,8 @@ class PluggedVIF(network_model.VIF):
 class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
     """Nova's VIF driver with the guest's request in what it renders of an interface that is plugged in.
 
-    The object that Nova gets back stays its own class, since detach looks running interfaces up by class.
+    The object that Nova gets back stays its own class, since detach looks running interfaces up by
+    class.
 
     :param tune: makes a configuration object render with its guest's request.
     """
@@ -77,8 +79,9 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         if not virtio or not (plugged or virt_type == "qemu") or not error_policy.asks(instance):
             return conf
         if virt_type == "qemu" and conf.vhost_queues is None:
-            # Nova makes the tap device for several queues whatever the type, but asks libvirt for them with kvm
-            # only; such a device cannot be opened with one, and the guest would not start.
+            # Nova makes the tap device for several queues whatever the type, but asks libvirt for
+            # them with kvm only; such a device cannot be opened with one, and the guest would not
+            # start.
             conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
         if plugged:
             self._tune(instance, conf)
@@ -143,21 +146,28 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         self, domain: etree._Element, instance: Instance, request: request_module.Request
     ) -> Iterable[LeftOut]:
         memory = next(parsing.grandchildren(domain, "numatune", "memory"), None)
-        nodes = None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
+        nodes = None
+        if memory is not None:
+            nodes = frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))
         if request.emulator_placement == "numa" and nodes is not None:
             cpus = hardware.format_cpu_spec(self._emulator_cpus(nodes, instance))
             # From Nova 33 on the I/O thread is pinned as the emulator is.
-            for pin in parsing.grandchildren(domain, "cputune", "emulatorpin", "iothreadpin") if cpus else ():
-                pin.set("cpuset", cpus)
+            for pin in parsing.grandchildren(domain, "cputune", "emulatorpin", "iothreadpin"):
+                if cpus:
+                    pin.set("cpuset", cpus)
         connection = self._host.get_connection()
-        versions = (connection.getLibVersion(), connection.getVersion()) if request.iothreads else (0, 0)
-        return transform.write(domain, request, self._housekeeping(nodes, request), storage.spreadable(*versions))
+        spread: frozenset[str] = frozenset()
+        if request.iothreads:
+            spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
+        return transform.write(domain, request, self._housekeeping(nodes, request), spread)
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""
         cpus = self._shared_cpus(nodes)
         if not cpus:
-            lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
+            lack = "no CPU of cpu_shared_set is there"
+            if cpus is None:
+                lack = "[compute] cpu_shared_set is not set"
             what = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
             LOG.warning("%s", what, instance=instance)
         return cpus or frozenset()
@@ -172,13 +182,16 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         shared, dedicated = self._shared_cpus(nodes), hardware.get_cpu_dedicated_set()
         if shared is None and dedicated is not None:
             shared = self._online(self._host.get_online_cpus() - dedicated, nodes)
-        return None if shared is None else len(shared)
+        if shared is None:
+            return None
+        return len(shared)
 
     def _shared_cpus(self, nodes: frozenset[int] | None) -> frozenset[int] | None:
         """Return the online CPUs of ``[compute] cpu_shared_set``, those of ``nodes`` only if given.
 
-        None when the option is not set. Without it Nova has no place for emulator threads but the guest's own
-        CPUs, and what is left over beside ``cpu_dedicated_set`` may belong to others (a DPDK switch).
+        None when the option is not set. Without it Nova has no place for emulator threads but the
+        guest's own CPUs, and what is left over beside ``cpu_dedicated_set`` may belong to others
+        (a DPDK switch).
         """
         text = CONF.compute.cpu_shared_set
         return self._online(hardware.parse_cpu_spec(text), nodes) if text else None
@@ -194,7 +207,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _hard_reboot(self, context: object, instance: Instance, *args: object, **kwargs: object) -> None:
         """Reboot as Nova does, unless its flavor asks for something wrong: Nova takes the guest down first.
 
-        :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as its fault.
+        :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as
+            its fault.
         """
         failed = self._mistake(instance, None)
         if failed is not None:
@@ -208,7 +222,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
         Later, on the destination, there is no way back to the old flavor.
 
-        :raises InstanceFaultRollback: it is; Nova puts the instance back to what it was and tells the reason.
+        :raises InstanceFaultRollback: it is; Nova puts the instance back to what it was and tells
+            the reason.
         """
         failed = self._mistake(instance, flavor)
         if failed is not None:

@@ -18,8 +18,8 @@ from nova_perf_tuning.specs import vocabulary
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 
-#: Nova cuts a fault message at 255 bytes. A user's mistake names the specs that matter; the cause of a fault of
-#: ours leaves room for all that were asked.
+#: Nova cuts a fault message at 255 bytes. A user's mistake names the specs that matter; the cause
+#: of a fault of ours leaves room for all that were asked.
 _MAX_MESSAGE: Final = 255
 _MAX_CAUSE: Final = 170
 _IMAGE: Final = f"image_{vocabulary.IMAGE_PREFIX}"
@@ -28,8 +28,8 @@ _IMAGE: Final = f"image_{vocabulary.IMAGE_PREFIX}"
 class TuningFailed(exception.BuildAbortException):
     """The guest could not be tuned, its flavor asks for it and ``on_error`` is ``fail``.
 
-    An aborted build is not tried on other hosts: a contradiction in a flavor is one everywhere, and after
-    the last host the fault would say "exhausted all hosts" instead of the cause.
+    An aborted build is not tried on other hosts: a contradiction in a flavor is one everywhere,
+    and after the last host the fault would say "exhausted all hosts" instead of the cause.
     """
 
     msg_fmt = "%(reason)s"
@@ -39,8 +39,9 @@ def judge(instance: Instance, error: Exception, *, forgiving: bool = False) -> N
     """Do what ``on_error`` says about a fault that has just been caught; return to go on without our part.
 
     :param forgiving: go on in any case, since Nova could not undo what it has done so far.
-    :raises TuningFailed: ``on_error`` is ``fail`` and the guest's flavor asks for something. A guest of which only
-        the image asks goes on untuned: its owner must not be able to let builds fail on this host's account.
+    :raises TuningFailed: ``on_error`` is ``fail`` and the guest's flavor asks for something. A
+        guest of which only the image asks goes on untuned: its owner must not be able to let
+        builds fail on this host's account.
     """
     if isinstance(error, TuningFailed):
         raise error
@@ -79,7 +80,9 @@ def _flavor_asks(instance: Instance) -> bool:
 def cause(error: Exception) -> str:
     """Return one line that says what went wrong: a user's mistake as it is, a fault of ours with its type."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, errors.PerfTuningError) else f"internal error, {type(error).__name__}: {text}"
+    if isinstance(error, errors.PerfTuningError):
+        return text
+    return f"internal error, {type(error).__name__}: {text}"
 
 
 def failure(instance: Instance, error: Exception, flavor: Flavor = None) -> TuningFailed:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's API refuses wrong ``perf:`` extra specs: one validator for each key of the vocabulary.
 
-Nova loads this module in the API service (entry point ``nova.api.extra_spec_validators``). With the first
-validator of a namespace Nova refuses every other key of it, so ``perf:typo`` is an error too. All this holds
-from compute API microversion 2.86 on; before, and on an API host without this package, anything is accepted
-and the driver refuses. Nova 31 to 34: base.py of the validators differs in annotations only.
+Nova loads this module in the API service (entry point ``nova.api.extra_spec_validators``). With
+the first validator of a namespace Nova refuses every other key of it, so ``perf:typo`` is an error
+too. All this holds from compute API microversion 2.86 on; before, and on an API host without this
+package, anything is accepted and the driver refuses. Nova 31 to 34: base.py of the validators
+differs in annotations only.
 """
 
 from typing import Final
@@ -20,8 +21,8 @@ _TYPES: Final = {"boolean": bool, "integer": int, "string": str}
 class PerfSpecValidator(base.ExtraSpecValidator):
     """Accepts exactly what the driver will accept later.
 
-    Nova's own check of integers takes ``+4``, `` 4 `` and ``1_0`` as well, which would pass here and fail at
-    build; and it answers a wrong queue count with a regular expression.
+    Nova's own check of integers takes ``+4``, `` 4 `` and ``1_0`` as well, which would pass here
+    and fail at build; and it answers a wrong queue count with a regular expression.
     """
 
     def validate(self, name: str, value: str) -> None:

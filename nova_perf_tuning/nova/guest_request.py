@@ -13,14 +13,16 @@ from nova_perf_tuning.specs import request as request_module
 
 CONF = nova.conf.CONF
 
-#: Nova keeps an image's properties in the instance's system metadata; ImageMeta drops those it doesn't know.
+#: Nova keeps an image's properties in the instance's system metadata; ImageMeta drops those it
+#: doesn't know.
 _IMAGE: Final = "image_"
 
 
 def specs(instance: Instance, flavor: Flavor = None) -> dict[str, str]:
     """Return the ``perf:*`` extra specs and ``hw_perf_*`` image properties of a ``nova.objects.Instance``.
 
-    Those of the snapshots that Nova took at boot, resize or rebuild, not of today's flavor and image.
+    Those of the snapshots that Nova took at boot, resize or rebuild, not of today's flavor and
+    image.
 
     :param flavor: one that it is to get; None: its own.
     """
@@ -33,7 +35,8 @@ def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.R
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
     :param flavor: as of :func:`specs`.
-    :raises SpecError, ContradictionError: the flavor is wrong, in itself or against Nova's own specs.
+    :raises SpecError, ContradictionError: the flavor is wrong, in itself or against Nova's own
+        specs.
     :raises ProfileError: a file of the operator's profiles cannot be used.
     """
     flavor = instance.flavor if flavor is None else flavor

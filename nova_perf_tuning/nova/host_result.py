@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The latest validation result of a host as a small file: written by ``nova-perf publish``, read by nova-compute.
 
-``openstack perf publish`` reads those of other hosts, too. A result has no effect when it is too old, from the
-future or of another host.
+``openstack perf publish`` reads those of other hosts, too. A result has no effect when it is too
+old, from the future or of another host.
 """
 
 import dataclasses
@@ -17,12 +17,14 @@ from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 1 << 20
 
-#: Clocks of two hosts may differ; a result dated later than this from now was not made by this host's clock.
+#: Clocks of two hosts may differ; a result dated later than this from now was not made by this
+#: host's clock.
 MAX_SKEW: Final = datetime.timedelta(minutes=5)
 
 VERDICTS: Final = ("PASS", "FAIL", "INCONCLUSIVE", "INVALID")
 
-#: JSON schema of the file. Keys that it does not know are left alone, so that a newer writer may add some.
+#: JSON schema of the file. Keys that it does not know are left alone, so that a newer writer may
+#: add some.
 SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "required": ["schema", "host", "created_at", "verdict", "budgets"],
@@ -95,7 +97,8 @@ class HostResult:
 def read(path: str, dir_fd: int | None = None) -> HostResult | None:
     """Return the result in file ``path``; None when there is no such file.
 
-    :param dir_fd: the open directory of the file, where it is to be this very one; then the file may be no link.
+    :param dir_fd: the open directory of the file, where it is to be this very one; then the file
+        may be no link.
     :raises ResultError: it cannot be read, or it holds no result.
     """
     try:

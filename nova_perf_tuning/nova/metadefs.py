@@ -2,8 +2,9 @@
 """The vocabulary as Glance metadata definitions, which Horizon and ``openstack image metadef`` show.
 
 Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a flavor and
-``hw_perf_vif_host_offload_csum`` on an image. The JSON files in ``metadefs/`` are these definitions in the
-form that ``glance-manage db_load_metadefs`` reads; run as a program, this module writes them.
+``hw_perf_vif_host_offload_csum`` on an image. The JSON files in ``metadefs/`` are these
+definitions in the form that ``glance-manage db_load_metadefs`` reads; run as a program, this
+module writes them.
 """
 
 import json

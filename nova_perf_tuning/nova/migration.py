@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Domain XML for the destination of a live migration, after Nova has rewritten it.
 
-Nova rebuilds interfaces and volume disks from its own configuration and updates the first I/O thread's pin
-only (``nova/virt/libvirt/migration.py``). What the guest sees must stay as it runs, or QEMU refuses the
-stream; what names CPUs of the source host must not arrive.
+Nova rebuilds interfaces and volume disks from its own configuration and updates the first I/O
+thread's pin only (``nova/virt/libvirt/migration.py``). What the guest sees must stay as it runs,
+or QEMU refuses the stream; what names CPUs of the source host must not arrive.
 """
 
 import copy
@@ -53,16 +53,22 @@ def _devices(root: etree._Element, tag: str, child: str, attribute: str) -> dict
 def _keep_interface(source: etree._Element | None, interface: etree._Element) -> None:
     """Copy what the guest sees of its NIC's driver: all but the back end's name, which Nova chooses per host."""
     own = interface.find("driver")
-    driver = etree.Element("driver") if source is None else copy.deepcopy(source)
-    seen = {key: text for key, text in driver.attrib.items() if key != "name"}
+    driver = etree.Element("driver")
+    if source is not None:
+        driver = copy.deepcopy(source)
+    seen = dict(driver.attrib)
+    seen.pop("name", None)
     driver.attrib.clear()
     if own is not None:
         interface.remove(own)
-        driver.attrib.update({key: text for key, text in own.attrib.items() if key == "name"})
+        if "name" in own.attrib:
+            driver.set("name", own.get("name"))
     driver.attrib.update(seen)
     if driver.attrib or len(driver):
         before = interface.find("model")
-        (interface.find("mac") if before is None else before).addnext(driver)
+        if before is None:
+            before = interface.find("mac")
+        before.addnext(driver)
 
 
 def _keep_disk(source: etree._Element | None, disk: etree._Element) -> None:

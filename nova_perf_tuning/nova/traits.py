@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's validation result in Nova's terms: traits for what flavors require, a score for what they prefer.
 
-nova-compute asks with every update of its inventory, so a new result counts within a minute and one that has
-become too old is withdrawn by itself. Nova puts the traits into Placement with its own credentials and
-creates custom traits that are missing there.
+nova-compute asks with every update of its inventory, so a new result counts within a minute and
+one that has become too old is withdrawn by itself. Nova puts the traits into Placement with its
+own credentials and creates custom traits that are missing there.
 """
 
 import datetime
@@ -22,8 +22,9 @@ LOG = logging.getLogger(__name__)
 PREFIX: Final = "CUSTOM_PERF_"
 VALIDATED: Final = f"{PREFIX}VALIDATED"
 
-#: A node that carries this one gets all its CUSTOM_PERF_* traits from nova-compute, which has a result file to
-#: read. Without it they are left to whoever sets them through Placement's API (``openstack perf publish``).
+#: A node that carries this one gets all its CUSTOM_PERF_* traits from nova-compute, which has a
+#: result file to read. Without it they are left to whoever sets them through Placement's API
+#: (``openstack perf publish``).
 MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
 
 #: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.nova.weigher` reads it.
@@ -33,9 +34,9 @@ SCORE: Final = "perf_score"
 def wanted(result: host_result.HostResult) -> frozenset[str]:
     """Return the traits that a result earns, given that it counts.
 
-    CUSTOM_PERF_VALIDATED when it passed as a whole and CUSTOM_PERF_BUDGET_<NAME> for each budget passed. An
-    INVALID result earns nothing. Names that differ in punctuation only share one trait, which then asks that all
-    of them passed.
+    CUSTOM_PERF_VALIDATED when it passed as a whole and CUSTOM_PERF_BUDGET_<NAME> for each budget
+    passed. An INVALID result earns nothing. Names that differ in punctuation only share one trait,
+    which then asks that all of them passed.
     """
     if result.verdict == "INVALID":
         return frozenset()
@@ -44,14 +45,16 @@ def wanted(result: host_result.HostResult) -> frozenset[str]:
         name = re.sub(r"[^A-Z0-9]", "_", budget.upper())  # Placement takes nothing else
         verdicts.setdefault(f"{PREFIX}BUDGET_{name}", set()).add(verdict)
     passed = {trait for trait, found in verdicts.items() if found == {"PASS"}}
-    return frozenset(passed | ({VALIDATED} if result.verdict == "PASS" else set()))
+    if result.verdict == "PASS":
+        passed.add(VALIDATED)
+    return frozenset(passed)
 
 
 class HostTraits:
     """What the driver reports of its host's latest validation.
 
-    A file that cannot be used is as good as none: nothing is reported, and the log says why, once for each
-    new reason. Nothing here raises because of the file's contents.
+    A file that cannot be used is as good as none: nothing is reported, and the log says why, once
+    for each new reason. Nothing here raises because of the file's contents.
 
     :param conf: Nova's configuration with the options of :mod:`nova_perf_tuning.conf.nova`.
     """
@@ -63,21 +66,24 @@ class HostTraits:
     def update_provider_tree(self, provider_tree: ProviderTree, nodename: str) -> None:
         """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned.
 
-        Where there is no result file, traits set through Placement's API are left alone. Traits that were made
-        from a file go with it: :data:`MANAGED` remembers, also over a restart, that they were.
+        Where there is no result file, traits set through Placement's API are left alone. Traits
+        that were made from a file go with it: :data:`MANAGED` remembers, also over a restart, that
+        they were.
         """
         present = {trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)}
         result = self.result(nodename)
+        earned: set[str] = set()
         if os.path.lexists(self._conf.nova_perf_tuning.result_file):
-            earned = {MANAGED, *(wanted(result) if result else ())}
-        elif MANAGED in present:
-            earned = set()
-        else:
+            earned.add(MANAGED)
+            if result is not None:
+                earned |= wanted(result)
+        elif MANAGED not in present:
             return
-        if present - earned:
-            provider_tree.remove_traits(nodename, *sorted(present - earned))
-        if earned - present:
-            provider_tree.add_traits(nodename, *sorted(earned - present))
+        lost, new = sorted(present - earned), sorted(earned - present)
+        if lost:
+            provider_tree.remove_traits(nodename, *lost)
+        if new:
+            provider_tree.add_traits(nodename, *new)
         if earned != present:
             LOG.info("Traits of %s: %s", nodename, ", ".join(sorted(earned)) or f"no {PREFIX}*")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A soft preference in nova-scheduler for hosts that did well in their latest validation.
 
-nova-compute reports the score with its inventory (``compute_node.stats``, which the scheduler holds already),
-so this needs no service of its own. Hard requirements are traits, not weights: see
+nova-compute reports the score with its inventory (``compute_node.stats``, which the scheduler
+holds already), so this needs no service of its own. Hard requirements are traits, not weights: see
 :mod:`nova_perf_tuning.nova.traits`.
 """
 
@@ -23,9 +23,9 @@ options.register_opts(CONF)
 class PerfWeigher(weights.BaseHostWeigher):
     """Weighs a host with its score of 0 to 100; a host without a current score has 0.
 
-    The scale is fixed, not that of the candidates: between hosts at 97 and 96 the weight differs by 0.01, as
-    their performance does, and noise of a measurement decides ties only. Instances without ``perf:`` specs
-    leave the order as it is; they must not fill the fastest hosts.
+    The scale is fixed, not that of the candidates: between hosts at 97 and 96 the weight differs
+    by 0.01, as their performance does, and noise of a measurement decides ties only. Instances
+    without ``perf:`` specs leave the order as it is; they must not fill the fastest hosts.
     """
 
     minval = 0.0
@@ -45,7 +45,8 @@ class PerfWeigher(weights.BaseHostWeigher):
         if not any(key.startswith(vocabulary.PREFIX) for key in specs):
             return 0.0
         try:
-            # Another host's compute service wrote it; nan and what is beyond the scale become its ends.
+            # Another host's compute service wrote it; nan and what is beyond the scale become its
+            # ends.
             return min(100.0, max(0.0, float((host_state.stats or {}).get(traits.SCORE, 0.0))))
         except (TypeError, ValueError):
             return 0.0
