@@ -384,8 +384,11 @@ def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
     """Return the interrupts of a device that no CPU can take."""
     if not device.group.pool.full:
         return []
-    pairs = zip(device.irqs, placed[device.group], strict=True)
-    return [irq for irq, cpu in pairs if cpu is None]
+    irqs: list[model.Irq] = []
+    for irq, cpu in zip(device.irqs, placed[device.group], strict=True):
+        if cpu is None:
+            irqs.append(irq)
+    return irqs
 
 
 def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:

@@ -51,10 +51,18 @@ def plan_interrupts(facts: model.HostFacts, layout: CpuLayout, refused: Refused)
     placements = [placement for nic in nics for placement in nic.placements]
     devices = [device for guest in guests for device in guest.devices]
 
-    queues = [placement.data for placement in placements]
-    others = [placement.rest for placement in placements]
-    host_devices = [device.group for device in devices if not device.own]
-    vcpu_devices = [device.group for device in devices if device.own]
+    queues: list[spread.Group] = []
+    others: list[spread.Group] = []
+    for placement in placements:
+        queues.append(placement.data)
+        others.append(placement.rest)
+    host_devices: list[spread.Group] = []
+    vcpu_devices: list[spread.Group] = []
+    for device in devices:
+        if device.own:
+            vcpu_devices.append(device.group)
+        else:
+            host_devices.append(device.group)
     placed = spread.balance(queues + host_devices, layout.class_of)
     placed |= spread.balance(vcpu_devices, {})
     placed |= spread.balance(others, layout.class_of, placed)

@@ -109,14 +109,23 @@ def _staying(group: Group) -> list[int | None]:
 
 def _others(group: Group, staying: Sequence[int | None]) -> Group:
     """Return the items of a group that do not stay, as a group."""
-    pairs = zip(group.current, staying, strict=True)
-    return dataclasses.replace(group, current=[now for now, stays in pairs if stays is None])
+    current: list[int | None] = []
+    for now, stays in zip(group.current, staying, strict=True):
+        if stays is None:
+            current.append(now)
+    return dataclasses.replace(group, current=current)
 
 
 def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int | None]:
     """Return all items of a group in their order; where no CPU is left the others are nowhere."""
     rest = iter(others)
-    return [next(rest, None) if stays is None else stays for stays in staying]
+    together: list[int | None] = []
+    for stays in staying:
+        if stays is None:
+            together.append(next(rest, None))
+        else:
+            together.append(stays)
+    return together
 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
@@ -157,7 +166,9 @@ def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
         load[cpu] += group.weight
         slots.append(cpu)
     fresh = iter(slots)
-    placed[:] = [next(fresh) if cpu == _NOWHERE else cpu for cpu in placed]
+    for index, cpu in enumerate(placed):
+        if cpu == _NOWHERE:
+            placed[index] = next(fresh)
 
 
 def _improve(
@@ -197,13 +208,13 @@ def _move_item(
                 fullest[rank] = cpu
         elif rank not in emptiest or load[cpu] < load[emptiest[rank]]:
             emptiest[rank] = cpu
-    gains = [
-        (load[source] - load[target], rank_from - rank_to, -source, -target)
-        for rank_from, source in fullest.items()
-        for rank_to, target in emptiest.items()
-        if load[source] - load[target] > heaviest[source]
-        or (rank_from > rank_to and load[source] - weight >= load[target])
-    ]
+    gains: list[tuple[int, int, int, int]] = []
+    for rank_from, source in fullest.items():
+        for rank_to, target in emptiest.items():
+            gain = load[source] - load[target]
+            is_better_class = rank_from > rank_to and gain >= weight
+            if is_better_class or gain > heaviest[source]:
+                gains.append((gain, rank_from - rank_to, -source, -target))
     if not gains:
         return False
     _gain, _rank, source, target = max(gains)
