@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon that keeps a host as planned: it learns of changes, compares, and writes the difference."""
+"""The daemon that keeps a host as planned: it sees changes and writes the difference."""

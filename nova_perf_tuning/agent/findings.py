@@ -28,7 +28,10 @@ _RESCAN_S: Final = 30.0
 
 
 class FindingCode(enum.Enum):
-    """What a finding is about; the value is for people, with fields of the finding, its ``rule`` and ``kinds``."""
+    """What a finding is about.
+
+    The value is for people, with fields of the finding, its ``rule`` and ``kinds``.
+    """
 
     WRITTEN_BY_OTHERS = "may be written by {cause}"
     APPLIED_BY_PERSON = "a person applied {current} ({rule}), left so until 'nova-perf restore'"
@@ -79,7 +82,10 @@ class Finding:
 
 
 class CompetingDaemons:
-    """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported."""
+    """Other programs that place things on this host.
+
+    irqbalance is kept from what the agent places; all programs are reported.
+    """
 
     def __init__(self, root: str = "/", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -108,7 +114,10 @@ class CompetingDaemons:
         return [ban]
 
     def moved(self) -> None:
-        """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""
+        """Note that others have moved interrupts.
+
+        An irqbalance may have started, or have missed the last signal.
+        """
         now = self._clock()
         if now - self._rescanned >= _RESCAN_S:
             self._rescanned, self._looked = now, -math.inf
@@ -131,7 +140,7 @@ class CompetingDaemons:
     def conflicts(
         self, conflicts: Mapping[rewrite_limit.Key, rewrite_limit.Conflict], now: float
     ) -> Iterator[Finding]:
-        """Yield what others keep changing and is held back, with the likely writer; a new one is logged.
+        """Yield conflicts: settings that others keep changing. New ones are logged.
 
         :param now: monotonic clock.
         """

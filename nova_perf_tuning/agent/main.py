@@ -114,7 +114,10 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
 
 
 def _sources(root: str, live: bool) -> Iterator[sources.Source]:
-    """Make the sources of events; one that this kernel or container has not is passed over, the timers remain."""
+    """Make the sources of events.
+
+    Sources that this kernel or container lacks are passed over; the timers remain.
+    """
     makers: list[tuple[str, Callable[[], sources.Source]]] = [("files", lambda: sources.GuestFiles(root))]
     if live:
         makers += [("links", sources.links), ("uevents", sources.uevents)]

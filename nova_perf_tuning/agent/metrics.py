@@ -100,7 +100,10 @@ class Collector:
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield resource and tasks (``some``, ``full``), and seconds (psi.rst of the kernel); with psi=0 none."""
+    """Yield resource and tasks (``some``, ``full``), and seconds (psi.rst of the kernel).
+
+    With psi=0 there are none.
+    """
     for resource in ("cpu", "memory", "io"):
         with contextlib.suppress(OSError, ValueError):
             for line in bounded_read.kernel_text("", f"/proc/pressure/{resource}").splitlines():
@@ -109,7 +112,7 @@ def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
 
 
 def _family(made: Any, name: str, text: str, value: float | Mapping[Any, float], *labels: str) -> Any:
-    """Return a family of metrics with one value, or with one for each value, or tuple of values, of its labels."""
+    """Return a family of metrics with one value, or with one for each value of its labels."""
     if not isinstance(value, Mapping):
         return made(f"nova_perf_{name}", text, value=value)
     family = made(f"nova_perf_{name}", text, labels=labels)
@@ -159,7 +162,10 @@ class _Server(http.server.ThreadingHTTPServer):
         super().__init__(place, _Handler.factory(registry))
 
     def server_bind(self) -> None:
-        """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
+        """Take the port without a lookup of this host's name.
+
+        Where the DNS does not answer, the lookup takes half a minute.
+        """
         socketserver.TCPServer.server_bind(self)
 
     def has_asked(self, client: socket.socket) -> None:
@@ -175,7 +181,7 @@ class _Server(http.server.ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def _make_room(self, request: socket.socket) -> bool:
-        """Give a new client a place; return False while every place has a client that is being answered."""
+        """Give a new client a place; return False while all places are being answered."""
         with self._lock:
             if len(self._clients) >= _CLIENTS:
                 silent = [client for client, asked in self._clients.items() if not asked]

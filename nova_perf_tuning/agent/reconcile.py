@@ -49,7 +49,7 @@ class Pass:
     :ivar drifted: found changed by others since we wrote them; of those held back what has come
         since.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
-    :ivar withdrawn: put back because nobody asks for them any more.
+    :ivar withdrawn: put back because no plan has them any longer.
     :ivar faults: what this pass could not bring into force; see also
         :meth:`Reconciler.not_in_force`.
     """
@@ -64,7 +64,9 @@ class Pass:
 
 
 class JournalSession:
-    """The journal of the host below ``root``: opened for each pass, so that commands may write to it in between.
+    """The journal of the host below ``root``.
+
+    It is opened for each pass, so that commands may write to it in between.
 
     :param ending: seconds that :meth:`ending` waits for a command.
     """
@@ -101,7 +103,7 @@ class JournalSession:
     def writing(self) -> Iterator[journal_module.Journal]:
         """Hold the journal for one pass.
 
-        :raises BusyError: somebody else holds it.
+        :raises BusyError: another process holds it.
         :raises JournalError: it cannot be used.
         """
         try:
@@ -119,7 +121,7 @@ class JournalSession:
         return self._open(patience=self._ending)
 
     def changed(self) -> bool:
-        """Whether somebody else has written to the journal since the last pass."""
+        """Whether another process has written to the journal since the last pass."""
         return sources.stamp(self._path) != self._stamp
 
 
@@ -367,7 +369,7 @@ class Reconciler:
         self._settled.clear()
 
     def not_in_force(self) -> list[apply_module.Outcome]:
-        """Return what does not hold, from its first failed attempt until it holds or nobody wants it any more."""
+        """Return settings that do not hold after a failed attempt and are still wanted."""
         every = (*self._unmet.values(), *self._stuck.values())
         return [outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED]
 
@@ -387,7 +389,7 @@ class Reconciler:
         boot: str,
         excused: bool,
     ) -> list[Restoration]:
-        """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
+        """Put back what we wrote and no plan wants any longer; forget what is gone for good."""
         keep = {_key(setting) for setting in self.wanted}
         unwanted: dict[rewrite_limit.Key, journal_module.Entry] = {}
         for key, entry in entries.items():
@@ -414,7 +416,7 @@ class Reconciler:
         return withdrawn
 
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
-        """Whether what nobody asks for any more is put back, or forgotten, now."""
+        """Whether a setting that is no longer wanted is put back, or forgotten, now."""
         key = _key(entry)
         with contextlib.suppress(OSError, errors.PerfTuningError):  # restore says what is wrong with it
             if kind is not None and entry.kind == model.IrqTarget.kind:
@@ -427,13 +429,13 @@ class Reconciler:
         return key not in self._stuck or self.limit.allow(key, self._clock(), excused=excused, held=False)
 
     def overdue(self) -> bool:
-        """Whether it is time to try again what could not be put back, or brought into force and not read since."""
+        """Whether it is time to try again what failed: to be put back, or to be brought into force."""
         waiting = self.limit.held_back(self._clock())
         failed = self._stuck.keys() | (self._unmet.keys() - self._settled)
         return bool(failed - waiting.keys()) or self.refusals.is_over()
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
-        """Read back what should hold, and return what does not and is not held back; writes nothing.
+        """Read back what should hold; return what drifted and is not held back. Writes nothing.
 
         :param targets: only these; None: everything.
         """
@@ -504,7 +506,7 @@ def _ours(
     entries: Mapping[rewrite_limit.Key, journal_module.Entry],
     kinds: Mapping[str, base.SettingKind],
 ) -> tuple[list[Setting], list[tuple[Setting, journal_module.Entry]]]:
-    """Return the settings that no person has applied, and of the others those that are wanted otherwise."""
+    """Return the settings that no person has applied, and conflicts with those of a person."""
     ours, foreign = [], []
     for setting in settings:
         entry = entries.get(_key(setting))
@@ -516,7 +518,7 @@ def _ours(
 
 
 def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: str | None) -> bool:
-    """Whether somebody else has changed an object since we wrote or watched it."""
+    """Whether another program has changed an object since we wrote or watched it."""
     if entry.written is None:
         return False
     ours = {entry.written}

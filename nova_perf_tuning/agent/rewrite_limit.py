@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a value is written that somebody else keeps changing, or that the kernel does not take.
+"""How often a value is written that others keep changing or that the kernel does not take.
 
 Each object has a budget of writes, which time in which it holds earns back. A reset that an event
 explains (a driver that was loaded, a CPU that went offline, a guest that started) costs a fifth of
@@ -56,7 +56,9 @@ class RewriteLimit:
         self.conflicts: dict[Key, Conflict] = {}
 
     def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, current: str = "") -> bool:
-        """Return whether ``key``, found changed to ``current``, is to be written now; it counts as written then.
+        """Return whether ``key``, found changed to ``current``, is to be written now.
+
+        When it is, it counts as written.
 
         :param now: monotonic clock.
         :param excused: an event explains the change. One such attempt is made within each pause:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: waits for events and timers, answers bursts with one pass, keeps systemd and people informed."""
+"""The loop: waits for events and timers, and answers bursts of events with one pass."""
 
 import copy
 import logging
@@ -29,8 +29,8 @@ _BUSY_PAUSE: Final = 0.5
 #: Seconds of the first and the longest pause after passes that failed, and between two that events
 #: bring about.
 _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
-#: Seconds of the longest rest after a pass, which else takes as long as that: the host has its own
-#: work.
+#: Longest pause after a pass, in seconds. Otherwise the pause lasts as long as the pass: the host
+#: has its own work.
 _LONGEST_REST: Final = 1.0
 
 
@@ -107,7 +107,7 @@ class Service:
 
     def run(self) -> None:
         """Make the first pass, tell systemd that all is placed, and go on until stopped."""
-        self._excuse()  # what happened while no agent was there is held against nobody
+        self._excuse()  # changes from before the start are no conflict
         self.make_pass({"start"})
         self._notifier.send(READY=1, STATUS=self._line())
         while not self._stopping:
@@ -138,7 +138,7 @@ class Service:
             self._on_timer(time.monotonic())
 
     def _next_deadline(self) -> float:
-        """Return when the next timer is due; all but the watchdog's stay where they are whatever comes between."""
+        """Return when the next timer is due; events move only the watchdog's."""
         if self._retry_at:
             times = [self._retry_at]
         else:
@@ -187,7 +187,7 @@ class Service:
         return times
 
     def _changed(self) -> bool:
-        """Whether anything came or went, or somebody else wrote to the journal."""
+        """Whether anything came or went, or another process wrote to the journal."""
         return self._poller.changed() or self._reconciler.journal.changed()
 
     def _is_amiss(self) -> bool:
@@ -205,7 +205,7 @@ class Service:
             self._tell()
 
     def _look_at_passed_through(self, now: float) -> None:
-        """See what a guest's driver did to the vectors of its device, of which the host hears nothing.
+        """See what a guest's driver did to the vectors of its device; no event reports it.
 
         One that is made anew may have its old number, so those that are placed are read back too.
         """
@@ -312,7 +312,7 @@ class Service:
             LOG.warning("state for 'nova-perf status': %s", error)
 
     def state(self) -> state_module.AgentState:
-        """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
+        """Return what ``nova-perf status`` shows; long lists are cut, and counted in full."""
         now, last = time.monotonic(), self._last
         by_code: dict[str, list[findings.Finding]] = {}
         for finding in self._findings(now):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the agent learns of changes: the kernel's netlink groups, libvirt's files, other threads, a look.
+"""Sources of changes: the kernel's netlink groups, libvirt's files, other threads, a poller.
 
 An event says only that something happened, and of which kind: what is to be done is found by
 comparing, so a lost event costs time and nothing else.
@@ -95,7 +95,7 @@ def links() -> Netlink:
 
 
 def uevents() -> Netlink:
-    """Return drivers bound and unbound, CPUs on and off, devices and queues added and removed (uevents)."""
+    """Return uevents: drivers bound and unbound, CPUs on and off, devices and queues that change."""
     return Netlink(_NETLINK_KOBJECT_UEVENT, _UEVENTS_OF_KERNEL, HARDWARE, _SUBSYSTEMS)
 
 
@@ -203,7 +203,10 @@ class Poller:
 
 
 def stamp(path: pathlib.Path) -> object:
-    """Return what changes with a file's content or a directory's members; libvirt renames what it writes."""
+    """Return what changes with a file's content or a directory's members.
+
+    libvirt renames what it writes.
+    """
     status = _seen(os.stat, path)
     return status and (status.st_mtime_ns, status.st_ino)
 

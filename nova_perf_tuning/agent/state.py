@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent says of itself: to ``nova-perf status`` in a small file below /run, and to systemd."""
+"""What the agent reports to ``nova-perf status``, in a file below /run, and to systemd."""
 
 import collections
 import contextlib
@@ -119,7 +119,10 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
 
 
 def process_start(pid: int) -> str:
-    """Return a live process's start time in ticks after boot, which with its number names it; empty for none."""
+    """Return a live process's start time in ticks after boot; empty: there is none.
+
+    Together with its number it names the process.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

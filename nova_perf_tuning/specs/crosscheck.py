@@ -56,7 +56,7 @@ class SpecFacts:
 
     @property
     def multiqueue(self) -> bool | None:
-        """Whether Nova makes tap devices for several queues, None when nobody says."""
+        """Whether Nova makes tap devices for several queues, None where nothing says so."""
         value = self.native(MULTIQUEUE)
         if value is None:
             return None

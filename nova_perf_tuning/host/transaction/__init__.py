@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning as a transaction: originals journaled before the first write, verified after, undone in reverse."""
+"""Tuning as a transaction: originals are journaled before the first write, undone in reverse."""

@@ -28,8 +28,8 @@ class Result(enum.Enum):
     WRITTEN = "written"
     #: Written and accepted; an interrupt moves when it fires next.
     PENDING = "pending"
-    #: Written, but something else is in force: the kernel cut it, or somebody wrote at the same
-    #: time.
+    #: Written, but something else is in force: the kernel cut it, or another program wrote at the
+    #: same time.
     DIFFERS = "differs"
     #: Not written: the object is gone, or its number belongs to another one now.
     STALE = "stale"
@@ -61,7 +61,7 @@ FAULTS = frozenset((Result.DIFFERS, Result.STALE, Result.OWNED, Result.FAILED))
 
 
 class BootIdError(errors.PerfTuningError):
-    """This boot of the host has no name that can be read, so nothing says which originals are still owed."""
+    """The boot id of the host cannot be read, so nothing says which originals are still owed."""
 
 
 class ApplyError(errors.PerfTuningError):
@@ -113,7 +113,7 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
 
 
 def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> tuple[list[str], list[Outcome]]:
-    """Return the exact writes, in their order, and the outcome of those settings that will not be written."""
+    """Return the exact writes, in their order, and the outcomes of settings without a write."""
     lines, rest = [], []
     for setting in in_order(settings, kinds):
         outcome, _identity = _look(setting, kinds[setting.kind])
@@ -142,7 +142,7 @@ def apply(
 
 
 def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
-    """Return what applying a setting will come to, WRITTEN if it has to be written, and its object's identity."""
+    """Return what applying a setting will come to (WRITTEN: it needs a write) and its identity."""
     outcome, identity = Outcome(setting, Result.UNCHANGED), ""
     try:
         identity = kind.identity(setting.target)
@@ -234,7 +234,7 @@ class _Run:
         return outcome
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
-        """Return what the journal says before the write: what was there, and what can be there if it is cut."""
+        """Return the entry before the write: what was there, and what may be there if it is cut."""
         setting, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
         first = old
         if old is not None and old.state == "held":
@@ -274,7 +274,7 @@ class _Run:
         return old is None or dataclasses.replace(old, since=entry.since, changed=entry.changed) != entry
 
     def _write_all(self, outcomes: list[Outcome]) -> None:
-        """Write kind by kind; what fails for a passing reason is tried again before the next kind."""
+        """Write kind by kind; transient failures are tried again before the next kind."""
         by_order: dict[int, list[Outcome]] = {}
         for outcome in outcomes:
             if outcome.result is Result.WRITTEN:
@@ -315,7 +315,7 @@ class _Run:
                 outcome.detail = observation.detail or f"the kernel holds {observation.current or 'nothing'}"
 
     def _record(self) -> None:
-        """Note what is in force now; forget what was refused and never written, and threads that have ended."""
+        """Note what is in force now; forget what was never written, and threads that have ended."""
         keep, drop = [], self._ended()
         for outcome, entry in self.entries:
             if outcome.result is Result.UNCHANGED:

@@ -28,7 +28,7 @@ STATE_DIR = "var/lib/nova-perf-tuning"
 #: it lives.
 JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
-#: What stands in the journal under another rule was applied by a person. A plan without a file is
+#: Entries with any other rule were applied by hand. A plan without a file is
 #: the agent's also where a command applied it: the agent makes the same.
 AGENT_RULES = frozenset(map(str, model.PlanRule))
 #: Kinds of settings that the agent makes: beside it nobody else writes these.
@@ -152,7 +152,7 @@ def default_state_dir(root: str) -> str:
 
 
 def running_agent(state_dir: str) -> str | None:
-    """Return the number of the agent that keeps the host of the journal in ``state_dir``, None where none runs."""
+    """Return the process id of the agent that uses the journal in ``state_dir``; None: none runs."""
     return lock_holder(os.path.join(state_dir, AGENT_LOCK))
 
 
@@ -226,7 +226,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         os.close(atomic_write.open_or_make(self.path))  # SQLite's would be 0644
 
     def _open(self) -> sqlite3.Connection | None:
-        """Return the connection; None for a reader where there is no journal, or a writer died in making it."""
+        """Return the connection; None for a reader: there is no journal, or it was never completed."""
         self._check_files()
         if not os.path.lexists(self.path):
             return None
@@ -329,7 +329,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             return [Entry(*row) for row in rows]
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Insert entries or replace those with the same key, keeping their place. Within :meth:`transaction`."""
+        """Insert entries, or replace those with the same key in place. Within :meth:`transaction`."""
         assert self._connection is not None
         self._connection.executemany(_UPSERT, map(_row, entries))
 
@@ -357,7 +357,7 @@ def take_lock(path: str, patience: float) -> int:
     """Take the lock file at ``path``, made if need be, and return its descriptor: closing it gives it back.
 
     :param patience: seconds to wait for its holder.
-    :raises HeldError: somebody else holds it.
+    :raises HeldError: another process holds it.
     :raises JournalError: what is there is no plain file.
     :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would
         be written to.
@@ -384,7 +384,8 @@ def take_lock(path: str, patience: float) -> int:
 def lock_holder(path: str) -> str | None:
     """Return who holds the lock file at ``path``, None where nobody does or it is not there.
 
-    It takes a shared lock for a moment, so that two who ask do not see each other.
+    It takes a shared lock for a moment, so that concurrent callers do not report each other as
+    holder.
 
     :raises JournalError: what is there is no plain file.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a plan that ``nova-perf plan -f json`` wrote, or that a person or another program made in its form.
+"""Reads a plan in the form of ``nova-perf plan -f json``.
 
 A plan's author need not be trusted: a file holds only what the planner itself proposes.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel refused to do with interrupts, as long as it counts: the planner works around it.
+"""What the kernel refused to do with interrupts, for the planner to work around.
 
 The facts lie in a small file below /run, so that commands and the agent know what another of them
 found out. It is a cache: without it, or where it cannot be used, the same writes are tried once
@@ -33,7 +33,7 @@ _DONE: Final = (Result.WRITTEN, Result.PENDING)
 
 
 def found(outcomes: Iterable[Outcome]) -> Refused:
-    """Return what these writes have shown: CPUs that are full, and interrupts that the kernel manages."""
+    """Return what these writes have shown: full CPUs and interrupts that the kernel manages."""
     full: set[int] = set()
     managed: set[model.IrqTarget] = set()
     for outcome in outcomes:

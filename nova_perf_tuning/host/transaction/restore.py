@@ -20,7 +20,7 @@ class RestoreResult(enum.Enum):
     #: The host has booted since, and a look showed that nothing of what was written is left.
     STALE = "stale"
     GONE = "gone"
-    #: Somebody else has changed it since we wrote it; left alone.
+    #: Another program has changed it since we wrote it; left alone.
     FOREIGN = "foreign"
     FAILED = "failed"
 
@@ -62,7 +62,7 @@ def restore(
     entry. What the kernel made of an original (XPS takes no CPU that is offline) counts as ours at
     the next try.
 
-    :param force: also put back what somebody else has changed since.
+    :param force: also put back what another program has changed since.
     :raises JournalError: the journal cannot be read; or all was put back, but it cannot be
         written, as it says.
     """

@@ -53,14 +53,14 @@ def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mappi
 
 
 def is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
-    """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
+    """Whether ``current`` is what we want now or, if cut before this write, what we wrote last."""
     return kind.holds(entry.target, entry.wanted, current) or (
         entry.written is not None and kind.holds(entry.target, entry.written, current)
     )
 
 
 def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]) -> bool:
-    """Whether an entry is of an earlier boot, and a look at its object shows that nothing of it is left.
+    """Whether an entry is of an earlier boot and nothing of it is left on its object.
 
     A boot id proves nothing by itself: that of a container or of a copied file can differ within
     one boot. What cannot be looked at is not ended.
@@ -83,7 +83,7 @@ def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.Se
 
 
 def running_daemons(root: str = "/") -> dict[str, int]:
-    """Return which of :data:`DAEMONS` run on the host below ``root``: name -> process id, the lowest of two.
+    """Return which of :data:`DAEMONS` run below ``root``: name -> process id, the lowest of two.
 
     Anybody may give a process such a name: on the running host only those of root and of our own
     user count.
