@@ -16,7 +16,6 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import model, peer_comparison
@@ -135,8 +134,18 @@ class Places:
 
     def hosts(self, trial: results.Trial) -> model.HostPair:
         """Return the hosts that a trial is about; without a peer, its own host twice."""
-        pair, host = self.boots[trial.boot]
-        if trial.benchmark in self._unpaired:
+        return self._hosts_of(trial.benchmark, trial.boot)
+
+    def boots_of(self, benchmark: str, number: int) -> list[tuple[int, model.HostPair]]:
+        """Return the boots that a pair has of a benchmark, each with the hosts that it is about."""
+        boots = [number]
+        if benchmark in self._unpaired:
+            boots.append(number + len(self.fleet.pairs))
+        return [(boot, self._hosts_of(benchmark, boot)) for boot in boots]
+
+    def _hosts_of(self, benchmark: str, boot: int) -> model.HostPair:
+        pair, host = self.boots[boot]
+        if benchmark in self._unpaired:
             return model.HostPair(host, host)
         return pair
 
@@ -177,7 +186,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     for host in findings.keys() - _hosts_with_trials(places, known):
         findings[host].append(_Finding(_V.INVALID, reason(_C.NO_RESULT)))
 
-    kept, losses = _screen(guests, environment, budgets)
+    kept, losses = _screen(guests, places, environment, budgets)
     if_nothing_else: dict[str, list[_Finding]] = collections.defaultdict(list)
     for loss in losses:
         finding = _Finding(_V.INVALID, loss.why)
@@ -277,12 +286,16 @@ def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Place
 
 
 def _screen(
-    measured: Trials, environment: environments.Environment, budgets: Iterable[judging.Budget]
+    measured: Trials,
+    places: Places,
+    environment: environments.Environment,
+    budgets: Iterable[judging.Budget],
 ) -> tuple[Trials, Sequence[_LossOfHost]]:
     """Return which of ``measured`` counts, and the hosts that lost cells.
 
-    A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost
-    when it failed, is missing, or lacks the service CPU that a budget limits. A cell that lost
+    A *cell* is what one boot of a pair gave of one benchmark in one arm. Every boot that has any
+    trial has a cell of each benchmark and arm of the run, also of those without any trial. A trial
+    in a cell is lost when it failed, is missing, or lacks the service CPU that a budget limits. A cell that lost
     more than 20 % is a selection, not a sample: with it this benchmark of this boot is left out of
     everything. A host more than half of whose cells of a benchmark and arm are left out is
     INVALID, so that one failing host changes no verdict on its peers. A host that lost fewer cells
@@ -292,20 +305,17 @@ def _screen(
     for budget in budgets:
         if budget.max_host_cpu_per_unit is not None:
             cpu_limited.add((budget.benchmark, budget.arm))
-    arms: dict[str, list[str]] = {}
-    for _, trial in measured:
-        of_benchmark = arms.setdefault(trial.benchmark, [])
-        if trial.arm not in of_benchmark:
-            of_benchmark.append(trial.arm)
-
-    boots = grouped(((trial.benchmark, trial.boot, pair), trial) for pair, trial in measured)
+    arms = _arms(measured, environment)
     gaps = trial_filter.Gaps.of(environment)
     cells: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
     excluded = set()
-    for (benchmark, boot, pair), trials in boots.items():
+    for (benchmark, boot, pair), trials in _boots(measured, places, environment).items():
         figure = trial_filter.Figure.of(trials)
-        for arm in arms[benchmark]:
-            cell = _cell(figure, gaps, arm, (benchmark, arm) in cpu_limited)
+        for arm in arms:
+            if arm in figure.arms:
+                cell = _cell(figure, gaps, arm, (benchmark, arm) in cpu_limited)
+            else:
+                cell = _empty_cell(arm, len(figure.blocks) or environment.blocks or 1)
             if not cell.lost.of:
                 continue
             if cell.left_out:
@@ -321,6 +331,37 @@ def _screen(
             losses.append(_LossOfHost(host, _why_lost(benchmark, arm, of_host), mostly))
     kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded]
     return kept, losses
+
+
+def _arms(measured: Trials, environment: environments.Environment) -> list[str]:
+    """Return the arms of guests that the run has, also those of which no guest was measured."""
+    arms = dict.fromkeys(environment.arms)
+    for _, trial in measured:
+        arms[trial.arm] = None
+    arms.pop(results.HOST, None)
+    return list(arms)
+
+
+def _boots(
+    measured: Trials, places: Places, environment: environments.Environment
+) -> dict[tuple[str, int, model.HostPair], list[results.Trial]]:
+    """Return (benchmark, boot, hosts) -> trials, also without any where the pair has others."""
+    boots: dict[tuple[str, int, model.HostPair], list[results.Trial]] = {}
+    begun = {trial.boot for _, trial in measured}
+    for pair in places.fleet.pairs:
+        if begun.isdisjoint((pair.number, pair.number + len(places.fleet.pairs))):
+            continue
+        for benchmark in environment.benchmarks:
+            for boot, hosts in places.boots_of(benchmark, pair.number):
+                boots[benchmark, boot, hosts] = []
+    for hosts, trial in measured:
+        boots.setdefault((trial.benchmark, trial.boot, hosts), []).append(trial)
+    return boots
+
+
+def _empty_cell(arm: str, blocks: int) -> _Cell:
+    """Return a cell of which every trial is missing."""
+    return _Cell(trial_filter.Lost(arm, blocks, 0, 0, blocks, frozenset()), 0, True)
 
 
 def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool) -> _Cell:

@@ -3,6 +3,7 @@
 
 import dataclasses
 
+from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
@@ -51,6 +52,33 @@ class LostTrialsTest(testcase.TestCase):
             for some in ((), cpu if name == "alone" else BUDGET):
                 with self.subTest(name, budgets=some):
                     self.assertEqual(expected, judged(data, some))
+
+    def test_an_arm_that_no_host_has_makes_all_invalid(self):
+        every = [f"h{number}" for number in range(6)]
+        missing = dict.fromkeys(every, (V.INVALID, C.HOST_LOST_TRIALS))
+
+        def of_one_block(_pair, arm, block):
+            return "" if block or arm == "tuned" else 1
+
+        for name, data in (
+            ("the arm", run(of(*every, factor="", arms=["tuned"]))),
+            ("without a peer", run(of(*every, factor="", arms=["tuned"]), benchmark="cpu")),
+            ("its only block", run(of_one_block)),
+        ):
+            for budgets in ((), BUDGET):
+                with self.subTest(name, budgets=budgets):
+                    self.assertEqual(missing, judged(data, budgets))
+
+    def test_a_benchmark_without_any_trial_makes_all_invalid(self):
+        data = run()
+        known = data.environment
+        for kind in ("cpu", "fio", "packets"):
+            with self.subTest(kind):
+                benchmarks = {**known.benchmarks, kind: environments.Benchmark(kind)}
+                environment = dataclasses.replace(known, benchmarks=benchmarks)
+                found = judged(dataclasses.replace(data, environment=environment))
+                expected = {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}
+                self.assertEqual(expected, found)
 
     def test_what_lost_trials_leave_may_compare_nobody(self):
         data = run(lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None, peers=4, benchmark="cpu")
