@@ -230,26 +230,33 @@ class _Pair:
             if status in ("CREATE_IN_PROGRESS", "unknown"):
                 continue
             running.done = True
-            try:
-                if status != "CREATE_COMPLETE":
-                    raise self._stacks.failure(running.stack, reason)
-                self.collect(running)
-            except stacks.StackError as error:
-                text = str(error)
-                if error.kind is model.ErrorClass.NO_SIGNAL:
-                    text = f"{text}; {self._consoles(running)}"
-                self.note(error.kind, text, running.arm.name)
-            except collector.DocumentError as error:
-                self.note(model.ErrorClass.BAD_RESULTS, str(error), running.arm.name)
+            self._take_over(running, status, reason)
         return all(running.done for running in self.running)
+
+    def _take_over(self, running: _Running, status: str, reason: str) -> None:
+        """Take over the results of a stack that Heat has finished, or note why there are none."""
+        try:
+            if status != "CREATE_COMPLETE":
+                raise self._stacks.failure(running.stack, reason)
+            self.collect(running)
+        except stacks.StackError as error:
+            text = str(error)
+            if error.kind is model.ErrorClass.NO_SIGNAL:
+                text = f"{text}; {self._consoles(running)}"
+            self.note(error.kind, text, running.arm.name)
+        except collector.DocumentError as error:
+            self.note(model.ErrorClass.BAD_RESULTS, str(error), running.arm.name)
 
     def collect(self, running: _Running) -> None:
         """Take over what one arm's guests handed to Heat.
 
-        :raises collector.DocumentError: it cannot be used.
+        :raises collector.DocumentError: it cannot be used, or the guests ran on other hosts.
         """
         outcome, arm = self.outcome, running.arm.name
         outputs = self._stacks.outputs(running.stack)
+        ran_on = _ran_on(outputs.get("hosts"))
+        if ran_on is not None:
+            _check_hosts(outcome.pair, ran_on)
         expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
         guests, runs = collector.read(outputs.get("documents"), expected)
         first = 1 + max((trial.order for trial in outcome.trials), default=-1)
@@ -262,10 +269,8 @@ class _Pair:
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
                 self.note(model.ErrorClass.BENCHMARK_FAILED, reason, arm)
-        hosts = outputs.get("hosts")
-        if isinstance(hosts, dict):
-            client, server = str(hosts.get("client", "")), str(hosts.get("server", ""))
-            outcome.hosts[arm] = model.HostPair(client, server)
+        if ran_on is not None:
+            outcome.hosts[arm] = ran_on
         outcome.guests[arm] = guests
 
     def _add_host_cpu(
@@ -343,6 +348,30 @@ class _Pair:
         need_s = boot_s + _measuring_s(self._grid, self._plan)
         wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, need_s))
         return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
+
+
+def _ran_on(hosts: object) -> model.HostPair | None:
+    """Return the hosts of the guests from a stack's output ``hosts``, None where it has none.
+
+    A name is empty where Nova does not show it.
+    """
+    if not isinstance(hosts, dict):
+        return None
+    return model.HostPair(str(hosts.get("client") or ""), str(hosts.get("server") or ""))
+
+
+def _check_hosts(pair: model.HostPair, ran_on: model.HostPair) -> None:
+    """Check that guests ran on the hosts of their pair, as far as both are known.
+
+    :raises collector.DocumentError: they ran elsewhere, as after a live migration.
+    """
+    roles = (("client", pair.client, ran_on.client), ("server", pair.server, ran_on.server))
+    for role, planned, found in roles:
+        if planned and found and planned != found:
+            raise collector.DocumentError(
+                f"guests ran on another host: the {role} on {found} instead of {planned}; their results"
+                " are dropped; keep instances from migrating and measure again"
+            )
 
 
 def _grid(settings: model.GuestSettings, plan: model.MeasurePlan) -> model.Grid:

@@ -16,6 +16,8 @@ from nova_perf_tuning.validation.cloud import api, cloud_check, heat_pair, model
 from tests.support import api_server, documents, simulated_cloud, testcase
 
 ARM = model.Arm("only", "m1.tiny")
+PAIR = model.HostPair("a", "b")
+HOSTS = {"client": "a", "server": "b"}
 STACK = stacks.Stack("id-n", "n")
 HEAT = "^/orchestration"
 ALL = "GET|POST|DELETE"
@@ -247,20 +249,41 @@ class LauncherTest(HeatCase):
 class CollectTest(HeatCase):
     """What one arm's guests handed over becomes trials of the outcome."""
 
-    def collect(self, sampler=None, status=0):
+    def collect(self, sampler=None, status=0, pair=PAIR, hosts=HOSTS):
         wanted = documents.expected(arm=1)
         document = documents.document(wanted)
         document["trials"][0]["status"] = status
-        outputs = {"documents": documents.signalled(document), "hosts": {"client": "a", "server": "b"}}
+        outputs = {"documents": documents.signalled(document), "hosts": hosts}
         settings = model.GuestSettings(slot_s=documents.GRID.length_s)
-        pair = heat_pair._Pair(self.api, settings, model.HostPair("a", "b"), wanted.plan)
-        pair._sampler = sampler
+        measured = heat_pair._Pair(self.api, settings, pair, wanted.plan)
+        measured._sampler = sampler
         running = heat_pair._Running(1, wanted.plan.arms[1], STACK, wanted.begun)
         running.servers = {"client": "c-id", "server": "s-id"}
         self.useFixture(fixtures.MockPatchObject(stacks.Stacks, "outputs", lambda *_: outputs))
         with mock.patch.object(heat_pair.time, "time", lambda: wanted.ended):
-            pair.collect(running)
-        return pair.outcome
+            measured._take_over(running, "CREATE_COMPLETE", "")
+        return measured.outcome
+
+    def test_results_of_guests_on_other_hosts_are_dropped(self):
+        anywhere = model.HostPair("", "")
+        for pair, client, server, dropped in (
+            (PAIR, "a", "c", "the server on c instead of b"),
+            (PAIR, "c", "b", "the client on c instead of a"),
+            (PAIR, "b", "a", "the client on b instead of a"),
+            (PAIR, None, "b", ""),
+            (PAIR, "", "", ""),
+            (anywhere, "a", "c", ""),
+        ):
+            with self.subTest(pair=pair, client=client, server=server):
+                outcome = self.collect(pair=pair, hosts={"client": client, "server": server})
+                if not dropped:
+                    self.assertEqual([], outcome.errors)
+                    self.assertEqual(6, len({trial.order for trial in outcome.trials}))
+                    continue
+                [error] = outcome.errors
+                self.assertEqual((model.ErrorClass.BAD_RESULTS, "tuned"), (error.kind, error.arm))
+                self.assertIn(f"guests ran on another host: {dropped}", error.reason)
+                self.assertEqual(([], {}, {}), (outcome.trials, outcome.hosts, outcome.guests))
 
     def test_trials_hosts_and_facts(self):
         outcome = self.collect()
