@@ -47,6 +47,9 @@ _FREE: Final = frozenset(
     "resume database output format junit budget bare_host time_limit max_parallel max_loss".split()
 )
 
+#: Arms are named by their flavors, and in results these names are the bare host and an A/A run.
+_RESERVED: Final = frozenset((results_model.HOST, *results_model.AA_ARMS))
+
 
 class Run:
     """One call of the command, from the check of the cloud to the exit code.
@@ -365,6 +368,11 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
             raise options.OptionError("--flavor: an existing flavor has its specs; leave out --profile and --spec")
         if len(set(args.flavor)) < len(args.flavor):
             raise options.OptionError("--flavor: the same flavor is given twice; name it once")
+        for name in args.flavor:
+            if name in _RESERVED:
+                raise options.OptionError(
+                    f"--flavor: '{name}' means something else in results; give the flavor's id"
+                )
         return tuple(model.Arm(name, flavor=name) for name in args.flavor)
     wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
