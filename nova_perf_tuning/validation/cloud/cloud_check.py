@@ -36,6 +36,11 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
     if ANY in wanted:
         raise model.CloudError("--hosts: give names of hosts or aggregates, 'all', or 'any' alone")
     states, aggregates = _states(api)
+    if ALL in wanted and (ALL in states or ALL in aggregates):
+        raise model.CloudError(
+            f"--hosts: '{ALL}' means every host, and a host or aggregate of this cloud has that name;"
+            " give hosts or other aggregates by name"
+        )
     named: dict[str, list[str]] = {ALL: list(states)}
     named.update(aggregates)
     for host in states:

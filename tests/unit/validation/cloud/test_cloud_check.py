@@ -59,6 +59,23 @@ class ChooseTest(testcase.TestCase):
         self.cloud.compute.services.return_value = [service("off", status="disabled")]
         self.assertRaisesRegex(model.CloudError, "none of off is up and enabled", self.choose, "all")
 
+    def test_a_keyword_that_is_also_a_name_is_refused(self):
+        aggregates = self.cloud.compute.aggregates.return_value
+        services = self.cloud.compute.services.return_value
+        for kind in ("aggregate", "host"):
+            if kind == "aggregate":
+                self.cloud.compute.aggregates.return_value = [
+                    *aggregates,
+                    SimpleNamespace(name="all", hosts=["a"]),
+                ]
+            else:
+                self.cloud.compute.aggregates.return_value = aggregates
+                self.cloud.compute.services.return_value = [*services, service("all")]
+            with self.subTest(kind):
+                self.assertRaisesRegex(model.CloudError, "'all' means every host", self.choose, "all")
+                self.assertRaisesRegex(model.CloudError, "'all' means every host", self.choose, "b", "all")
+                self.assertEqual(["b"], self.choose("b")[0])
+
     def test_only_administrators_choose_hosts(self):
         self.cloud.compute.services.side_effect = sdk.ForbiddenException
         self.assertRaisesRegex(model.CloudError, "--hosts any", self.choose, "all")
