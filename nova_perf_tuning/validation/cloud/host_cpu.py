@@ -46,6 +46,11 @@ _MAX_LINE: Final = 1000
 #: Samples further apart than this, in seconds, do not tell a trial's share of what lies between
 #: them.
 _MAX_GAP_S: Final = 5.0
+#: Lines that an agent's page has about a guest: its CPU by class, and its wait.
+_MAX_LINES: Final = len(overhead.CLASSES) + 1
+#: No counter is larger, in seconds: 10,000 vCPUs for three years. Differences and sums of larger
+#: ones lose the fractions that count, or are infinite.
+_MAX_SECONDS: Final = 1e12
 #: Agents are in the cloud's own network.
 _NO_PROXIES: Final = {"http": "", "https": ""}
 
@@ -167,7 +172,7 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
     try:
         for family in parser.text_string_to_metric_families("\n".join(lines)):
             for sample in family.samples:
-                if sample.name not in (_METRIC, _WAIT_METRIC) or not 0 <= sample.value < math.inf:
+                if sample.name not in (_METRIC, _WAIT_METRIC) or not 0 <= sample.value <= _MAX_SECONDS:
                     raise ValueError(f"{sample.name} is {sample.value}")
                 guest = sample.labels["guest"]
                 if guest not in guests:
@@ -186,13 +191,22 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
 
 
 def _lines_about(page: bytes, names: Collection[str]) -> list[str]:
-    """Return the lines of an agent's page that may be about any of these guests."""
+    """Return the lines of an agent's page that are about any of these guests.
+
+    :raises AgentError: there are too many about one of them; reading them would take too long.
+    """
     lines = []
+    counts = dict.fromkeys(names, 0)
     for line in page.decode("utf-8", "replace").split("\n"):
         if not line.startswith((_METRIC, _WAIT_METRIC)) or len(line) >= _MAX_LINE:
             continue
-        if any(name in line for name in names):
-            lines.append(line)
+        for name in names:
+            if f'guest="{name}"' in line:
+                lines.append(line)
+                counts[name] += 1
+                if counts[name] > _MAX_LINES:
+                    raise AgentError(f"no agent writes such metrics: more than {_MAX_LINES} lines about '{name}'")
+                break
     return lines
 
 

@@ -122,11 +122,20 @@ class AskTest(testcase.TestCase):
         guest = f'{NAME}{{guest="instance-1",class='
         for line in (
             f'{guest}"vcpu"}} NaN', f'{guest}"vcpu"}} +Inf', f'{guest}"vcpu"}} -1',
+            f'{guest}"vcpu"}} 1e308', f'{guest}"vcpu"}} 1.1e12',
             f'{guest}"vcpu"}} x', f'{guest}"vcpu"junk}} 1', f'{guest}"vcpu',
             f'{NAME}_more{{guest="instance-1"}} 1',
         ):  # fmt: skip
             with self.subTest(line):
                 self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
+
+    def test_it_repeats_lines_about_a_guest(self):
+        for text in (LINES + LINES, LINES * 999):
+            error = self.refused([HEAD, b"\r\n", text.encode()])
+            self.assertIn("more than 6 lines about 'instance-1'", error)
+        others = "".join(LINES.replace("instance-1", f"instance-1{number}") for number in range(100))
+        url = serve(self, [HEAD, b"\r\n", (others + LINES).encode()])
+        self.assertEqual({"instance-1": CLASSES}, host_cpu.ask(url, ["instance-1"], AMPLE_S))
 
     def test_an_agent_that_does_not_tell_the_wait(self):
         wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="instance-1"} 7.5\n'
