@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import math
 import operator
+import os
 import socket
 import threading
 import time
@@ -51,8 +52,6 @@ _MAX_LINES: Final = len(overhead.CLASSES) + 1
 #: No counter is larger, in seconds: 10,000 vCPUs for three years. Differences and sums of larger
 #: ones lose the fractions that count, or are infinite.
 _MAX_SECONDS: Final = 1e12
-#: Agents are in the cloud's own network.
-_NO_PROXIES: Final = {"http": "", "https": ""}
 
 #: Moment of the wall clock, and class -> CPU seconds so far.
 _Sample: TypeAlias = tuple[float, Mapping[str, float]]
@@ -78,10 +77,8 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
     late = AgentError(f"no full answer of {host} within {limit_s:g} s")
     cutter = _Cutter(limit_s)
     try:
-        with contextlib.closing(cutter), requests.Session() as session:
-            session.mount("http://", _watched_by(cutter))
-            session.mount("https://", _watched_by(cutter))
-            answer = session.get(url, timeout=limit_s, stream=True, allow_redirects=False, proxies=_NO_PROXIES)
+        with contextlib.closing(cutter), _session(cutter) as session:
+            answer = session.get(url, timeout=limit_s, stream=True, allow_redirects=False)
             with answer:
                 if answer.status_code != requests.codes.ok:
                     raise AgentError(f"{host} answers HTTP {answer.status_code}")
@@ -138,6 +135,22 @@ class _Cutter:
 def _shut(connected: socket.socket) -> None:
     with contextlib.suppress(OSError):  # the other side has closed it
         connected.shutdown(socket.SHUT_RDWR)
+
+
+def _session(cutter: _Cutter) -> requests.Session:
+    """Return a session that takes nothing from the environment but the certificates to trust.
+
+    Agents are in the cloud's own network, so no proxy is asked; and what ~/.netrc has as its
+    default is another server's password.
+    """
+    session = requests.Session()
+    session.trust_env = False
+    certificates = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    if certificates:
+        session.verify = certificates
+    session.mount("http://", _watched_by(cutter))
+    session.mount("https://", _watched_by(cutter))
+    return session
 
 
 def _watched_by(cutter: _Cutter) -> adapters.HTTPAdapter:

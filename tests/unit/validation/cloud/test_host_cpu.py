@@ -9,6 +9,7 @@ import threading
 import time
 import types
 
+import fixtures
 import prometheus_client
 from openstack.compute.v2 import server
 
@@ -28,8 +29,11 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 SHORT_S, AMPLE_S = 0.4, 20.0
 
 
-def serve(case, parts, pause_s=0.0):
-    """Listen on loopback, send ``parts`` to whoever connects, and return the URL; None: send nothing."""
+def serve(case, parts, pause_s=0.0, asked=None):
+    """Listen on loopback, send ``parts`` to whoever connects, and return the URL; None: send nothing.
+
+    :param asked: list to which each request is appended.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
@@ -40,7 +44,9 @@ def serve(case, parts, pause_s=0.0):
             except OSError:
                 return
             with connected, contextlib.suppress(OSError):
-                connected.recv(4096)
+                request = connected.recv(4096)
+                if asked is not None:
+                    asked.append(request)
                 for part in parts if parts is not None else itertools.repeat(b""):
                     connected.sendall(part)
                     if over.wait(pause_s) or (parts is None and over.wait(0.05)):
@@ -136,6 +142,28 @@ class AskTest(testcase.TestCase):
         others = "".join(LINES.replace("instance-1", f"instance-1{number}") for number in range(100))
         url = serve(self, [HEAD, b"\r\n", (others + LINES).encode()])
         self.assertEqual({"instance-1": CLASSES}, host_cpu.ask(url, ["instance-1"], AMPLE_S))
+
+    def test_no_password_is_sent_that_is_not_the_agents(self):
+        """And no proxy of the environment is asked."""
+        path = self.useFixture(fixtures.TempDir()).join("netrc")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("default login operator password secret\n")
+        self.useFixture(fixtures.EnvironmentVariable("NETRC", path))
+        self.useFixture(fixtures.EnvironmentVariable("http_proxy", "http://127.0.0.1:1/"))
+        self.useFixture(fixtures.EnvironmentVariable("no_proxy"))
+        asked = []
+        url = serve(self, [HEAD, b"\r\n", LINES.encode()], asked=asked)
+        for given, expected in ((url, False), (url.replace("http://", "http://agent:its-own@"), True)):
+            with self.subTest(given):
+                self.assertEqual({"instance-1": CLASSES}, host_cpu.ask(given, ["instance-1"], AMPLE_S))
+                self.assertEqual(expected, b"Authorization: " in asked.pop())
+
+    def test_certificates_of_the_environment_are_trusted(self):
+        with contextlib.closing(host_cpu._Cutter(AMPLE_S)) as cutter:
+            self.useFixture(fixtures.EnvironmentVariable("CURL_CA_BUNDLE"))
+            for bundle, expected in (("/cloud/ca.pem", "/cloud/ca.pem"), (None, True)):
+                self.useFixture(fixtures.EnvironmentVariable("REQUESTS_CA_BUNDLE", bundle))
+                self.assertEqual(expected, host_cpu._session(cutter).verify)
 
     def test_an_agent_that_does_not_tell_the_wait(self):
         wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="instance-1"} 7.5\n'
