@@ -103,14 +103,12 @@ class RunStore:
     ) -> model.StoredRun:
         run_id = plan.measure.run_id
         name = owner.Owner.new()
-        now = _now()
         row = {
             "id": run_id,
             "kind": "heat",
             "state": "running",
             "owner": str(name),
-            "created_at": now,
-            "seen_at": now,
+            "created_at": _now(),
             "leftovers": False,
             "hosts": list(hosts),
             "plan": _plan_data(plan),
@@ -132,7 +130,7 @@ class RunStore:
             rows.append(planned)
 
         def create(connection: sa.Connection) -> None:
-            connection.execute(sa.insert(_runs), row)
+            connection.execute(sa.insert(_runs), {**row, "seen_at": database.now(connection)})
             connection.execute(sa.insert(_pairs), rows)
 
         self._own(run_id, name, create, had_owner=False)
@@ -173,12 +171,13 @@ class RunStore:
         )
         lines = []
         with database.reading(self._engine) as connection:
+            now = database.now(connection)
             for run in connection.execute(query):
                 line = Line(
                     run_id=run.id,
                     state=run.state,
                     created_at=run.created_at,
-                    alive=_is_alive(run.owner, run.seen_at),
+                    alive=_is_alive(run.owner, run.seen_at, now),
                     leftovers=run.leftovers,
                     hosts=len(run.hosts),
                     pairs=run.pairs,
@@ -241,7 +240,7 @@ class RunStore:
         died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
 
         def end(connection: sa.Connection) -> int:
-            _change_run(connection, run_id, name, seen_at=_now())
+            _say_alive(connection, run_id, name)
             _plan_again(connection, run_id)
             count = 0
             if state == "complete":
@@ -322,7 +321,7 @@ class RunStore:
         change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
 
         def write(connection: sa.Connection) -> None:
-            _change_run(connection, run_id, name, seen_at=_now())
+            _say_alive(connection, run_id, name)
             connection.execute(change)
 
         database.write(self._engine, write)
@@ -374,9 +373,7 @@ class RunStore:
 
     def _confirm(self, run_id: str, owned: _Owned) -> None:
         begun = _clock()
-        database.write(
-            self._engine, lambda connection: _change_run(connection, run_id, owned.name, seen_at=_now())
-        )
+        database.write(self._engine, lambda connection: _say_alive(connection, run_id, owned.name))
         owned.confirmed = begun
 
 
@@ -411,6 +408,11 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
     return run
 
 
+def _say_alive(connection: sa.Connection, run_id: str, name: owner.Owner) -> None:
+    """Write that a run's owner is alive; TakenOverError: as :func:`_change_run`."""
+    _change_run(connection, run_id, name, seen_at=database.now(connection))
+
+
 def _change_run(connection: sa.Connection, run_id: str, name: owner.Owner, **values: object) -> None:
     """Change a run as its owner, and keep all others from doing so until the transaction ends.
 
@@ -439,17 +441,18 @@ def _take_over(connection: sa.Connection, run_id: str, name: owner.Owner) -> sa.
     """Make ``name`` the owner of a run whose owner has died; of two that try, one succeeds."""
     run = _get(connection, run_id)
     before = owner.Owner.parse(run.owner)
-    if before is not None and _is_alive(run.owner, run.seen_at):
+    now = database.now(connection)
+    if before is not None and _is_alive(run.owner, run.seen_at, now):
         raise RunError(f"run {run.id} is being run by process {before.pid} on {before.machine}; stop that first")
     silent = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner, _runs.c.seen_at == run.seen_at)
-    taken = connection.execute(sa.update(_runs).where(silent).values(owner=str(name), seen_at=_now()))
+    taken = connection.execute(sa.update(_runs).where(silent).values(owner=str(name), seen_at=now))
     if not taken.rowcount:
         raise RunError(f"run {run.id} has just been taken up by another process, or its owner is alive after all")
     return run
 
 
 def _now() -> datetime.datetime:
-    """Return the time as the database has it: UTC, without a zone."""
+    """Return the time by this machine's clock, as the database has it: UTC, without a zone."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
@@ -458,7 +461,7 @@ def _clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _is_alive(text: str, seen_at: datetime.datetime) -> bool:
-    """Return whether the owner of a run is a process that lives."""
+def _is_alive(text: str, seen_at: datetime.datetime, now: datetime.datetime) -> bool:
+    """Return whether the owner of a run is a process that lives; both times: by the database."""
     name = owner.Owner.parse(text)
-    return name is not None and name.is_alive((_now() - seen_at).total_seconds())
+    return name is not None and name.is_alive((now - seen_at).total_seconds())

@@ -7,6 +7,7 @@ are UTC without a zone. The migration makes the same tables.
 """
 
 import contextlib
+import datetime
 import os
 import pathlib
 import stat
@@ -24,10 +25,18 @@ from nova_perf_tuning.printing import one_line
 
 metadata: Final = sa.MetaData()
 
+#: A database's own time, in UTC: dialect -> query.
+_CLOCKS: Final = {
+    "sqlite": "SELECT CURRENT_TIMESTAMP AS now",
+    "mysql": "SELECT UTC_TIMESTAMP() AS now",
+    "mariadb": "SELECT UTC_TIMESTAMP() AS now",
+    "postgresql": "SELECT clock_timestamp() AT TIME ZONE 'UTC' AS now",
+}
+
 #: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process
 #: runs it, by its :class:`~nova_perf_tuning.validation.cloud.owner.Owner`; any other text: none.
-#: ``seen_at``: when that last said that it is alive. ``leftovers``: stacks of it may still exist.
-#: ``plan``: enough to go on. ``environment``: of the results. ``hosts``: their names.
+#: ``seen_at``: when that last said that it is alive, by :func:`now`. ``leftovers``: stacks of it
+#: may still exist. ``plan``: enough to go on. ``environment``: of the results. ``hosts``: their names.
 runs: Final = sa.Table(
     "runs",
     metadata,
@@ -119,6 +128,8 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     """
     parsed = _parse(url)
     shown = f"database {without_password(url)}"
+    if parsed.get_backend_name() not in _CLOCKS:
+        raise DatabaseError(f"{shown}: runs are kept in SQLite, PostgreSQL or MariaDB; give a URL of one of them")
     is_sqlite = parsed.get_backend_name() == "sqlite"
     path = parsed.database
     with _translated(shown):
@@ -179,6 +190,16 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Give a connection to read by; DatabaseError: instead of any error of the database."""
     with _translated(), engine.connect() as connection:
         yield connection
+
+
+def now(connection: sa.Connection) -> datetime.datetime:
+    """Return the time by the database's own clock: clocks of the machines that use it may differ.
+
+    SQLite has that of this machine.
+    """
+    query = sa.text(_CLOCKS[connection.dialect.name]).columns(now=sa.DateTime)
+    moment: datetime.datetime = connection.execute(query).scalar_one()
+    return moment
 
 
 def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:

@@ -179,6 +179,41 @@ class StoreTests:
         self.refused_everything(sleeper, task)
         self.assertRaises(run_store.RunError, store.mark, RUN, task, "running")
 
+    def test_the_clock_of_a_machine_decides_nothing(self):
+        """Neither that of a run's owner nor that of who wants to have the run."""
+        with mock.patch.object(owner, "_boot_id", lambda: "another"):
+            living, _plan = self.made_run()
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        right = run_store._now
+        minutes = datetime.timedelta(minutes=11)
+        for offset in (minutes, -minutes):
+            with self.subTest(offset):
+                with mock.patch.object(run_store, "_now", lambda offset=offset: right() - offset):
+                    living.seen(RUN)
+                with mock.patch.object(run_store, "_now", lambda offset=offset: right() + offset):
+                    self.assertTrue(store.lines()[0].alive)
+                    self.assertRaises(run_store.RunError, store.claim, RUN)
+                    self.assertRaises(run_store.RunError, store.disown, RUN)
+        long_ago = right() - datetime.timedelta(seconds=owner.SILENCE_S + 60)
+        engine.write(living._engine, lambda connection: connection.execute(SEEN, {"at": long_ago}))
+        with mock.patch.object(run_store, "_now", lambda: right() - minutes):
+            self.assertFalse(store.lines()[0].alive)
+            store.claim(RUN)
+
+    def test_the_clock_of_a_database_is_utc(self):
+        connected = engine.connect(self.url)
+        self.addCleanup(connected.dispose)
+        zones = {"mariadb": "SET time_zone = '+09:00'", "postgresql": "SET TIME ZONE 'Asia/Tokyo'"}
+        with engine.reading(connected) as connection:
+            moments = [engine.now(connection)]
+            if self.kind in zones:
+                connection.execute(sa.text(zones[self.kind]))
+                moments.append(engine.now(connection))
+        for moment in moments:
+            self.assertIsNone(moment.tzinfo)
+            self.assertLess(abs(moment - run_store._now()), datetime.timedelta(seconds=60))
+
     def test_twice_in_a_second_is_no_loss(self):
         """MariaDB's times have whole seconds: the second change changes nothing there."""
         store, _plan = self.made_run()

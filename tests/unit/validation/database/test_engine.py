@@ -64,6 +64,7 @@ class EngineTest(directories.DirectoryCase):
             ("nosuch://user:geheim@host/db?password=geheim", "nosuch"),
             ("postgresql+psycopg://perf:geheim@host/db", "psycopg is missing; install nova-perf"),
             ("mysql+pymysql://perf:geheim@host/db?ssl_caa=x", "ssl_caa"),
+            ("oracle://perf:geheim@host/db", "kept in SQLite, PostgreSQL or MariaDB"),
             ("mysql://perf:geheim@host/db", "MySQLdb is missing; install nova-perf"),
             (f"sqlite:///{file}", "not a database"),
             (f"sqlite:///{file}/below/results.db", "Not a directory"),
