@@ -70,7 +70,7 @@ class _Finding:
 class _Cell:
     """What one boot of a pair gave of one benchmark in one arm.
 
-    :ivar lost: its trials that failed or are missing.
+    :ivar lost: its trials that failed, gave 0 where more is better, or are missing.
     :ivar without_cpu: number of its trials that have a figure, but lack the service CPU.
     :ivar left_out: so much of it is lost that nothing of this benchmark in this boot counts.
     """
@@ -295,11 +295,12 @@ def _screen(
 
     A *cell* is what one boot of a pair gave of one benchmark in one arm. Every boot that has any
     trial has a cell of each benchmark and arm of the run, also of those without any trial. A trial
-    in a cell is lost when it failed, is missing, or lacks the service CPU that a budget limits. A cell that lost
-    more than 20 % is a selection, not a sample: with it this benchmark of this boot is left out of
-    everything. A host more than half of whose cells of a benchmark and arm are left out is
-    INVALID, so that one failing host changes no verdict on its peers. A host that lost fewer cells
-    is INVALID where what is left can be neither compared nor judged.
+    in a cell is lost when it failed, is missing, gave 0 where more is better, or lacks the service
+    CPU that a budget limits. A cell that lost more than 20 % is a selection, not a sample: with it
+    this benchmark of this boot is left out of everything. A host more than half of whose cells of
+    a benchmark and arm are left out is INVALID, so that one failing host changes no verdict on its
+    peers. A host that lost fewer cells is INVALID where what is left can be neither compared nor
+    judged.
     """
     cpu_limited = set()
     for budget in budgets:
@@ -367,30 +368,34 @@ def _empty_cell(arm: str, blocks: int) -> _Cell:
 def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool) -> _Cell:
     """Return what the trials of one boot and benchmark gave in an arm."""
     lost = trial_filter.lost(figure, gaps, arm)
+    if any(trial.better == "lower" for trial in figure.arms[arm]):
+        lost = dataclasses.replace(lost, zeros=0)  # there a 0 is the best figure
     without_cpu = 0
     if cpu_limited:
-        for trial in figure.arms.get(arm, ()):
-            if trial.value is not None and overhead.cost(trial).service_s is None:
+        for trial in figure.arms[arm]:
+            has_figure = trial.value is not None and (trial.value != 0 or trial.better == "lower")
+            if has_figure and overhead.cost(trial).service_s is None:
                 without_cpu += 1
-    count = lost.failed + lost.missing + without_cpu
+    count = lost.count + without_cpu
     return _Cell(lost, without_cpu, count > trial_filter.MAX_LOST * lost.of)
 
 
 def _why_lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
-    of = failed = missing = without_cpu = 0
+    of = failed = zeros = missing = without_cpu = 0
     for cell in cells:
         of += cell.lost.of
         failed += cell.lost.failed
+        zeros += cell.lost.zeros
         missing += cell.lost.missing
         without_cpu += cell.without_cpu
     why: tuple[Reason, ...] = ()
     if without_cpu:
         why = (reason(_C.NO_SERVICE_CPU, arm=arm),)
-    lost = trial_filter.Lost(arm, of, failed, 0, missing, frozenset())
+    lost = trial_filter.Lost(arm, of, failed, zeros, missing, frozenset())
     return lost.reason(
         _C.HOST_LOST_TRIALS,
         benchmark=benchmark,
-        count=failed + missing + without_cpu,
+        count=lost.count + without_cpu,
         excluded=without_cpu,
         limit=trial_filter.MAX_LOST,
         why=why,

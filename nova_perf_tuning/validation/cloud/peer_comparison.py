@@ -102,7 +102,8 @@ def compare(
         comparison = _of_two(one, limit, len(series))
         if comparison is None:
             comparison = judge(logs, limit, len(series))
-        comparisons[key] = comparison
+        if math.isfinite(comparison.middle):
+            comparisons[key] = comparison
     return comparisons
 
 

@@ -80,6 +80,27 @@ class LostTrialsTest(testcase.TestCase):
                 expected = {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}
                 self.assertEqual(expected, found)
 
+    def test_a_zero_is_lost_where_more_is_better(self):
+        every = [f"h{number}" for number in range(6)]
+        lost = (V.INVALID, C.HOST_LOST_TRIALS)
+        cpu = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
+        for name, hosts, arms, budgets in (
+            ("everywhere", every, ["untuned", "tuned"], ()),
+            ("in one arm", every, ["tuned"], ()),
+            ("in an arm whose service CPU is limited, too", every, ["tuned"], cpu),
+        ):
+            with self.subTest(name):
+                data = run(of(*hosts, factor=0, arms=arms))
+                self.assertEqual(dict.fromkeys(hosts, lost), judged(data, budgets))
+                _, verdict = fleet.judge(data, budgets)
+                self.assertIn("12 of 12 trials of 'tuned' gave 0", " ".join(verdict.hosts[0].reasons))
+        self.assertEqual({"h2": lost}, judged(run(of("h2", factor=0), peers=4)))
+        few = run(lambda _pair, _arm, block: 0 if block == 3 else 1)
+        self.assertEqual({}, judged(few), "few are no fault")
+        best = run(of(*every, factor=0), better="lower")
+        _, verdict = fleet.judge(best, ())
+        self.assertEqual({None}, {host.verdict for host in verdict.hosts}, "no host is lost, none is compared")
+
     def test_what_lost_trials_leave_may_compare_nobody(self):
         data = run(lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None, peers=4, benchmark="cpu")
         self.assertEqual({f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}, judged(data))

@@ -80,6 +80,16 @@ class RuleTest(testcase.TestCase):
         zeros = [(pair, samples.trial(value=0.0, better="lower")) for pair, _ in measured]
         self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
 
+    def test_a_figure_that_is_zero_on_most_hosts_is_not_compared(self):
+        """It has no ratio: hosts would be equal, or lose without a limit."""
+        pairs = {("a", "b"): 0, ("b", "c"): 0, ("c", "a"): 0, ("d", "e"): 10, ("e", "d"): 11}
+        for better in ("higher", "lower"):
+            with self.subTest(better):
+                measured = []
+                for pair, value in pairs.items():
+                    measured.append((model.HostPair(*pair), samples.trial(value=value, better=better)))
+                self.assertEqual({}, peer_comparison.compare(measured, 0.1))
+
     def test_two_hosts_alone_are_compared_by_their_boots(self):
         two = {"a": [100, 102], "b": [99, 101]}
         for name, boots, expected in (
