@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.cloud import fleet, fleet_places
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import model, schema, store
 from nova_perf_tuning.validation.report import ndjson, report, summary
@@ -99,7 +99,7 @@ class _Judged:
     def ndjson(self) -> str:
         hosts_of: Callable[[model.Trial], tuple[str, str | None]] = self._only_host
         if self.results.environment.fleet is not None:
-            hosts_of = fleet.Places(self.results.environment).ran_on
+            hosts_of = fleet_places.Places(self.results.environment).ran_on
         lines = ndjson.lines(self.results, summary.excluded(self.summaries), hosts_of)
         return "".join(lines)
 
@@ -138,3 +138,14 @@ def _report_audits(files: Sequence[str], path: str) -> None:
         schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
     store.write_atomically(path, report.render_audits(audits))
     command.say(path)
+
+
+def _hosts_of(environment: Environment) -> Callable[[model.Trial], tuple[str, str | None]]:
+    """Return what gives the host of a trial, and that of its peer if any."""
+    if environment.fleet:
+        return fleet_places.Places(environment).ran_on
+
+    def of_one_host(_trial: model.Trial) -> tuple[str, str | None]:
+        return environment.host, None
+
+    return of_one_host

@@ -45,6 +45,7 @@ MODULES = {
     "validation/cloud/fleet.py": (
         "validation.cloud.test_fleet validation.cloud.test_peer_comparison validation.report.test_fleet_diagnosis"
     ),
+    "validation/cloud/lost_trials.py": "validation.cloud.test_fleet validation.report.test_fleet_diagnosis",
     "validation/judge/trial_filter.py": (
         "validation.judge.test_trial_filter validation.judge.test_guards validation.judge.test_verdict "
         "validation.report.test_every_figure"

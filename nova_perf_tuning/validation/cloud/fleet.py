@@ -5,8 +5,8 @@ Hosts are of one kind, so a budget is judged over the pairs of all of them, each
 FAILs when it is slower than the others (:mod:`.peer_comparison`), or when the figure that a budget
 limits is beyond the limit in all its pairs, by more than hosts differ. Pairs with such hosts are
 left out of the judgement over all pairs. A host without any result is INVALID, and so is a host
-that lost too many trials (:func:`_screen`). :func:`judge` says in which order this is decided, and
-why.
+that lost too many trials (:mod:`.lost_trials`). :func:`judge` says in which order this is decided,
+and why.
 """
 
 import collections
@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model, peer_comparison
-from nova_perf_tuning.validation.judge import budget_file, trial_filter
+from nova_perf_tuning.validation.cloud import lost_trials, model, peer_comparison
+from nova_perf_tuning.validation.cloud.fleet_places import Places, Trials
+from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge import verdict as judging
 from nova_perf_tuning.validation.measure import model as results
@@ -32,12 +32,6 @@ _V = judging.Verdict
 
 #: Verdicts from the worst to the best.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS)
-
-#: A host that lost more than this share of its cells of a benchmark and arm is INVALID.
-_FAILING: Final = 0.5
-
-#: Trials, each with the hosts that it is about: twice the same host where there is one.
-Trials = Sequence[tuple[model.HostPair, results.Trial]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,29 +61,6 @@ class _Finding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Cell:
-    """What one boot of a pair gave of one benchmark in one arm.
-
-    :ivar lost: its trials that failed, gave 0 where more is better, or are missing.
-    :ivar without_cpu: number of its trials that have a figure, but lack the service CPU.
-    :ivar left_out: so much of it is lost that nothing of this benchmark in this boot counts.
-    """
-
-    lost: trial_filter.Lost
-    without_cpu: int
-    left_out: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _LossOfHost:
-    """Why a host lost cells of one benchmark and arm; ``mostly``: it lost most of them."""
-
-    host: str
-    why: Reason
-    mostly: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _LimitedFigure:
     """A figure that a budget limits.
 
@@ -104,67 +75,12 @@ class _LimitedFigure:
     of_pairs: Mapping[model.HostPair, float]
 
 
-class Places:
-    """Which hosts the trials of a fleet's results are about.
-
-    The number of a pair is the boot of its trials. What ran on the pair's server alone is of
-    another boot, that of the server's guest: the number of the pair plus the number of all pairs.
-
-    :ivar boots: boot -> its pair, and the host that its trials ran on; those with a peer began
-        there.
-    """
-
-    def __init__(self, environment: environments.Environment) -> None:
-        """Read the pairs; a benchmark that is not installed counts as one with a server."""
-        assert environment.fleet is not None
-        self.fleet = environment.fleet
-        pairs: dict[int, model.HostPair] = {}
-        for pair in self.fleet.pairs:
-            pairs[pair.number] = model.HostPair(pair.client, pair.server)
-        self.boots: dict[int, tuple[model.HostPair, str]] = {}
-        for number, hosts in pairs.items():
-            self.boots[number + len(pairs)] = (hosts, hosts.server)
-        for number, hosts in pairs.items():
-            self.boots[number] = (hosts, hosts.client)
-        unpaired_kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
-        self._unpaired = set()
-        for label, run in environment.benchmarks.items():
-            if run.kind in unpaired_kinds:
-                self._unpaired.add(label)
-
-    def hosts(self, trial: results.Trial) -> model.HostPair:
-        """Return the hosts that a trial is about; without a peer, its own host twice."""
-        return self._hosts_of(trial.benchmark, trial.boot)
-
-    def boots_of(self, benchmark: str, number: int) -> list[tuple[int, model.HostPair]]:
-        """Return the boots that a pair has of a benchmark, each with the hosts that it is about."""
-        boots = [number]
-        if benchmark in self._unpaired:
-            boots.append(number + len(self.fleet.pairs))
-        return [(boot, self._hosts_of(benchmark, boot)) for boot in boots]
-
-    def _hosts_of(self, benchmark: str, boot: int) -> model.HostPair:
-        pair, host = self.boots[boot]
-        if benchmark in self._unpaired:
-            return model.HostPair(host, host)
-        return pair
-
-    def ran_on(self, trial: results.Trial) -> tuple[str, str | None]:
-        """Return a trial's host, empty if unknown, and the host of its peer if any."""
-        if trial.boot not in self.boots:
-            return "", None
-        pair = self.hosts(trial)
-        if pair.server == pair.client:
-            return pair.client, None
-        return pair.client, pair.server
-
-
 def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
 
     A host gets the worst verdict that any of four passes finds. Each pass needs the one before:
 
-    1. :func:`_screen` leaves out boots that lost too many trials. What is left of such a boot is a
+    1. :func:`.lost_trials.screen` leaves out boots that lost too many trials. What is left of such a boot is a
        selection: compared or judged, it would give a wrong verdict on the host and on its peers.
     2. :func:`_slower_than_others` compares hosts with each other. It needs no budget, and a slow
        host makes all its pairs slow: until it is known, a budget would FAIL for its good peers,
@@ -186,7 +102,7 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     for host in findings.keys() - _hosts_with_trials(places, known):
         findings[host].append(_Finding(_V.INVALID, reason(_C.NO_RESULT)))
 
-    kept, losses = _screen(guests, places, environment, budgets)
+    kept, losses = lost_trials.screen(guests, places, environment, budgets)
     if_nothing_else: dict[str, list[_Finding]] = collections.defaultdict(list)
     for loss in losses:
         finding = _Finding(_V.INVALID, loss.why)
@@ -280,126 +196,6 @@ def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Place
         if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots:
             counting.append((places.hosts(trial), trial))
     return counting
-
-
-# -- pass 1: lost trials
-
-
-def _screen(
-    measured: Trials,
-    places: Places,
-    environment: environments.Environment,
-    budgets: Iterable[judging.Budget],
-) -> tuple[Trials, Sequence[_LossOfHost]]:
-    """Return which of ``measured`` counts, and the hosts that lost cells.
-
-    A *cell* is what one boot of a pair gave of one benchmark in one arm. Every boot that has any
-    trial has a cell of each benchmark and arm of the run, also of those without any trial. A trial
-    in a cell is lost when it failed, is missing, gave 0 where more is better, or lacks the service
-    CPU that a budget limits. A cell that lost more than 20 % is a selection, not a sample: with it
-    this benchmark of this boot is left out of everything. A host more than half of whose cells of
-    a benchmark and arm are left out is INVALID, so that one failing host changes no verdict on its
-    peers. A host that lost fewer cells is INVALID where what is left can be neither compared nor
-    judged.
-    """
-    cpu_limited = set()
-    for budget in budgets:
-        if budget.max_host_cpu_per_unit is not None:
-            cpu_limited.add((budget.benchmark, budget.arm))
-    arms = _arms(measured, environment)
-    gaps = trial_filter.Gaps.of(environment)
-    cells: dict[tuple[str, str, str], list[_Cell]] = collections.defaultdict(list)
-    excluded = set()
-    for (benchmark, boot, pair), trials in _boots(measured, places, environment).items():
-        figure = trial_filter.Figure.of(trials)
-        for arm in arms:
-            if arm in figure.arms:
-                cell = _cell(figure, gaps, arm, (benchmark, arm) in cpu_limited)
-            else:
-                cell = _empty_cell(arm, len(figure.blocks) or environment.blocks or 1)
-            if not cell.lost.of:
-                continue
-            if cell.left_out:
-                excluded.add((benchmark, boot))
-            for host in pair.hosts:
-                cells[host, benchmark, arm].append(cell)
-
-    losses = []
-    for (host, benchmark, arm), of_host in cells.items():
-        left_out = sum(cell.left_out for cell in of_host)
-        if left_out:
-            mostly = left_out > _FAILING * len(of_host)
-            losses.append(_LossOfHost(host, _why_lost(benchmark, arm, of_host), mostly))
-    kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded]
-    return kept, losses
-
-
-def _arms(measured: Trials, environment: environments.Environment) -> list[str]:
-    """Return the arms of guests that the run has, also those of which no guest was measured."""
-    arms = dict.fromkeys(environment.arms)
-    for _, trial in measured:
-        arms[trial.arm] = None
-    arms.pop(results.HOST, None)
-    return list(arms)
-
-
-def _boots(
-    measured: Trials, places: Places, environment: environments.Environment
-) -> dict[tuple[str, int, model.HostPair], list[results.Trial]]:
-    """Return (benchmark, boot, hosts) -> trials, also without any where the pair has others."""
-    boots: dict[tuple[str, int, model.HostPair], list[results.Trial]] = {}
-    begun = {trial.boot for _, trial in measured}
-    for pair in places.fleet.pairs:
-        if begun.isdisjoint((pair.number, pair.number + len(places.fleet.pairs))):
-            continue
-        for benchmark in environment.benchmarks:
-            for boot, hosts in places.boots_of(benchmark, pair.number):
-                boots[benchmark, boot, hosts] = []
-    for hosts, trial in measured:
-        boots.setdefault((trial.benchmark, trial.boot, hosts), []).append(trial)
-    return boots
-
-
-def _empty_cell(arm: str, blocks: int) -> _Cell:
-    """Return a cell of which every trial is missing."""
-    return _Cell(trial_filter.Lost(arm, blocks, 0, 0, blocks, frozenset()), 0, True)
-
-
-def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool) -> _Cell:
-    """Return what the trials of one boot and benchmark gave in an arm."""
-    lost = trial_filter.lost(figure, gaps, arm)
-    if any(trial.better == "lower" for trial in figure.arms[arm]):
-        lost = dataclasses.replace(lost, zeros=0)  # there a 0 is the best figure
-    without_cpu = 0
-    if cpu_limited:
-        for trial in figure.arms[arm]:
-            has_figure = trial.value is not None and (trial.value != 0 or trial.better == "lower")
-            if has_figure and overhead.cost(trial).service_s is None:
-                without_cpu += 1
-    count = lost.count + without_cpu
-    return _Cell(lost, without_cpu, count > trial_filter.MAX_LOST * lost.of)
-
-
-def _why_lost(benchmark: str, arm: str, cells: Sequence[_Cell]) -> Reason:
-    of = failed = zeros = missing = without_cpu = 0
-    for cell in cells:
-        of += cell.lost.of
-        failed += cell.lost.failed
-        zeros += cell.lost.zeros
-        missing += cell.lost.missing
-        without_cpu += cell.without_cpu
-    why: tuple[Reason, ...] = ()
-    if without_cpu:
-        why = (reason(_C.NO_SERVICE_CPU, arm=arm),)
-    lost = trial_filter.Lost(arm, of, failed, zeros, missing, frozenset())
-    return lost.reason(
-        _C.HOST_LOST_TRIALS,
-        benchmark=benchmark,
-        count=lost.count + without_cpu,
-        excluded=without_cpu,
-        limit=trial_filter.MAX_LOST,
-        why=why,
-    )
 
 
 # -- passes 2 and 3: hosts that are slow, and hosts that are beyond a budget

@@ -19,7 +19,7 @@ from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import fleet, model, run_store
+from nova_perf_tuning.validation.cloud import fleet, fleet_places, model, run_store
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
 from nova_perf_tuning.validation.measure import session, store
@@ -189,7 +189,7 @@ def collect(
         fleet=environments.Fleet(run_id, pairs=pairs, max_loss=max_loss),
         shown=shown,
     )
-    places = fleet.Places(environment)
+    places = fleet_places.Places(environment)
     trials += _dealt_out(bare, places, trials)
     measured, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
@@ -214,7 +214,7 @@ def _incidents(tasks: Iterable[model.Task]) -> list[environments.Incident]:
 
 
 def _dealt_out(
-    bare: Mapping[str, results.Results], places: fleet.Places, measured: Sequence[results.Trial]
+    bare: Mapping[str, results.Results], places: fleet_places.Places, measured: Sequence[results.Trial]
 ) -> list[results.Trial]:
     """Return samples of bare hosts as trials in the boots and blocks of the guests on them.
 
@@ -274,7 +274,7 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     return ordered
 
 
-def _add_figures(measured: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
+def _add_figures(measured: results.Results, places: fleet_places.Places, judged: fleet.FleetVerdict) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}

@@ -4,7 +4,7 @@
 import dataclasses
 
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.cloud import fleet, fleet_places
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.measure import reasons
 from tests.support import samples, testcase
@@ -242,7 +242,7 @@ class PlacesTest(testcase.TestCase):
         for benchmark, expected in (("iperf3", ("h1", "h2")), ("cpu", ("h1", None))):
             with self.subTest(benchmark):
                 data = run(benchmark=benchmark)
-                places = fleet.Places(data.environment)
+                places = fleet_places.Places(data.environment)
                 [trial, *_] = [trial for trial in data.trials if trial.boot == 1]
                 self.assertEqual(expected, places.ran_on(trial))
                 self.assertEqual(("", None), places.ran_on(dataclasses.replace(trial, boot=99)))
