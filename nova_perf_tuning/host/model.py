@@ -254,7 +254,8 @@ class IrqTarget:
     """An interrupt: ``irq:47``; its identity is ``DEVICE|ACTION``.
 
     :ivar device: PCI address or NIC that owns it; empty for a legacy interrupt.
-    :ivar action: names of its handlers; empty while it has none, as while its NIC is down.
+    :ivar action: names of its handlers; empty while it has none, as while its NIC is down. It is the name
+        of one directory below ``/proc/irq/47``, never a path.
     """
 
     number: int
@@ -280,6 +281,10 @@ class IrqTarget:
         device, bar, action = identity.partition("|")
         if not match or (identity and not bar):
             raise TargetError(f"irq_affinity target {text[:60]!r}: write it as in irq:47")
+        if "/" in action or "\0" in action or action in (".", ".."):
+            raise TargetError(
+                f"irq_affinity identity {identity[:60]!r}: it names no handler; 'nova-perf plan -f json' prints it"
+            )
         return cls(int(match[1]), device, action)
 
     def is_asleep(self, now: Self) -> bool:

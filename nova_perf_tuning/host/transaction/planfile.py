@@ -17,12 +17,15 @@ MAX_BYTES: Final = 64 << 20
 _FIELDS: Final = ("kind", "target", "value", "current", "reason", "rule", "identity")
 _CPUS: Final = "[0-9][0-9,-]*"
 _MASK: Final = "[0-9a-f][0-9a-f,]*"
-#: Kind of setting that the planner makes -> patterns of its target and its value.
+#: ``DEVICE|ACTION``; the handlers' name becomes a part of a path: one name, not ``.`` or ``..``.
+_HANDLER: Final = r"([^/|]*\|(?!\.{1,2}$)[^/]*)?"
+_THREAD: Final = "([0-9]{1,10}:[0-9]{1,20})?"
+#: Kind of setting that the planner makes -> patterns of its target, its value and its identity.
 FORMS: Final = {
-    "irq_affinity": ("irq:[0-9]{1,7}", _CPUS),
-    "thread_affinity": ("tid:[0-9]{1,10}", _CPUS),
-    "xps": (f"{model.DEVICE}/tx-[0-9]{{1,4}}", _MASK),
-    "rps": (f"{model.DEVICE}/rx-[0-9]{{1,4}}", _MASK),
+    "irq_affinity": ("irq:[0-9]{1,7}", _CPUS, _HANDLER),
+    "thread_affinity": ("tid:[0-9]{1,10}", _CPUS, _THREAD),
+    "xps": (f"{model.DEVICE}/tx-[0-9]{{1,4}}", _MASK, ""),
+    "rps": (f"{model.DEVICE}/rx-[0-9]{{1,4}}", _MASK, ""),
 }
 
 
@@ -59,9 +62,10 @@ def _setting(path: str, item: Any) -> model.Setting:
             f"{path}: settings of kind {kind[:40]!r} are not taken from a file, only {', '.join(FORMS)};"
             " 'nova-perf apply --rule ID' writes others"
         )
-    for name, pattern in zip(("target", "value"), FORMS[kind], strict=True):
+    for name, pattern in zip(("target", "value", "identity"), FORMS[kind], strict=True):
         if not re.fullmatch(pattern, fields[name], re.ASCII):
-            raise PlanFileError(f"{path}: {kind}: {name} {fields[name][:60]!r} is not of the form {pattern}")
+            text = f"{kind}: {name} {fields[name][:60]!r}"
+            raise PlanFileError(f"{path}: {text} is not of the form {pattern or 'empty'}")
     if fields["rule"] in journal.AGENT_RULES:
         fields["rule"] = f"file:{fields['rule']}"  # what a person takes from a file is the person's
     return model.Setting(**fields)

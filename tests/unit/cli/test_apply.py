@@ -195,6 +195,20 @@ class PlanFileTest(transaction_case.TransactionCase):
             {"kind": "thread_affinity", "target": "tid:../1"},
         ):
             self.refused("apply", "--from", self._text(json.dumps({"settings": [good, good | change]})))
+        irq = {"kind": "irq_affinity", "target": "irq:24", "value": "0"}
+        thread = {"kind": "thread_affinity", "target": "tid:10001", "value": "0"}
+        for setting in (
+            irq | {"identity": "|../../../tmp/d"},
+            irq | {"identity": "|.."},
+            irq | {"identity": "|."},
+            irq | {"identity": "../..|x"},
+            irq | {"identity": "9:9"},
+            thread | {"identity": "10000:x"},
+            thread | {"identity": "../1:1"},
+            good | {"identity": "x"},
+        ):
+            words = (setting["kind"], "identity")
+            self.refused("apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words)
         self.refused("apply", "--from", self._text(json.dumps({"settings": [good, 1]})))
         two = json.dumps({"settings": [good, good | {"value": "01"}]})
         self.refused("apply", "--from", self._text(two), words=("two values",))

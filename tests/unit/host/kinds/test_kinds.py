@@ -61,6 +61,14 @@ class TargetsTest(testcase.TestCase):
         for kind, text, identity in ((IrqTarget, "irq:47", "9:9"), (ThreadTarget, "tid:1", "x|y")):
             self.assertRaises(base.TargetError, kind.parse, text, identity)
 
+    def test_a_handler_is_one_name_and_no_path(self):
+        for action in ("../../../tmp/d", "a/b", "/dev", "..", ".", "a\0b"):
+            with self.subTest(action):
+                error = self.assertRaises(base.TargetError, IrqTarget.parse, "irq:47", f"|{action}")
+                self.assertIn("names no handler", str(error))
+        for action in ("eth0..1", "a,..", "vfio-msix[0](0000:82:00.0)", "mlx5_comp0@pci:0000:82:00.0"):
+            self.assertEqual(action, IrqTarget.parse("irq:47", f"|{action}").action)
+
 
 class ReadTest(testcase.TestCase):
     def setUp(self):
@@ -267,6 +275,21 @@ class SurveyTest(testcase.TestCase):
         self.assertIs(base.State.UNREADABLE, self.kinds["irq_affinity"].survey([foreign])[0].state)
         other = dataclasses.replace(wanted, identity="0000:00:00.0|other")
         self.assertIs(base.State.GONE, self.kinds["irq_affinity"].survey([other])[0].state)
+
+    def test_nothing_beside_the_interrupts_is_opened(self):
+        stranger = pathlib.Path(self.root, "proc/stranger")
+        stranger.mkdir()
+        (stranger / "x").mkdir()
+        (stranger / "smp_affinity_list").write_text("0-7\n")
+        first = self.settings["irq_affinity"][0]
+        settings = []
+        for action in ("../../stranger/x", "..", ".", "x\0"):
+            settings.append(dataclasses.replace(first, value="0-7", identity=f"|{action}"))
+        with mock.patch.object(os, "open", wraps=os.open) as opening:
+            states = {seen.state for seen in self.kinds["irq_affinity"].survey(settings)}
+        self.assertEqual({base.State.UNREADABLE}, states)
+        opened = [str(call.args[0]) for call in opening.call_args_list]
+        self.assertEqual([], [path for path in opened if "stranger" in path])
 
     def test_an_interrupt_whose_handler_is_gone_is_the_same(self):
         kind, target = self.kinds["irq_affinity"], "irq:24"
