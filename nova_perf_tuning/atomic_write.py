@@ -156,14 +156,18 @@ def _opened(path: str, inside: str = "") -> Directory:
         raise OutputError(f"{path!r}: {error}") from None
 
 
-def make_directory(path: str) -> None:
-    """Make a directory that everybody may read, whatever the umask; one that is there stays as it is."""
+def make_directory(path: str, *, inside: str = "") -> None:
+    """Make a directory that everybody may read, whatever the umask; one that is there stays as it is.
+
+    :param inside: see :func:`open_directory`.
+    :raises OSError: it cannot be made; ELOOP: it is not ``inside``, and nothing was made.
+    """
     there = os.path.abspath(path)
     missing: list[str] = []
     while not os.path.isdir(there):
         there, name = os.path.split(there)
         missing.append(name)
-    above = open_directory(there)
+    above = open_directory(there, inside=inside)
     for name in reversed(missing):
         with above:
             above = above.below(name)

@@ -18,6 +18,7 @@ from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, 
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
+from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
@@ -86,12 +87,20 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     privileged.require(root)
     live = os.path.realpath(root) == "/"
     options, run_dir, state_dir = conf.agent, conf.agent.run_dir, conf.nova_perf_tuning.state_dir
+    sysroot = ""
     if not live:  # the defaults are of the live host
+        reader.open_root(root)  # which refuses what is no recorded host
         if run_dir == state_module.RUN_DIR:
-            run_dir = os.path.join(os.path.realpath(root), "run/nova-perf-tuning")
+            sysroot = os.path.realpath(root)
+            run_dir = os.path.join(sysroot, state_module.RUN_DIR.lstrip("/"))
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(root)
-    atomic_write.make_directory(run_dir)  # its files are for everybody to read
+    try:
+        atomic_write.make_directory(run_dir, inside=sysroot)  # its files are for everybody to read
+    except OSError as error:
+        raise errors.PerfTuningError(
+            f"{run_dir}: {error.strerror}: name another directory with [agent] run_dir"
+        ) from None
     journal = reconcile.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
@@ -101,12 +110,12 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     memory = refusals.Memory(root)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, refusals=memory)
     with journal.agent(), contextlib.ExitStack() as stack:
-        agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier)
+        agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier, sysroot)
         stack.callback(agent.close)
         for source in _sources(root, live):
             agent.add(source)
         agent.catch_signals()
-        stack.callback(state_module.remove, run_dir)
+        stack.callback(state_module.remove, run_dir, sysroot)
         if options.metrics_port:
             stack.callback(_metrics(agent, conf))
         agent.run()

@@ -46,6 +46,7 @@ class Service:
 
     :param timing: has the intervals of group ``[agent]``.
     :param daemons: other programs on this host.
+    :param sysroot: the recorded host that ``run_dir`` belongs to, out of which no link leads; empty: this host.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Service:
         run_dir: str,
         daemons: findings.CompetingDaemons,
         notifier: state_module.Notifier | None = None,
+        sysroot: str = "",
     ) -> None:
         self._reconciler = reconciler
         self._poller = poller
         self._timing = timing
         self._run_dir = run_dir
+        self._sysroot = sysroot
         self._notifier = notifier or state_module.Notifier({})
         self._daemons = daemons
         self._selector = selectors.DefaultSelector()
@@ -307,7 +310,7 @@ class Service:
         state = self.state()
         self.snapshot = state, self._last.facts if self._last is not None else None
         try:
-            state_module.write(self._run_dir, state)
+            state_module.write(self._run_dir, state, self._sysroot)
         except (errors.PerfTuningError, OSError) as error:
             LOG.warning("state for 'nova-perf status': %s", error)
 

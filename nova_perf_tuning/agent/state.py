@@ -80,16 +80,23 @@ class AgentState(Stats):
     age_s: float | None = None
 
 
-def write(directory: str, state: AgentState) -> None:
-    """Write the state whole."""
-    with atomic_write.writing(os.path.join(directory, FILE)) as file:
+def write(directory: str, state: AgentState, sysroot: str = "") -> None:
+    """Write the state whole.
+
+    :param sysroot: see :func:`read`.
+    :raises OSError: it cannot be written, or a link leads out of the recorded host.
+    """
+    with atomic_write.writing(os.path.join(directory, FILE), inside=sysroot) as file:
         file.write(json.dumps({"schema": SCHEMA, **vars(state)}).encode())
 
 
-def remove(directory: str) -> None:
-    """Forget the state: the agent has ended."""
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(directory, FILE))
+def remove(directory: str, sysroot: str = "") -> None:
+    """Forget the state: the agent has ended.
+
+    :param sysroot: see :func:`read`.
+    """
+    with contextlib.suppress(OSError, errors.PerfTuningError):
+        atomic_write.remove(os.path.join(directory, FILE), inside=sysroot)
 
 
 def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:

@@ -142,6 +142,9 @@ class LinkTest(directories.DirectoryCase):
         self.assertEqual(errno.ELOOP, self.assertRaises(OSError, writing.__enter__).errno)
         error = self.assertRaises(OSError, atomic_write.remove, file, inside=str(self.directory))
         self.assertEqual(errno.ELOOP, error.errno)
+        new = str(self.output / "new/directory")
+        error = self.assertRaises(OSError, atomic_write.make_directory, new, inside=str(self.directory))
+        self.assertEqual(errno.ELOOP, error.errno)
         self.check_outside()
 
     def test_swaps_in_a_loop(self):

@@ -62,7 +62,7 @@ class IrqbalanceBan(base.SettingKind):
         """Write the list, or remove it, and make a running irqbalance read it."""
         path, numbers = self._path(target), _numbers(value)
         if numbers:
-            atomic_write.make_directory(os.path.dirname(path))
+            atomic_write.make_directory(os.path.dirname(path), inside=self.prefix)
             with atomic_write.writing(path, inside=self.prefix) as file:
                 file.write("".join(f"{number}\n" for number in numbers).encode("ascii"))
         elif os.path.lexists(path):

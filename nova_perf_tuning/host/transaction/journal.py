@@ -179,11 +179,13 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         self._connection: sqlite3.Connection | None = None
         prefix = os.path.abspath(root)
         try:
+            inside = ""
             if prefix != "/" and self.state_dir.startswith(f"{prefix}/"):
+                inside = prefix
                 for suffix in bounded_read.SQLITE_SUFFIXES:
                     bounded_read.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
             if writer:
-                self._prepare(patience)
+                self._prepare(patience, inside)
             self._connection = self._open()
         except BaseException as error:
             self.close()
@@ -205,11 +207,11 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             os.close(self._lock)
             self._lock = -1
 
-    def _prepare(self, patience: float) -> None:
-        """Make the directory and the file, and take the lock."""
+    def _prepare(self, patience: float, inside: str) -> None:
+        """Make the directory, which must be ``inside`` the recorded host, and the file, and take the lock."""
         # nova-compute, which is not root, reads the host's verdict there; the journal itself is
         # 0600.
-        atomic_write.make_directory(self.state_dir)
+        atomic_write.make_directory(self.state_dir, inside=inside)
         status = os.stat(self.state_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise JournalError(

@@ -175,10 +175,8 @@ class Memory:
             "since": record.since,
         }
         try:
-            if self._prefix:
-                bounded_read.check_inside(self._prefix, FILE)
-            atomic_write.make_directory(os.path.dirname(path))
-            with atomic_write.writing(path) as file:
+            atomic_write.make_directory(os.path.dirname(path), inside=self._prefix)
+            with atomic_write.writing(path, inside=self._prefix) as file:
                 file.write(json.dumps(content).encode())
         except (OSError, errors.PerfTuningError):
             self._has_file = False  # what is there is older than what this object knows

@@ -3,6 +3,7 @@
 
 import configparser
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -113,6 +114,17 @@ class StateTest(directories.DirectoryCase):
         reader.start()
         reader.join(5)
         self.assertIn("not a plain file", str(errors))
+
+    def test_in_a_recorded_host_it_is_written_and_removed_nowhere_else(self):
+        outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (outside / state.FILE).write_text("theirs")
+        root = str(self.directory)
+        (self.directory / "run").symlink_to(outside)
+        error = self.assertRaises(OSError, state.write, f"{root}/run", agent_samples.agent_state(), root)
+        self.assertEqual(errno.ELOOP, error.errno)
+        state.remove(f"{root}/run", root)
+        self.assertEqual("theirs", (outside / state.FILE).read_text())
+        self.assertEqual([state.FILE], os.listdir(outside))
 
     def test_a_process_number_that_is_a_path(self):
         stranger = self.directory / "7"
