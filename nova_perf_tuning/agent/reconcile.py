@@ -164,20 +164,22 @@ class TunedHost:
                 domain = dataclasses.replace(domain, title=None)
             guests.append(dataclasses.replace(guest, domain=domain))
         root = Root(self.root)
-        files = [path for path in self.nova_files(root, strict=True) if os.path.exists(path)]
-        sets = dataclasses.replace(novaconf.read(files), housekeeping=self._housekeeping)
+        if self._nova_config:
+            files = novaconf.texts([path for path in self._nova_config if os.path.exists(path)])
+        else:
+            files = novaconf.found(root, strict=True)
+        sets = dataclasses.replace(novaconf.cpu_sets(files), housekeeping=self._housekeeping)
         warnings = list(facts.warnings)
         warnings += root.notes.all()
         seen = dataclasses.replace(facts, guests=tuple(guests), warnings=tuple(warnings))
         return planner.plan(seen, sets, rps=self._rps, refused=refused)
 
-    def nova_files(self, root: Root | None = None, *, strict: bool = False) -> Sequence[str]:
+    def nova_files(self) -> Sequence[str]:
         """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
         if self._nova_config:
             return self._nova_config
         prefix = self.root.rstrip("/")
-        found = novaconf.find(root or Root(self.root), strict=strict)
-        return [f"{prefix}/{path}" for path in found]
+        return [f"{prefix}/{path}" for path in novaconf.find(Root(self.root))]
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""

@@ -169,22 +169,38 @@ def find(root: Root, *, strict: bool = False) -> list[str]:
     for path in passed_over:
         root.notes.add(NoteCode.NOVA_CONF_PASSED_OVER, path, taken=f"/{files[0]}")
     if strict:
-        for note in root.notes.all():
-            if note.code is NoteCode.NO_PERMISSION:
-                raise NovaConfigError(
-                    f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
-                )
+        _refuse_hidden(root)
     return files
 
 
-def found(root: Root) -> list[tuple[str, str]]:
-    """Return (path, text) of what :func:`find` finds; what cannot be read is empty, and noted."""
+def found(root: Root, *, strict: bool = False) -> list[tuple[str, str]]:
+    """Return (path, text) of what :func:`find` finds; what cannot be read is empty, and noted.
+
+    Links in a recorded host are followed inside of it only.
+
+    :raises NovaConfigError: with ``strict``, a file or directory is there and cannot be read.
+    """
     files = []
-    for path in find(root):
+    for path in find(root, strict=strict):
         directory, _, name = path.rpartition("/")
-        text = root.read(root.directory(directory), name, MAX_BYTES) or b""
-        files.append((f"/{path}", text.decode("utf-8", "replace")))
+        place = root.directory(directory)
+        data = root.read(place, name, MAX_BYTES)
+        if data is None and strict and root.has(place, name):
+            _refuse_hidden(root)
+            raise NovaConfigError(
+                f"nova.conf /{path}: it cannot be read: it is too large, no plain file or a broken link"
+            )
+        files.append((f"/{path}", (data or b"").decode("utf-8", "replace")))
     return files
+
+
+def _refuse_hidden(root: Root) -> None:
+    """Refuse a root some of whose files this user may not read."""
+    for note in root.notes.all():
+        if note.code is NoteCode.NO_PERMISSION:
+            raise NovaConfigError(
+                f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
+            )
 
 
 def _matching(root: Root, path: str) -> list[str]:

@@ -63,7 +63,7 @@ class PlacesTest(testcase.TestCase):
                 host = reconcile.TunedHost(root, opts.load([]).agent.nova_config)
                 kept = host.plan(host.facts())
                 self.assertEqual(plan["sets"], dict(kept.sets))
-                self.assertEqual([root + path for path in paths], list(kept.nova_config))
+                self.assertEqual(paths, list(kept.nova_config))
 
     def test_the_agent_hears_of_a_file_that_goes_comes_and_changes(self):
         for deployment in PLACES:
@@ -93,6 +93,31 @@ class SeveralPlacesTest(testcase.TestCase):
         ]
         taken = "/etc/kolla/nova-compute/nova.conf"
         self.assertEqual({"places": ("etc/nova/nova.conf",), "taken": taken}, dict(note.params))
+
+    def test_the_agent_reads_no_file_outside_of_a_recorded_host(self):
+        path = pathlib.Path(self.root, "etc/kolla/nova-compute/nova.conf")
+        outside = pathlib.Path(sysroots.make_host(self), "secret")
+        outside.write_text("[compute]\ncpu_dedicated_set = 1-3\nsecret line\n")
+        inside = path.with_name("inside")
+        inside.write_text(SHARED)
+        host = reconcile.TunedHost(self.root)
+        facts = host.facts()
+        path.unlink()
+        path.symlink_to("inside")
+        self.assertEqual("6", host.plan(facts).sets["shared"])
+        for target in (outside, "nothing", "../nova-compute"):
+            with self.subTest(target=target):
+                path.unlink()
+                path.symlink_to(target)
+                error = self.assertRaises(novaconf.NovaConfigError, host.plan, facts)
+                self.assertIn("nova.conf /etc/kolla/nova-compute/nova.conf: it cannot be read", str(error))
+                self.assertNotIn("secret", str(error))
+        path.unlink()
+        path.symlink_to("inside")
+        inside.write_text("#" * (novaconf.MAX_BYTES + 1))
+        self.assertRaises(novaconf.NovaConfigError, host.plan, facts)
+        path.unlink()
+        self.assertNotEqual("6", host.plan(facts).sets["shared"])
 
     def test_a_directory_that_is_hidden_is_no_missing_one(self):
         root = roots.Root(self.root)
