@@ -42,9 +42,18 @@ _PATIENCE_S: Final = 30.0
 #: Steps of SQLite's machine between two looks at the clock.
 _STEPS: Final = 100_000
 
-_SCHEMA = (
-    "CREATE TABLE host (root TEXT NOT NULL)",
-    """CREATE TABLE entry (
+#: Bounds on what is read: a value (a configuration file of ours), all texts together, and the number of entries.
+#: The largest host that is tested has 11,000.
+_MAX_VALUE: Final = 16 << 20
+_MAX_TEXT: Final = 64 << 20
+_MAX_ENTRIES: Final = 1 << 17
+#: Seconds since the epoch that no clock will reach.
+_LATEST: Final = float(1 << 37)
+
+#: Table -> what makes it.
+_TABLES: Final = {
+    "host": "CREATE TABLE host (root TEXT NOT NULL)",
+    "entry": """CREATE TABLE entry (
         id INTEGER PRIMARY KEY,
         kind TEXT NOT NULL, target TEXT NOT NULL, identity TEXT NOT NULL, boot_id TEXT NOT NULL,
         original TEXT NOT NULL, wanted TEXT NOT NULL, written TEXT,
@@ -53,8 +62,7 @@ _SCHEMA = (
         since REAL NOT NULL, changed REAL NOT NULL,
         UNIQUE (kind, target, identity, boot_id)
     )""",
-    f"PRAGMA user_version = {VERSION}",
-)
+}
 
 
 class JournalError(errors.PerfTuningError):
@@ -239,13 +247,16 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             )
         with self._errors():
             connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(self._is_late, _STEPS)
-            objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            objects = connection.execute("SELECT name, sql FROM sqlite_master LIMIT 100").fetchall()
             empty = not objects
-            tables = {name for kind, name, sql in objects if kind == "table" and sql.startswith("CREATE TABLE")}
-            foreign = [name for kind, name, _sql in objects if kind != "index" and name not in tables]
-            if objects and (foreign or not {"host", "entry"} <= tables):
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > VERSION:
+                connection.close()
+                raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
+            if not (empty or _is_ours(objects)):
                 connection.close()
                 raise JournalError(
                     f"{self.path}: it is not a journal of this program: name another directory with --state-dir"
@@ -261,17 +272,14 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             if empty:
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
-                    for statement in _SCHEMA:
+                    for statement in _TABLES.values():
                         connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
                     connection.execute("INSERT INTO host (root) VALUES (?)", (self.root,))
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
-                raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
             (root,) = connection.execute("SELECT root FROM host").fetchone()
             if root != self.root:
-                raise JournalError(
-                    f"{self.path}: it belongs to the host below {root}, not {self.root}: name another --state-dir"
-                )
+                where = f"{root[:200]}, not {self.root}"
+                raise JournalError(f"{self.path}: it belongs to the host below {where}: name another --state-dir")
             return connection
 
     def _check_files(self) -> None:
@@ -324,11 +332,22 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     def entries(self) -> list[Entry]:
         """Return all entries, oldest first."""
+        entries: list[Entry] = []
         if self._connection is None:
-            return []
+            return entries
+        size = 0
         with self._errors():
             rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entry ORDER BY id")  # noqa: S608
-            return [Entry(*row) for row in rows]
+            for row in rows:
+                entry = Entry(*row)
+                size += _checked_size(entry)
+                if size > _MAX_TEXT or len(entries) == _MAX_ENTRIES:
+                    raise JournalError(
+                        f"{self.path}: it has more than {_MAX_ENTRIES} entries or {_MAX_TEXT >> 20} MiB:"
+                        " this program wrote no such journal: name another directory with --state-dir"
+                    )
+                entries.append(entry)
+        return entries
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Insert entries, or replace those with the same key in place. Within :meth:`transaction`."""
@@ -342,6 +361,41 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             "DELETE FROM entry WHERE kind = ? AND target = ? AND identity = ? AND boot_id = ?",
             [entry.key for entry in entries],
         )
+
+
+def _is_ours(objects: Iterable[tuple[str, str | None]]) -> bool:
+    """Whether (name, SQL) pairs of a database are our tables and nothing else.
+
+    A column that is computed, say, would take more memory than the file has bytes.
+    """
+    found: dict[str, str] = {}
+    for name, sql in objects:
+        if sql is not None:  # else it is the index of a UNIQUE in a table
+            found[name] = _one_line(str(sql))
+    return found == {name: _one_line(sql) for name, sql in _TABLES.items()}
+
+
+def _one_line(sql: str) -> str:
+    return " ".join(sql.split())
+
+
+def _checked_size(entry: Entry) -> int:
+    """Return how many characters an entry has.
+
+    :raises TypeError: a value is of another type than ours, or no time: SQLite keeps bytes as they are in any
+        column.
+    """
+    texts = [entry.kind, entry.target, entry.identity, entry.boot_id, entry.original, entry.wanted]
+    texts += [entry.reason, entry.rule, entry.state]
+    if entry.written is not None:
+        texts.append(entry.written)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError("an entry has a value that is no text")
+    for seconds in (entry.since, entry.changed):
+        if not (isinstance(seconds, float) and 0.0 <= seconds <= _LATEST):
+            raise TypeError("an entry has a time that is none")
+    return sum(map(len, texts))
 
 
 class HeldError(errors.PerfTuningError):

@@ -60,6 +60,52 @@ class JournalTest(directories.DirectoryCase):
             connection.executescript(f"DROP TABLE host; CREATE VIEW host (root) AS {endless}")
         self.refused("is not a journal of this program", writer=False)
 
+    def test_only_our_own_tables_are_read(self):
+        """A computed column of a small file fills all memory."""
+        large = "hex(zeroblob(400000000))"
+        reason = "reason TEXT NOT NULL"
+        changes = {
+            "computed": f"reason TEXT GENERATED ALWAYS AS ({large}) VIRTUAL",
+            "default": f"reason TEXT NOT NULL DEFAULT ({large})",
+            "more columns": f"{reason}, more TEXT",
+        }
+        ours = journal._TABLES["entry"]
+        scripts = [f"DROP TABLE entry; {ours.replace(reason, change)}" for change in changes.values()]
+        scripts += ["CREATE TABLE other (x)", "CREATE INDEX other ON entry (hex(kind))", "DROP TABLE host"]
+        for script in scripts:
+            with self.subTest(script=script):
+                path = self.fill()
+                with contextlib.closing(sqlite3.connect(path)) as connection:
+                    connection.executescript(script)
+                self.refused("is not a journal of this program", writer=False)
+                self.refused("is not a journal of this program")
+                shutil.rmtree(self.directory)
+
+    def test_what_is_read_is_bounded(self):
+        self.fill()
+        for name, bound, word in (
+            ("_MAX_VALUE", 40, "too big"),
+            ("_MAX_TEXT", 100, "more than"),
+            ("_MAX_ENTRIES", 49, "more than 49 entries"),
+        ):
+            with self.subTest(name), mock.patch.object(journal, name, bound):
+                error = self.assertRaises(journal.JournalError, self.all_entries)
+                self.assertIn(word, str(error))
+        with mock.patch.object(journal, "_MAX_ENTRIES", 50):
+            self.assertEqual(50, len(self.all_entries()))
+
+    def all_entries(self):
+        with self.open(writer=False) as session:
+            return session.entries()
+
+    def test_a_value_of_another_type(self):
+        for change in ("kind = x'ff'", "written = x'00'", "since = 'soon'", "changed = 1e300", "since = -1"):
+            with self.subTest(change):
+                with contextlib.closing(sqlite3.connect(self.fill())) as connection:
+                    connection.executescript(f"UPDATE entry SET {change} WHERE id = 7")
+                self.assertIn("damaged", str(self.assertRaises(journal.JournalError, self.all_entries)))
+                shutil.rmtree(self.directory)
+
     def test_what_takes_too_long_is_ended(self):
         self.fill()
         with self.open(writer=False) as session, mock.patch.multiple(journal, _PATIENCE_S=-1.0):
