@@ -185,6 +185,22 @@ def text(note: Note) -> str:
     return line
 
 
+def ordered(noted: Iterable[Note]) -> list[Note]:
+    """Return notes such that the first ones of them, where a list is cut, are those that matter.
+
+    Users' processes and guests come last: they shall push nothing out. Else the order is kept.
+    """
+    return sorted(noted, key=_rank)
+
+
+def _rank(note: Note) -> int:
+    if note.code in _OF_THE_HOST:
+        return 0
+    if note.code in _OF_USERS:
+        return 2
+    return 1
+
+
 def as_json(noted: Iterable[Note]) -> dict[str, Any]:
     """Return the keys of a JSON document for notes: ``warnings``, their texts, and ``notes`` with
     the codes.
@@ -232,6 +248,24 @@ REFUSALS: Final = frozenset(
         NoteCode.VECTORS_FULL,
         NoteCode.NO_VECTOR,
         NoteCode.INTERRUPTS_MANAGED,
+    )
+)
+#: What breaks the promise of a plan for the host as a whole.
+_OF_THE_HOST: Final = REFUSALS | {
+    NoteCode.OVERLAP,
+    NoteCode.CPU_OF_TWO_GUESTS,
+    NoteCode.NO_HOUSEKEEPING,
+    NoteCode.EVERY_CPU_DEDICATED,
+    NoteCode.EVERY_CPU_TAKEN,
+}
+#: What users of the host, or tenants, can bring about as often as they like.
+_OF_USERS: Final = frozenset(
+    (
+        NoteCode.PROGRAM_OF_ANOTHER_USER,
+        NoteCode.BOUND_TO_ISOLATED,
+        NoteCode.THREADS_LEFT_OUT,
+        NoteCode.DOMAIN_UNUSABLE,
+        NoteCode.REQUEST_UNUSABLE,
     )
 )
 _WORK: Final = {

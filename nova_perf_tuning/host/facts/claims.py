@@ -134,14 +134,23 @@ def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
             polling.append(model.ProgramThread(OVS, pid, tid, own, affinity, True))
         else:
             sleeping.append(model.ProgramThread(OVS, pid, tid, own, affinity, False))
-    return _bounded(root, polling + sleeping, MAX_SWITCH_THREADS)
+    workers = polling + sleeping
+    if len(workers) > MAX_SWITCH_THREADS:
+        left = len(workers) - MAX_SWITCH_THREADS
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, f"{OVS} ({pid})", most=MAX_SWITCH_THREADS, left=left)
+    return workers[:MAX_SWITCH_THREADS]
 
 
 def _on_isolated(
     root: Root, processes: Sequence[tuple[int, str]], isolated: frozenset[int]
 ) -> list[model.ProgramThread]:
-    """Return threads that are bound to one isolated CPU, and note whose they are."""
+    """Return threads that are bound to one isolated CPU, and note whose they are.
+
+    Any user may start such processes: however many there are, they make one note of each kind.
+    """
     found: list[model.ProgramThread] = []
+    crowded: list[str] = []
+    left_of_crowded = 0
     for pid, name in processes:
         tasks = Directory(f"proc/{pid}/task")
         affinities, names = _threads(root, tasks)
@@ -152,20 +161,17 @@ def _on_isolated(
                 bound.append(model.ProgramThread(name, pid, tid, own, affinity, False))
         if bound:
             root.notes.add(NoteCode.BOUND_TO_ISOLATED, f"{name} ({pid})")
-            found += _bounded(root, bound, MAX_BOUND_THREADS)
+            found += bound[:MAX_BOUND_THREADS]
+        if len(bound) > MAX_BOUND_THREADS:
+            crowded.append(f"{name} ({pid})")
+            left_of_crowded += len(bound) - MAX_BOUND_THREADS
+    for program in crowded:
+        root.notes.add(NoteCode.THREADS_LEFT_OUT, program, most=MAX_BOUND_THREADS, left=left_of_crowded)
     if len(found) > MAX_BOUND_IN_ALL:
         left = len(found) - MAX_BOUND_IN_ALL
         whose_threads = "programs bound to isolated CPUs"
         root.notes.add(NoteCode.THREADS_LEFT_OUT, whose_threads, most=MAX_BOUND_IN_ALL, left=left)
     return found[:MAX_BOUND_IN_ALL]
-
-
-def _bounded(root: Root, threads: list[model.ProgramThread], most: int) -> list[model.ProgramThread]:
-    """Return the first threads of one process; a note says when there are more."""
-    if len(threads) > most:
-        program = f"{threads[0].program} ({threads[0].pid})"
-        root.notes.add(NoteCode.THREADS_LEFT_OUT, program, most=most, left=len(threads) - most)
-    return threads[:most]
 
 
 def _threads(root: Root, tasks: Directory) -> tuple[dict[int, str], dict[int, str]]:

@@ -8,7 +8,7 @@ guarantees.
 import dataclasses
 from collections.abc import Mapping
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.notes import Note
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.plan.interrupts import plan_interrupts
@@ -33,7 +33,8 @@ class Plan:
         ``overlap`` is empty when none of emulator, iothread, vhost, irq and napi shares a CPU with
         dedicated or programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which,
         and warnings name them.
-    :ivar warnings: what could not be read, or not be done as requested, and why.
+    :ivar warnings: what could not be read, or not be done as requested, and why; what matters
+        most comes first.
     :ivar owners: whose each CPU is; the sets follow from it.
     :ivar nova_config: the files of nova-compute from which the operator's CPU sets are.
     """
@@ -76,4 +77,4 @@ def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: R
     warnings += interrupts.warnings
     warnings += threads.warnings
     warnings += proof.warnings
-    return Plan(settings, proof.sets, warnings, layout.owners, sets.files)
+    return Plan(settings, proof.sets, notes.ordered(warnings), layout.owners, sets.files)

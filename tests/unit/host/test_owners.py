@@ -128,6 +128,18 @@ class ProgramsTest(testcase.TestCase):
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
         self.assertEqual((("ovs-vswitchd (900)",), 1), (note.params["places"], note.params["left"]))
 
+    def test_many_crowded_processes_are_one_note(self):
+        """Each has another number of threads too many: that made a note for each of them."""
+        tree = isolated_now("5")
+        crowded = range(1, 4)
+        for more in crowded:
+            threads = {f"t{number}": "5" for number in range(claims.MAX_BOUND_THREADS + more)}
+            tree |= program(1000 * more, "x", {"x": "0-7"} | threads, ids="1000 1000 1000 1000")
+        known = facts(tree)
+        [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
+        self.assertEqual((("x (1000)", "x (2000)", "x (3000)"), 6), (note.params["places"], note.params["left"]))
+        self.assertEqual(len(crowded) * claims.MAX_BOUND_THREADS, len(known.programs))
+
     def test_kernel_threads_own_nothing(self):
         tree = program(900, "rcu", {"rcu": "0-7", "rcuop/3": "3"}, parent=2)
         self.assertEqual({}, self.claims(tree))

@@ -255,6 +255,18 @@ class GuestTest(testcase.TestCase):
     def plan(self, *guests_of_host, sets=None, irqs=(), cpus=TWO_NODES, **options):
         return planner.plan(hosts.facts(cpus, (), irqs, guests_of_host, **options), sets or CpuSets())
 
+    def test_what_users_can_repeat_comes_after_what_the_plan_breaks(self):
+        """Lists of warnings are cut: nobody may push the others out."""
+        of_users = [Note.of(NoteCode.THREADS_LEFT_OUT, most=64, left=left) for left in range(60)]
+        unreadable = Note.of(NoteCode.NO_PERMISSION, places=("proc/irq/24/smp_affinity_list",))
+        guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
+        facts = hosts.facts(TWO_NODES, (), (), [guest])
+        facts = dataclasses.replace(facts, warnings=(*of_users, unreadable))
+        codes = [note.code for note in planner.plan(facts, CpuSets()).warnings]
+        self.assertEqual([NoteCode.OVERLAP] * 3, codes[:3])
+        self.assertEqual([NoteCode.NO_PERMISSION, NoteCode.EMULATOR_CONFINED], codes[3:5])
+        self.assertEqual([NoteCode.THREADS_LEFT_OUT] * 60, codes[5:])
+
     def test_a_guest_that_asks_nothing_is_left_alone(self):
         quiet = hosts.guest("quiet", 1000, ["2", "3"], workers=2)
         other = hosts.guest("other", 2000, ["4"], workers=2, asks={"vhost_placement": "none"})
@@ -291,7 +303,7 @@ class GuestTest(testcase.TestCase):
         guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
         plan = self.plan(guest)
         self.assertEqual([], plan.settings)
-        self.assertEqual(Note.of(NoteCode.EMULATOR_CONFINED, guest="g", cpus="5-6"), plan.warnings[0])
+        self.assertIn(Note.of(NoteCode.EMULATOR_CONFINED, guest="g", cpus="5-6"), plan.warnings)
         self.assertEqual("5-6", plan.sets["overlap_vhost"])
         self.assertIn(Note.of(NoteCode.OVERLAP, work="vhost", cpus="5-6", guests=("g",)), plan.warnings)
 
