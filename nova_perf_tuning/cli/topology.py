@@ -116,7 +116,7 @@ def _fields(item: _Item) -> dict[str, object]:
 
 
 def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
-    command.say(_summary(facts, programs), "")
+    command.say(*_summary(facts, programs), "")
     command.print_table(_NODE_HEAD, _node_rows(facts))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
         if rows:
@@ -128,7 +128,7 @@ def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
         command.say(f"warning: {notes.text(note)}")
 
 
-def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> str:
+def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> list[str]:
     """Return the host in two lines, and in a third one the sets of CPUs that it has."""
     kernel, hardware = facts.kernel or "unknown", facts.arch or "unknown hardware"
     virtualization = facts.virtualization or "unknown"
@@ -142,7 +142,7 @@ def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> str:
             named.append(f"{name}: {cpus}")
     if named:
         lines.append("; ".join(named))
-    return "\n".join(lines)
+    return lines
 
 
 def _counts(facts: model.HostFacts) -> str:

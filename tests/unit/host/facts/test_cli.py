@@ -123,6 +123,13 @@ class TestTopology(testcase.TestCase):
             with self.subTest(part):
                 self.assertIn(part, output)
 
+    def test_the_summary_has_a_line_for_each_of_its_parts(self) -> None:
+        root = f"{trees.grow(self, {})}/host"
+        gen_host.write(root, "small")
+        lines = program.shown(self, "topology", "--sysroot", root).splitlines()
+        self.assertRegex(lines[0], "^Linux .*, virtualization: [a-z]+$")
+        self.assertRegex(lines[1], "^CPUs online: 0-63; ")
+
     def test_what_threads_own_is_what_the_plan_says(self) -> None:
         threads = {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4", "pmd-c05/id:2": "5"}
         every = {"ovs-vswitchd": "0-7"} | {f"pmd-c{cpu:02}/id:{cpu}": str(cpu) for cpu in range(8)}
