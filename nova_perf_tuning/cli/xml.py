@@ -5,7 +5,8 @@ import argparse
 import difflib
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
@@ -15,6 +16,11 @@ from nova_perf_tuning.printing import printable
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
+
+#: Lines around a change that a diff shows.
+_CONTEXT: Final = 3
+#: Lines from the first to the last change that are compared one by one: the time grows with their square or faster.
+_MOST_COMPARED: Final = 3000
 
 
 class Xml(command.PerfCommand):
@@ -62,12 +68,62 @@ class Xml(command.PerfCommand):
             path = printable(args.domain)
             before = transform.text(parsing.parse_xml(data)).splitlines(True)
             after = transform.text(parsing.parse_xml(result.xml)).splitlines(True)
-            lines = difflib.unified_diff(before, after, path, f"{path} (tuned)")
-            sys.stdout.writelines(map(_shown, lines))
+            sys.stdout.writelines(map(_shown, _diff(before, after, path)))
         else:
             sys.stdout.write(_shown(result.xml))
         for _code, text in notes:
             print(printable(text), file=sys.stderr)
+
+
+def _diff(before: Sequence[str], after: Sequence[str], path: str) -> Iterator[str]:
+    """Yield a unified diff of lines.
+
+    Where more lines than are compared lie between the first and the last change, all of them are
+    one change.
+    """
+    if before == after:
+        return
+    start = _common(before, after)
+    rest_before, rest_after = before[start:], after[start:]
+    end = _common(rest_before[::-1], rest_after[::-1])
+    head, tail = min(start, _CONTEXT), min(end, _CONTEXT)
+    skipped = start - head
+    old = before[skipped : len(before) - end + tail]
+    new = after[skipped : len(after) - end + tail]
+    if max(len(old), len(new)) <= _MOST_COMPARED:
+        groups = list(difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT))
+    else:
+        old_end, new_end = len(old) - tail, len(new) - tail
+        whole = [
+            ("equal", 0, head, 0, head),
+            ("replace", head, old_end, head, new_end),
+            ("equal", old_end, len(old), new_end, len(new)),
+        ]
+        groups = [whole]
+    yield f"--- {path}\n"
+    yield f"+++ {path} (tuned)\n"
+    for group in groups:
+        _tag, old_first, _old_end, new_first, _new_end = group[0]
+        _tag, _old_first, old_last, _new_first, new_last = group[-1]
+        old_range = f"{skipped + old_first + 1},{old_last - old_first}"
+        new_range = f"{skipped + new_first + 1},{new_last - new_first}"
+        yield f"@@ -{old_range} +{new_range} @@\n"
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in old[old_from:old_to])
+            else:
+                yield from (f"-{line}" for line in old[old_from:old_to])
+                yield from (f"+{line}" for line in new[new_from:new_to])
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return how many lines both begin with."""
+    count = 0
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            break
+        count += 1
+    return count
 
 
 def _shown(xml: str) -> str:

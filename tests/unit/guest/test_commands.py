@@ -3,7 +3,7 @@
 
 import json
 
-from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.guest import parsing, transform
 from tests.support import corpus, directories, program
 
 #: Options of ``explain`` -> words of the error.
@@ -34,6 +34,43 @@ class CommandTest(directories.DirectoryCase):
         self.assertIn(words, err)
         self.assertTrue(err.rstrip("\n").isprintable() and len(err) < 500, err)
         self.assertNotIn("internal error", err)
+
+    def test_a_diff_of_many_lines_is_right_and_takes_no_time(self):
+        """The first and the last change enclose the metadata, whose lines are all alike."""
+        disk = "<disk type='file'><source file='/a'/><target dev='vda' bus='virtio'/></disk>"
+        for lines, hunks in ((100, 2), (20000, 1)):
+            with self.subTest(lines):
+                text = "\n".join(str(number % 101) for number in range(lines))
+                domain = (
+                    "<domain type='kvm'><name>x</name><vcpu>2</vcpu>"
+                    f"<metadata><t:a xmlns:t='urn:x'>\n{text}\n</t:a></metadata><devices>{disk}</devices></domain>"
+                )
+                before = transform.text(parsing.parse_xml(domain))
+                command = ("xml", "--spec", "perf:iothreads=1", self.xml_file(before))
+                after = transform.text(parsing.parse_xml(program.nova_perf(*command).stdout))
+                diff = program.nova_perf(*command, "--diff").stdout
+                self.assertEqual(hunks, diff.count("\n@@ "))
+                self.assertEqual(after, self.patched(before, diff))
+
+    def patched(self, text, diff):
+        """Return the text with a unified diff applied to it."""
+        old = text.splitlines(True)
+        new = []
+        done = 0
+        for line in diff.splitlines(True)[2:]:
+            if line.startswith("@@"):
+                first, count = line.split()[1].removeprefix("-").split(",")
+                new += old[done : int(first) - 1]
+                done = int(first) - 1
+                self.assertLessEqual(done + int(count), len(old))
+            elif line.startswith("+"):
+                new.append(line[1:])
+            else:
+                self.assertEqual(old[done], line[1:])
+                done += 1
+                if line.startswith(" "):
+                    new.append(line[1:])
+        return "".join(new + old[done:])
 
     def xml_file(self, content):
         return self.write_file("domain.xml", content)
