@@ -102,7 +102,7 @@ class Apply(command.PerfCommand):
         try:
             code = _show(args, done, warnings, path=journal.path)
             sys.stdout.flush()
-        except OSError:  # whose exit code alone would be read as: nothing is changed
+        except Exception:  # whose exit code alone would be read as: nothing is changed
             command.warn("nova-perf apply", f"settings were written, the output was not; undo them with: {undo}")
             raise
         return code
@@ -143,12 +143,12 @@ def _write(
     last, owned = _write_once(args, wanted, journal, boot)
     done = last
     for _round in range(1, refusals.ROUNDS):
-        if wanted.facts is None or not memory.learn(last, wanted.facts, boot):
-            break
         try:
+            if wanted.facts is None or not memory.learn(last, wanted.facts, boot):
+                break
             wanted = _wanted(args, memory)
             last, owned = _write_once(args, wanted, journal, boot)
-        except (errors.PerfTuningError, OSError):  # whose exit code alone would be read as: nothing is changed
+        except Exception:  # whose exit code alone would be read as: nothing is changed
             undo = journal_options.command_line(args)
             command.warn("nova-perf apply", f"settings were written before this error; undo them with: {undo}")
             raise

@@ -19,7 +19,8 @@ from nova_perf_tuning.specs import parsing as spec_parsing
 
 #: Lines around a change that a diff shows.
 _CONTEXT: Final = 3
-#: Lines from the first to the last change that are compared one by one: the time grows with their square or faster.
+#: Lines from the first to the last change that are compared one by one: the time grows with their
+#: square or faster.
 _MOST_COMPARED: Final = 3000
 
 

@@ -2,15 +2,18 @@
 """``nova-perf apply``."""
 
 import errno
+import io
 import json
 import os
 import pathlib
 import shlex
 import shutil
+from unittest import mock
 
+from nova_perf_tuning.cli import apply
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import config_file, irqbalance, registry
-from nova_perf_tuning.host.transaction import journal, planfile
+from nova_perf_tuning.host.transaction import journal, planfile, refusals
 from tests.support import program, sysroots, transaction_case
 from tests.support.transaction_case import RPS
 
@@ -51,6 +54,29 @@ class ApplyTest(transaction_case.TransactionCase):
         self.assertEqual("4 settings: 4 restored\n", program.shown(self, *words[1:]))
         after = {path: text for path, text in sysroots.content(self.root).items() if "a state" not in str(path)}
         self.assertEqual(before, after)
+
+    def test_it_says_that_settings_were_written_where_it_can_print_nothing(self):
+        """Python has no stdout where the caller has closed it."""
+        command = apply.Apply(None, None)
+        parser = command.get_parser("nova-perf apply")
+        for form in ("table", "json"):
+            with self.subTest(form):
+                before = self.held(RPS)
+                words = ["--from", self.some_plan(), "--sysroot", self.root, "-f", form]
+                stderr = io.StringIO()
+                with mock.patch.multiple("sys", stdout=None, stderr=stderr):
+                    code = command.run(parser.parse_args(words))
+                self.assertEqual(3, code, stderr.getvalue())
+                first = stderr.getvalue().splitlines()[0]
+                self.assertIn("settings were written, the output was not; undo them with: nova-perf", first)
+                self.assertNotEqual(before, self.held(RPS))
+                self.run_json("restore")
+
+    def test_any_error_after_the_first_write_says_that_settings_were_written(self):
+        with mock.patch.object(refusals.Memory, "learn", side_effect=ValueError("x")):
+            done = program.nova_perf("apply", "--sysroot", self.root)
+        self.assertEqual(3, done.returncode)
+        self.assertIn("settings were written before this error; undo them with: nova-perf restore", done.stderr)
 
     def test_the_computed_plan(self):
         before = sysroots.content(self.root)
