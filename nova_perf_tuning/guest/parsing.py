@@ -40,6 +40,9 @@ _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
 REQUEST: Final = f"{{{PERF_NAMESPACE}}}request"
 SPEC: Final = f"{{{PERF_NAMESPACE}}}spec"
+_HOSTDEVS: Final = etree.XPath(
+    "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
+)
 _Attributes = Mapping[str, str]
 _NONE: Final[_Attributes] = {}
 
@@ -120,9 +123,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     emulator = root.find("cputune/emulatorpin")
     if emulator is not None:
         emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
-    hostdevs = root.xpath(
-        "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
-    )
+    hostdevs = _HOSTDEVS(root)
     specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
     status = root.getparent()

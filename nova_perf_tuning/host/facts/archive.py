@@ -115,6 +115,15 @@ class ArchiveRoot(Root):
             return sorted(entry)
         return []
 
+    def names_in_each(self, directory: Directory | None, names: Sequence[str]) -> list[list[str]]:
+        found: list[list[str]] = []
+        for name in names:
+            place = None
+            if directory is not None:
+                place = Directory(f"{directory}/{name}")
+            found.append(self.names(place))
+        return found
+
     def directories(self, directory: Directory | None) -> list[str]:
         found: list[str] = []
         for name in self.names(directory):

@@ -10,7 +10,7 @@ then read.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import model
@@ -103,14 +103,15 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     if not there:
         root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
     values = root.each(base, [f"{number}/{file}" for number in there for file in _AFFINITIES])
+    names = root.names_in_each(base, [str(number) for number in there])
     irqs: dict[int, model.Irq] = {}
-    for number, affinity, effective in zip(there, values[::2], values[1::2], strict=True):
+    for number, affinity, effective, files in zip(there, values[::2], values[1::2], names, strict=True):
         directory = Directory(f"{base}/{number}")
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
         irq = model.Irq(
             number,
-            _handlers(root, directory),
+            _handlers(files),
             None,
             root.cpu_list(affinity, directory),
             root.cpu_list(effective, directory),
@@ -126,10 +127,10 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     return irqs
 
 
-def _handlers(root: Root, directory: Directory) -> str | None:
-    """Return the names of an interrupt's handlers, None where it has none."""
+def _handlers(names: Iterable[str]) -> str | None:
+    """Return the names of an interrupt's handlers, of all in its directory; None where it has none."""
     handlers: list[str] = []
-    for name in root.names(directory):
+    for name in names:
         if name not in FILES and name.isprintable():
             handlers.append(name)
     return ",".join(sorted(handlers)) or None

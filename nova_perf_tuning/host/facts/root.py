@@ -72,7 +72,8 @@ class Root:
         self._real: dict[str, str | None] = {}
         self._directories = {""}
         # One host repeats few lists and masks thousands of times.
-        self._checked: dict[tuple[NoteCode, bytes], str | None] = {}
+        self._lists: dict[bytes, str | None] = {}
+        self._masks: dict[bytes, str | None] = {}
 
     def _kind(self, path: str) -> int:
         """Return the type of what is at ``path``, as ``stat.S_IFMT``; 0 when nothing is."""
@@ -103,6 +104,37 @@ class Root:
             return os.listdir(base)
         finally:
             os.close(base)
+
+    def names_in_each(self, directory: Directory | None, names: Sequence[str]) -> list[list[str]]:
+        """Return the names in each of many directories, as :meth:`names` does for one.
+
+        :param names: what :meth:`directories` named in ``directory``, without a slash.
+        """
+        if directory is None or not names:
+            return [[] for _name in names]
+        try:
+            base = self._opened_directory(directory)
+        except OSError as error:
+            self._refused(error, directory)
+            return [[] for _name in names]
+        # A name in a directory that is inside the root is inside it, too, when it is no link.
+        flags = _DIRECTORY_FLAGS if self.live else _DIRECTORY_FLAGS | os.O_NOFOLLOW
+        found: list[list[str]] = []
+        try:
+            for name in names:
+                try:
+                    descriptor = os.open(name, flags, dir_fd=base)
+                except OSError as error:
+                    self._refused(error, directory, name)
+                    found.append([])
+                    continue
+                try:
+                    found.append(os.listdir(descriptor))
+                finally:
+                    os.close(descriptor)
+        finally:
+            os.close(base)
+        return found
 
     def _opened_directory(self, directory: str) -> int:
         """Open a directory; of a recorded host only inside its root, since a link may have come meanwhile."""
@@ -303,22 +335,30 @@ class Root:
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU list as the kernel printed it; None when unreadable or no list. ``(null)`` is empty."""
-        return self._valid(data, cpulist.is_list, NoteCode.NOT_CPU_LIST, place)
+        if data is None:
+            return None
+        if data not in self._lists:
+            self._lists[data] = self._valid(data, cpulist.is_list, NoteCode.NOT_CPU_LIST, place)
+        return self._lists[data]
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
         """Return a CPU mask as the kernel printed it; None when unreadable or no mask."""
-        return self._valid(data, cpulist.is_mask, NoteCode.NOT_CPU_MASK, place)
+        if data is None:
+            return None
+        if data not in self._masks:
+            self._masks[data] = self._valid(data, cpulist.is_mask, NoteCode.NOT_CPU_MASK, place)
+        return self._masks[data]
 
     def _valid(
-        self, data: bytes | None, valid: Callable[[str], bool], fault: NoteCode, place: tuple[str, ...]
+        self, data: bytes, valid: Callable[[str], bool], fault: NoteCode, place: tuple[str, ...]
     ) -> str | None:
-        if data is not None and (fault, data) not in self._checked:
-            text = self.line(data, *place)
-            if text is not None and not valid(text):
-                self.notes.add(fault, "/".join(place))
-                text = None
-            self._checked[fault, data] = "" if text == _NO_CPUS else text
-        return None if data is None else self._checked[fault, data]
+        text = self.line(data, *place)
+        if text is not None and not valid(text):
+            self.notes.add(fault, "/".join(place))
+            return None
+        if text == _NO_CPUS:
+            return ""
+        return text
 
 
 def decimal(text: str | None) -> int | None:

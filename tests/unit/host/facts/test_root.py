@@ -130,6 +130,13 @@ class TestDirectory(testcase.TestCase):
         self.assertEqual([], self.root.names(real))
         self.assertEqual([], self.root.directories(self.sys))
 
+    def test_names_in_each_of_many_directories(self) -> None:
+        """What :meth:`Root.directories` named may be a link by then, which is not followed."""
+        names = ["real", "out_directory", "relative", "value", "nowhere"]
+        self.assertEqual([["file"], [], [], [], []], self.root.names_in_each(self.sys, names))
+        self.assertEqual([[], []], self.root.names_in_each(None, ["real", "relative"]))
+        self.assertEqual([[]], self.root.names_in_each(Directory("sys/out_directory"), ["secret"]))
+
     def test_nothing_below_nothing(self) -> None:
         for nothing in (None, Directory("not/there")):
             with self.subTest(nothing):
@@ -194,6 +201,7 @@ class TestArchive(testcase.TestCase):
                 self.assertIsNone(root.read(sys, "circle"))
                 self.assertIsNone(root.directory("etc"))
                 self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
+                self.assertEqual([["file"], [], []], root.names_in_each(sys, ["real", "value", "nowhere"]))
                 self.assertTrue(root.has(sys, "value"))
                 self.assertEqual(b"7", root.head(sys, "value", 1))
 
