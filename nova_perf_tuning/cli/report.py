@@ -138,14 +138,3 @@ def _report_audits(files: Sequence[str], path: str) -> None:
         schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
     store.write_atomically(path, report.render_audits(audits))
     command.say(path)
-
-
-def _hosts_of(environment: Environment) -> Callable[[model.Trial], tuple[str, str | None]]:
-    """Return what gives the host of a trial, and that of its peer if any."""
-    if environment.fleet:
-        return fleet_places.Places(environment).ran_on
-
-    def of_one_host(_trial: model.Trial) -> tuple[str, str | None]:
-        return environment.host, None
-
-    return of_one_host
